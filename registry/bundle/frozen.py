@@ -1,0 +1,9 @@
+"""The base of everything that is written into `bundle.json`: frozen, and strict about unknown keys."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """A record that cannot change once made; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
