@@ -78,6 +78,7 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
         TruncatedPicture: the bytes end before the picture does.
         DamagedPicture: the bytes do not decode.
     """
+    _refuse_early_end(content)
     image = _open(content)
     pixels = image.width * image.height
     if pixels > rule.max_pixels:
@@ -170,6 +171,19 @@ def _reader(content: bytes) -> Callable[[io.BytesIO], ImageFile]:
             )
     what = "no bytes" if not content else f"{len(content):,} bytes that are no picture"
     raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
+
+
+def _refuse_early_end(content: bytes) -> None:
+    """Refuse what Pillow lets pass, or reports as any damage: a PNG without its end, a WebP cut short."""
+    is_png = content.startswith(b"\x89PNG\r\n\x1a\n")
+    is_webp = content.startswith(b"RIFF") and content[8:12] == b"WEBP"
+    if is_png and b"IEND\xaeB`\x82" not in content:
+        raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
+    if is_webp and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):
+        raise TruncatedPicture(
+            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; "
+            "send the whole file again"
+        )
 
 
 def _damage(error: Exception) -> DamagedPicture:

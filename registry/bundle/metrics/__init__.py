@@ -1,1 +1,6 @@
-"""Every figure there is, computed from added-up `Counts`; `docs/metrics.md` defines each."""
+"""Every figure there is, computed from added-up `Counts`; `docs/metrics.md` defines each.
+
+A figure is one short function of `Counts`. It is computed along the last axes, so that counts with
+an axis of bootstrap replicates give one value per replicate; a figure that is not defined (no
+pictures, a class without positives) is nan, never 0.
+"""

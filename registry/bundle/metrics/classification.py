@@ -1,0 +1,154 @@
+"""How often, and on which classes, the answer is right.
+
+Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin of 1/500: they are
+exactly those of the binned scores, and two scores of one bin count as equal. AUROC is then off by at
+most half the share of pairs, one of the class and one not, that fall into one bin.
+
+Macro figures are means over the classes that are present among the true labels: a class that no
+picture has, has no recall. (scikit-learn's macro precision also counts, as 0, a class that was
+predicted but is absent; here it does not count.)
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.counts import Counts
+from registry.bundle.metrics.ratio import Figure, mean_defined, ratio
+
+
+def _right(counts: Counts) -> NDArray[np.int64]:
+    """Right answers of each class, `(..., classes)`."""
+    return np.diagonal(counts.confusion, axis1=-2, axis2=-1)
+
+
+def _support(counts: Counts) -> NDArray[np.int64]:
+    """Pictures of each class, `(..., classes)`."""
+    return np.asarray(counts.confusion.sum(axis=-1))
+
+
+def _answered(counts: Counts) -> NDArray[np.int64]:
+    """Times each class was the answer, `(..., classes)`."""
+    return np.asarray(counts.confusion.sum(axis=-2))
+
+
+def accuracy(counts: Counts) -> Figure:
+    """The share of right answers."""
+    return ratio(_right(counts).sum(axis=-1), counts.n)
+
+
+def recalls(counts: Counts) -> Figure:
+    """Per class, the share of its pictures answered rightly, `(..., classes)`; nan for an absent class."""
+    return ratio(_right(counts), _support(counts))
+
+
+def precisions(counts: Counts) -> Figure:
+    """Per class, the share of its answers that are right, `(..., classes)`.
+
+    0 for a class that is present but never the answer; nan for an absent class.
+    """
+    share = ratio(_right(counts), np.maximum(_answered(counts), 1))
+    return np.where(_support(counts) > 0, share, np.nan)
+
+
+def f1_scores(counts: Counts) -> Figure:
+    """Per class 2 right / (pictures + answers), `(..., classes)`; nan for an absent class."""
+    score = ratio(2 * _right(counts), _support(counts) + _answered(counts))
+    return np.where(_support(counts) > 0, score, np.nan)
+
+
+def specificities(counts: Counts) -> Figure:
+    """Per class, the share of pictures of other classes for which it was not the answer, `(..., classes)`.
+
+    nan for an absent class, and where there are no other pictures.
+    """
+    others = counts.n[..., np.newaxis] - _support(counts)
+    false_alarms = _answered(counts) - _right(counts)
+    return np.where(_support(counts) > 0, ratio(others - false_alarms, others), np.nan)
+
+
+def balanced_accuracy(counts: Counts) -> Figure:
+    """Macro recall: the mean recall over the classes present."""
+    return mean_defined(recalls(counts))
+
+
+def macro_precision(counts: Counts) -> Figure:
+    """The mean precision over the classes present."""
+    return mean_defined(precisions(counts))
+
+
+def macro_f1(counts: Counts) -> Figure:
+    """The mean F1 over the classes present."""
+    return mean_defined(f1_scores(counts))
+
+
+def specificity(counts: Counts) -> Figure:
+    """The mean specificity over the classes present."""
+    return mean_defined(specificities(counts))
+
+
+def _weighted(values: Figure, counts: Counts) -> Figure:
+    """The mean over classes weighted by their pictures."""
+    weighted = np.where(np.isnan(values), 0.0, values) * _support(counts)
+    return ratio(weighted.sum(axis=-1), counts.n)
+
+
+def weighted_precision(counts: Counts) -> Figure:
+    """The mean precision, each class weighted by its pictures."""
+    return _weighted(precisions(counts), counts)
+
+
+def weighted_recall(counts: Counts) -> Figure:
+    """The mean recall, each class weighted by its pictures: the same number as accuracy."""
+    return _weighted(recalls(counts), counts)
+
+
+def weighted_f1(counts: Counts) -> Figure:
+    """The mean F1, each class weighted by its pictures."""
+    return _weighted(f1_scores(counts), counts)
+
+
+def _area_under_roc(histograms: NDArray[np.int64]) -> Figure:
+    """P(score of a positive > score of a negative) + half P(equal), from `(..., 2, bins)`."""
+    negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
+    below = np.cumsum(negatives, axis=-1) - negatives
+    won_twice = (positives * (2 * below + negatives)).sum(axis=-1)
+    return ratio(won_twice, 2 * positives.sum(axis=-1) * negatives.sum(axis=-1))
+
+
+def _average_precision(histograms: NDArray[np.int64]) -> Figure:
+    """Sum over thresholds, from high to low, of the gain in recall times the precision there."""
+    found = histograms[..., ::-1].cumsum(axis=-1)
+    true_positives = found[..., 1, :]
+    precision = ratio(true_positives, np.maximum(found.sum(axis=-2), 1))
+    gained = histograms[..., 1, ::-1]
+    return ratio((gained * precision).sum(axis=-1), true_positives[..., -1])
+
+
+def aurocs(counts: Counts) -> Figure:
+    """Area under each class's ROC curve, one-vs-rest, `(..., classes)`.
+
+    The probability that a picture of the class scores above one that is not, ties counted half; nan
+    unless there are pictures of both kinds.
+    """
+    return _area_under_roc(counts.scores)
+
+
+def auroc(counts: Counts) -> Figure:
+    """The mean of `aurocs` over the classes that have pictures of both kinds."""
+    return mean_defined(aurocs(counts))
+
+
+def auprcs(counts: Counts) -> Figure:
+    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs`."""
+    both = (counts.scores.sum(axis=-1) > 0).all(axis=-1)
+    return np.where(both, _average_precision(counts.scores), np.nan)
+
+
+def auprc(counts: Counts) -> Figure:
+    """The mean of `auprcs` over the classes that have pictures of both kinds."""
+    return mean_defined(auprcs(counts))
+
+
+def malignancy_auroc(counts: Counts) -> Figure:
+    """AUROC of the malignancy probability; nan unless there are malignant and other pictures."""
+    return _area_under_roc(counts.malignancy)

@@ -1,0 +1,23 @@
+"""Quotients and means of what may be undefined: nan in, nan out, and never a warning."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Figure = NDArray[np.float64]
+"""A figure: `()` for plain counts, `(replicates,)` for replicates; nan where it is undefined."""
+
+
+def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Figure:
+    """The quotient, nan where the denominator is 0."""
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    quotient = np.full(denominator.shape, np.nan)
+    np.divide(numerator, denominator, out=quotient, where=denominator != 0)
+    return quotient
+
+
+def mean_defined(values: Figure, axis: int = -1) -> Figure:
+    """The mean over `axis` of the values that are defined, nan where none is."""
+    defined = ~np.isnan(values)
+    return ratio(np.where(defined, values, 0.0).sum(axis=axis), defined.sum(axis=axis))
