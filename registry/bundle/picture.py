@@ -15,26 +15,16 @@ An animated PNG or WebP is refused: which frame was meant is not ours to guess. 
 that phones append to a JPEG (thumbnails, depth) are ignored.
 """
 
-import io
-import struct
-import zlib
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
-from PIL.ImageFile import ImageFile
+from PIL import ExifTags, Image, JpegImagePlugin
 from pydantic import Field, field_validator
 
-from registry.bundle.errors import (
-    DamagedPicture,
-    NotAPicture,
-    PictureTooLarge,
-    TruncatedPicture,
-    UnsupportedPicture,
-)
+from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
+from registry.bundle.picture_file import DECODER_ERRORS, damage, open_picture
 
 PICTURE_VERSION = 1
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
@@ -78,46 +68,28 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
         TruncatedPicture: the bytes end before the picture does.
         DamagedPicture: the bytes do not decode.
     """
-    _refuse_early_end(content)
-    image = _open(content)
+    image = open_picture(content)
     pixels = image.width * image.height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
             f"the picture has {image.width} x {image.height} = {pixels:,} pixels; at most "
             f"{rule.max_pixels:,} are accepted. Send a smaller copy"
         )
-    if getattr(image, "is_animated", False) and isinstance(
-        image, PngImagePlugin.PngImageFile | WebPImagePlugin.WebPImageFile
-    ):
+    # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
+    if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
         raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
     try:
         image.load()
-    except _DECODER_ERRORS as error:
-        raise _damage(error) from error
+    except DECODER_ERRORS as error:
+        raise damage(error) from error
     square = _rgb(image).resize(
         (rule.size, rule.size), Image.Resampling.BILINEAR, box=_box(image.size, rule.fit), reducing_gap=2.0
     )
     turn = _turn(image)
     return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
 
-
-# What Pillow's decoders raise on bytes that somebody else chose.
-_DECODER_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    EOFError,
-    OverflowError,
-    ZeroDivisionError,
-    AttributeError,
-    struct.error,
-    zlib.error,
-)
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -128,68 +100,6 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-# Pictures that people do send, told apart from bytes that are no picture at all.
-_REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"GIF8", "GIF"),
-    (0, b"BM", "BMP"),
-    (0, b"II*\x00", "TIFF"),
-    (0, b"MM\x00*", "TIFF"),
-    (4, b"ftypheic", "HEIC"),
-    (4, b"ftypmif1", "HEIF"),
-    (4, b"ftypavif", "AVIF"),
-    (0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000"),
-    (128, b"DICM", "DICOM"),
-    (0, b"%PDF", "PDF"),
-)
-
-
-def _open(content: bytes) -> ImageFile:
-    """The picture with its header read and nothing decoded.
-
-    Pillow's plugins are called by name rather than through `Image.open`, which would warn about
-    large pictures: a process-wide affair, while the ceiling here belongs to the rule.
-    """
-    reader = _reader(content)
-    try:
-        return reader(io.BytesIO(content))
-    except _DECODER_ERRORS as error:
-        raise _damage(error) from error
-
-
-def _reader(content: bytes) -> Callable[[io.BytesIO], ImageFile]:
-    if content.startswith(b"\xff\xd8\xff"):
-        return JpegImagePlugin.JpegImageFile
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return PngImagePlugin.PngImageFile
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return WebPImagePlugin.WebPImageFile
-    for offset, magic, name in _REFUSED_FORMATS:
-        if content[offset : offset + len(magic)] == magic:
-            raise UnsupportedPicture(
-                f"the picture is {name}; JPEG, PNG and WebP are accepted. Convert it first"
-            )
-    what = "no bytes" if not content else f"{len(content):,} bytes that are no picture"
-    raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
-
-
-def _refuse_early_end(content: bytes) -> None:
-    """Refuse what Pillow lets pass, or reports as any damage: a PNG without its end, a WebP cut short."""
-    is_png = content.startswith(b"\x89PNG\r\n\x1a\n")
-    is_webp = content.startswith(b"RIFF") and content[8:12] == b"WEBP"
-    if is_png and b"IEND\xaeB`\x82" not in content:
-        raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
-    if is_webp and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):
-        raise TruncatedPicture(
-            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; "
-            "send the whole file again"
-        )
-
-
-def _damage(error: Exception) -> DamagedPicture:
-    if "truncated" in str(error).lower():
-        return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
-    return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -220,5 +130,5 @@ def _box(size: tuple[int, int], fit: Literal["squash", "crop"]) -> tuple[float, 
 def _turn(image: Image.Image) -> Image.Transpose | None:
     try:
         return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except _DECODER_ERRORS:
+    except DECODER_ERRORS:
         return None

@@ -53,7 +53,7 @@ def gaps(subgroups: Mapping[str, Counts]) -> Figure:
 
 
 def gap(subgroups: Mapping[str, Counts]) -> Figure:
-    """The mean over the subgroups s of gap(s)."""
+    """The mean gap over the subgroups."""
     return mean_defined(gaps(subgroups), axis=0)
 
 
@@ -63,7 +63,7 @@ def worsts(subgroups: Mapping[str, Counts]) -> Figure:
 
 
 def worst(subgroups: Mapping[str, Counts]) -> Figure:
-    """The mean over the subgroups s of worst(s)."""
+    """The mean worst over the subgroups."""
     return mean_defined(worsts(subgroups), axis=0)
 
 

@@ -1,0 +1,183 @@
+"""From one picture's probabilities to the answer a clinician gets.
+
+A pure function of the probabilities, the manifest and the declared skin tone, with thresholds
+compared in score bins, so that what is decided is what was counted when the model was tested.
+
+- `report` if the highest probability reaches the abstention threshold, else `refer`.
+- The prediction set holds every class that reaches the conformal threshold. It may be empty, and is
+  full where too few calibration pictures allow no promise (`guarantee: none`).
+- The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
+  are told apart in `findings`. It is None where no class is malignant.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.errors import GraphError
+from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.schema import BundleManifest, Guarantee
+from registry.bundle.scores import SCORE_BINS, malignancy_probability, score_bin
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One class with its probability."""
+
+    label: Label
+    probability: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer for one picture.
+
+    Attributes:
+        reported: whether the answer is reported (else referred to a clinician).
+        findings: the classes, most probable first.
+        in_set: codes in the prediction set, most probable first.
+        coverage: the share of pictures whose set is meant to hold the truth.
+        guarantee: for whom that is promised.
+        set_calibrated_on: lesions the promise rests on.
+        malignancy: the probability that the lesion is malignant; None where no class is malignant.
+        confidence: the highest probability.
+        confidence_threshold: what it was compared with, to the resolution of a score bin.
+        confidence_calibrated_on: pictures the threshold rests on.
+        warnings: what a clinician has to know, one sentence each.
+    """
+
+    reported: bool
+    findings: tuple[Finding, ...]
+    in_set: tuple[str, ...]
+    coverage: float
+    guarantee: Guarantee
+    set_calibrated_on: int
+    malignancy: float | None
+    confidence: float
+    confidence_threshold: float
+    confidence_calibrated_on: int
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision's part of a diagnosis, as the service answers it."""
+        return {
+            "decision": "report" if self.reported else "refer",
+            "findings": [
+                {
+                    "code": finding.label.code,
+                    "name": finding.label.name,
+                    "malignancy": finding.label.malignancy,
+                    "probability": finding.probability,
+                    "coding": dict(finding.label.coding),
+                }
+                for finding in self.findings
+            ],
+            "prediction_set": {
+                "codes": list(self.in_set),
+                "coverage": self.coverage,
+                "guarantee": self.guarantee,
+                "calibration_n": self.set_calibrated_on,
+            },
+            "malignancy": {"probability": self.malignancy},
+            "confidence": {
+                "value": self.confidence,
+                "threshold": self.confidence_threshold,
+                "calibrated_on_n": self.confidence_calibrated_on,
+            },
+            "warnings": list(self.warnings),
+        }
+
+
+def decide(
+    probabilities: NDArray[Any],
+    manifest: BundleManifest,
+    *,
+    skin_tone: str | None = None,
+    skin_tone_scale: str | None = None,
+    top: int | None = None,
+) -> Decision:
+    """The answer for one picture.
+
+    Args:
+        probabilities: the graph's probabilities for the picture, `(classes,)`.
+        manifest: of the bundle that gave them.
+        skin_tone: the declared skin tone, if any.
+        skin_tone_scale: the scale it was declared on.
+        top: list only so many findings; all of them by default. The prediction set is never cut.
+
+    Raises:
+        GraphError: the probabilities are not one finite number per label.
+    """
+    if np.shape(probabilities) != (len(manifest.labels),) or not np.isfinite(probabilities).all():
+        raise GraphError(
+            f"the probabilities have shape {np.shape(probabilities)}; they are one finite number for each "
+            f"of the {len(manifest.labels)} labels"
+        )
+    order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
+    bins = score_bin(probabilities)
+    conformal, abstention = manifest.conformal, manifest.abstention
+    guarantee = _guarantee(manifest, skin_tone, skin_tone_scale)
+    threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
+    in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
+    malignant = malignant_classes(manifest.labels)
+    return Decision(
+        reported=bool(bins[order[0]] >= abstention.threshold_bin),
+        findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
+        in_set=in_set,
+        coverage=round(1 - conformal.alpha, 6),
+        guarantee=guarantee,
+        set_calibrated_on=conformal.n,
+        malignancy=float(malignancy_probability(probabilities, malignant)) if malignant.any() else None,
+        confidence=float(probabilities[order[0]]),
+        confidence_threshold=abstention.threshold_bin / SCORE_BINS,
+        confidence_calibrated_on=abstention.n,
+        warnings=_warnings(manifest, in_set, skin_tone, skin_tone_scale),
+    )
+
+
+def _is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    subgroup = manifest.subgroup
+    return subgroup.is_global or (scale == subgroup.scale and skin_tone in subgroup.values)
+
+
+def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> Guarantee:
+    """What the manifest promises, and nothing for a tone that the model was not calibrated on."""
+    return manifest.conformal.guarantee if _is_for(manifest, skin_tone, scale) else "none"
+
+
+def _warnings(
+    manifest: BundleManifest,
+    in_set: tuple[str, ...],
+    skin_tone: str | None,
+    scale: str | None,
+) -> tuple[str, ...]:
+    subgroup = manifest.subgroup
+    said = []
+    if subgroup.is_global and skin_tone is None:
+        said.append("No skin tone was declared: the model for all skin tones answered.")
+    elif subgroup.is_global:
+        said.append(
+            f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} by itself."
+        )
+    if not _is_for(manifest, skin_tone, scale):
+        said.append(
+            f"The model for skin tones {', '.join(subgroup.values)} ({subgroup.scale}) answered; it was not "
+            f"calibrated for {skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The prediction set "
+            "holds every class and promises nothing."
+        )
+    elif manifest.conformal.guarantee == "none":
+        said.append(
+            "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
+        )
+    if not in_set:
+        said.append(
+            "No class is likely enough for the prediction set: the picture is unlike those calibrated on."
+        )
+    unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
+    if unknown and malignant_classes(manifest.labels).any():
+        said.append(
+            f"Malignancy leaves out {', '.join(unknown)}: it is not known whether they are malignant."
+        )
+    return tuple(said)

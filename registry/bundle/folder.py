@@ -1,0 +1,125 @@
+"""A bundle on disk: a folder with `model.onnx` and `bundle.json`, written whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from registry.bundle.errors import BundleCorrupt, FolderError
+from registry.bundle.manifest_text import canonical, read_manifest
+from registry.bundle.schema import BundleManifest, ModelFile, sha256
+
+MODEL_FILE = "model.onnx"
+MANIFEST_FILE = "bundle.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was read and checked.
+
+    Attributes:
+        manifest: what `bundle.json` says.
+        model: the bytes of `model.onnx`.
+        digest: sha256 of `bundle.json`, which holds the sha256 of `model.onnx`: it names the bundle.
+    """
+
+    manifest: BundleManifest
+    model: bytes
+    digest: str
+
+
+def bundle_digest(manifest: BundleManifest) -> str:
+    """The digest under which a bundle with this manifest is known."""
+    return sha256(canonical(manifest))
+
+
+def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
+    """Writes a new bundle and returns its digest.
+
+    Both files are written beside `folder`, flushed to the disk and moved into place together, so that
+    a crash leaves either the bundle or nothing. Writing the same bundle again changes nothing.
+
+    Raises:
+        BundleCorrupt: the manifest names another model than this one.
+        FolderError: something else is there already, or the disk refuses.
+    """
+    if manifest.file != (actual := ModelFile.of(model)):
+        raise BundleCorrupt(
+            f"the manifest is for a model of {manifest.file.size:,} bytes with {manifest.file.sha256}; "
+            f"this one has {actual.size:,} bytes with {actual.sha256}. Set `file=ModelFile.of(model)`"
+        )
+    digest = bundle_digest(manifest)
+    if folder.exists():
+        if (folder / MANIFEST_FILE).is_file() and read_bundle(folder).digest == digest:
+            return digest
+        raise FolderError(
+            f"{folder} is there already and is not this bundle; choose another folder or remove it"
+        )
+    try:
+        _write_whole(folder, {MODEL_FILE: model, MANIFEST_FILE: canonical(manifest)})
+    except OSError as error:
+        raise FolderError(
+            f"the bundle cannot be written to {folder} ({error.strerror}); check the disk and its permissions"
+        ) from error
+    return digest
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Reads a bundle and checks that its model is the one it was written with.
+
+    Raises:
+        FolderError: a file is missing or cannot be read.
+        BundleCorrupt: a file is not the one that was written.
+        ManifestError: `bundle.json` does not say what it must, or a newer dermfed wrote it.
+    """
+    text, model = _read(folder / MANIFEST_FILE), _read(folder / MODEL_FILE)
+    manifest = read_manifest(text)
+    actual = ModelFile.of(model)
+    if actual != manifest.file:
+        raise BundleCorrupt(
+            f"{folder / MODEL_FILE} has {actual.size:,} bytes with {actual.sha256}; {MANIFEST_FILE} says "
+            f"{manifest.file.size:,} bytes with {manifest.file.sha256}. The model was altered: fetch the "
+            "bundle again"
+        )
+    return Bundle(manifest, model, sha256(text))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FolderError(
+            f"{path} cannot be read ({error.strerror}); a bundle holds {MODEL_FILE} and {MANIFEST_FILE}"
+        ) from error
+
+
+def _write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, content in files.items():
+            _write(unfinished / name, content)
+        unfinished.chmod(0o755)
+        _flush(unfinished)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    _flush(folder.parent)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

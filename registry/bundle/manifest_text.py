@@ -1,0 +1,101 @@
+"""`bundle.json` as bytes: one canonical text per manifest, and reading texts of other schema versions."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
+from registry.bundle.schema import SCHEMA_VERSION, BundleManifest
+
+Conversion = Callable[[dict[str, Any]], dict[str, Any]]
+
+CONVERSIONS: Mapping[int, Conversion] = {}
+"""From a schema version to the next; version 1 is the first, so there is nothing to convert yet."""
+
+
+def canonical(manifest: BundleManifest) -> bytes:
+    """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
+    return _text(manifest.model_dump(mode="json"))
+
+
+def read_manifest(content: bytes) -> BundleManifest:
+    """The manifest in the text of `bundle.json`, converted when an older dermfed wrote it.
+
+    Raises:
+        SchemaTooNew: a newer dermfed wrote it.
+        BundleCorrupt: the text is not the canonical one: it was edited or re-formatted.
+        ManifestError: the text does not say what a manifest must say.
+    """
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BundleCorrupt(f"bundle.json is not JSON ({error}); fetch the bundle again") from error
+    if not isinstance(record, dict):
+        raise ManifestError(f"bundle.json holds a {type(record).__name__}; a manifest is an object")
+    record = convert(record, CONVERSIONS, SCHEMA_VERSION, content)
+    try:
+        return BundleManifest.model_validate(record)
+    except ValidationError as error:
+        raise ManifestError(f"bundle.json does not hold: {_problems(error)}") from error
+
+
+def convert(
+    record: dict[str, Any], conversions: Mapping[int, Conversion], newest: int, content: bytes
+) -> dict[str, Any]:
+    """`record` in the newest schema, one conversion after the other.
+
+    Args:
+        record: what `content` holds.
+        conversions: from each version to the next.
+        newest: the version to arrive at.
+        content: the text, checked to be the canonical one of its version.
+
+    Raises:
+        SchemaTooNew: `record` is newer than `newest`.
+        BundleCorrupt: the text is not canonical.
+        ManifestError: `record` has no version, or one that nothing converts.
+    """
+    version = record.get("schema_version")
+    if type(version) is not int:
+        raise ManifestError(
+            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {newest}"
+        )
+    if version > newest:
+        lineage = record.get("lineage")
+        writer = lineage.get("code_version") if isinstance(lineage, dict) else None
+        raise SchemaTooNew(
+            f"bundle.json has schema_version {version}; this dermfed reads up to {newest}. Install "
+            + (f"dermfed {writer} or newer, which wrote it" if writer else "a newer dermfed")
+        )
+    if content != _text(record):
+        raise BundleCorrupt(
+            "bundle.json is not in its canonical form: it was edited after it was written. "
+            "Fetch the bundle again"
+        )
+    while version < newest:
+        if version not in conversions:
+            raise ManifestError(
+                f"bundle.json has schema_version {version}, which this dermfed cannot convert"
+            )
+        record = conversions[version](record)
+        version += 1
+    return record
+
+
+def _text(record: object) -> bytes:
+    try:
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except ValueError as error:
+        raise ManifestError(
+            f"the manifest holds a number or a text that JSON cannot write ({error}); use None instead"
+        ) from error
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the manifest'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

@@ -1,0 +1,108 @@
+"""Opening bytes that somebody else chose: which format they are, and what may go wrong with them.
+
+Only the header is read here. Pillow's readers are called by name rather than through `Image.open`,
+which would try other formats too and warn about large pictures: a process-wide affair, while the
+ceiling belongs to the picture rule.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL.ImageFile import ImageFile
+
+from registry.bundle.errors import DamagedPicture, NotAPicture, TruncatedPicture, UnsupportedPicture
+
+DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    EOFError,
+    OverflowError,
+    ZeroDivisionError,
+    AttributeError,
+    struct.error,
+    zlib.error,
+)
+"""What Pillow's decoders raise on bytes that are not what they seem."""
+
+Format = Literal["JPEG", "PNG", "WebP"]
+
+_READERS: Mapping[Format, Callable[[io.BytesIO], ImageFile]] = {
+    "JPEG": JpegImagePlugin.JpegImageFile,
+    "PNG": PngImagePlugin.PngImageFile,
+    "WebP": WebPImagePlugin.WebPImageFile,
+}
+
+_PNG_END = b"IEND\xaeB`\x82"
+
+# Pictures that people do send, told apart from bytes that are no picture at all.
+_REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"GIF8", "GIF"),
+    (0, b"BM", "BMP"),
+    (0, b"II*\x00", "TIFF"),
+    (0, b"MM\x00*", "TIFF"),
+    (4, b"ftypheic", "HEIC"),
+    (4, b"ftypmif1", "HEIF"),
+    (4, b"ftypavif", "AVIF"),
+    (0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000"),
+    (128, b"DICM", "DICOM"),
+    (0, b"%PDF", "PDF"),
+)
+
+
+def open_picture(content: bytes) -> ImageFile:
+    """The picture with its header read and nothing decoded.
+
+    Raises:
+        NotAPicture: the bytes are no picture.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP.
+        TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
+        DamagedPicture: the header does not decode.
+    """
+    kind = _format(content)
+    _refuse_early_end(content, kind)
+    try:
+        return _READERS[kind](io.BytesIO(content))
+    except DECODER_ERRORS as error:
+        raise damage(error) from error
+
+
+def damage(error: Exception) -> DamagedPicture:
+    """What a decoder's `error` says about the picture."""
+    if "truncated" in str(error).lower():
+        return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
+    return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
+
+
+def _format(content: bytes) -> Format:
+    if content.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "WebP"
+    for offset, magic, name in _REFUSED_FORMATS:
+        if content[offset : offset + len(magic)] == magic:
+            raise UnsupportedPicture(
+                f"the picture is {name}; JPEG, PNG and WebP are accepted. Convert it first"
+            )
+    what = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
+    raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
+
+
+def _refuse_early_end(content: bytes, kind: Format) -> None:
+    """Refuse what Pillow lets pass, or reports as any damage: a PNG without its end, a WebP cut short."""
+    if kind == "PNG" and _PNG_END not in content:
+        raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
+    if kind == "WebP" and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):
+        raise TruncatedPicture(
+            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; "
+            "send the whole file again"
+        )

@@ -1,0 +1,218 @@
+"""`bundle.json`: everything a model needs beside its graph, and everything it has to answer for.
+
+Nothing in it depends on when or where it was written unless that is given (`lineage.created`), so
+that the same job gives the same digest.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field, JsonValue, model_validator
+
+from registry.bundle.counts import SCORE_BINS, Counts
+from registry.bundle.frozen import Frozen
+from registry.bundle.labels import Label
+from registry.bundle.picture import PictureRule
+
+SCHEMA_VERSION: Final = 1
+
+GLOBAL = "global"
+"""The subgroup of the model that answers for everybody."""
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
+Guarantee = Literal["subgroup", "global", "none"]
+
+
+def sha256(content: bytes) -> str:
+    """The digest of `content`, as it is written everywhere: `sha256:` and 64 hex digits."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class ModelFile(Frozen):
+    """Which `model.onnx` belongs to the manifest."""
+
+    sha256: Digest
+    size: int = Field(ge=0)  # bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> "ModelFile":
+        """The entry for these bytes."""
+        return cls(sha256=sha256(content), size=len(content))
+
+
+class Subgroup(Frozen):
+    """Whom the model is for.
+
+    Attributes:
+        name: the subgroup's name; `global` is the model for everybody.
+        scale: the scale of the skin tones below; None for the global model.
+        values: the declared skin tones that are this subgroup; empty for the global model.
+    """
+
+    name: str = Field(GLOBAL, min_length=1)
+    scale: str | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the model is for everybody."""
+        return self.name == GLOBAL
+
+    @model_validator(mode="after")
+    def _tones_unless_global(self) -> "Subgroup":
+        if self.is_global and (self.scale is not None or self.values):
+            raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
+        if not self.is_global and (self.scale is None or not self.values):
+            raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
+        return self
+
+
+class Temperature(Frozen):
+    """What the logits are divided by, inside the graph.
+
+    Attributes:
+        value: the temperature; 1 leaves the logits as they are.
+        n: calibration pictures it was fitted on.
+        shrunk: whether it was drawn towards the global temperature because they are few.
+    """
+
+    value: float = Field(1.0, gt=0)
+    n: int = Field(0, ge=0)
+    shrunk: bool = False
+
+
+class Conformal(Frozen):
+    """The rule of the prediction set: class k is in it if `score_bin(p_k) >= threshold_bin`.
+
+    Attributes:
+        alpha: one minus the coverage aimed at.
+        threshold_bin: 0 puts every class into the set.
+        n: calibration lesions it was fitted on.
+        guarantee: for whom the coverage is promised; with `none` the set is full.
+    """
+
+    alpha: float = Field(0.1, gt=0, lt=1)
+    threshold_bin: ThresholdBin = 0
+    n: int = Field(0, ge=0)
+    guarantee: Guarantee = "none"
+
+    @model_validator(mode="after")
+    def _enough_for_a_guarantee(self) -> "Conformal":
+        # The rank ceil((n + 1)(1 - alpha)) must exist among n scores; 1e-9 forgives a rounded alpha.
+        if self.guarantee != "none" and (self.n + 1) * self.alpha < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot promise a coverage of {1 - self.alpha:g}; at least "
+                f"{math.ceil(1 / self.alpha - 1e-9) - 1} are needed, or the guarantee `none`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _full_without_guarantee(self) -> "Conformal":
+        if self.guarantee == "none" and self.threshold_bin != 0:
+            raise ValueError(
+                f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration "
+                "pictures give the full set, threshold_bin 0"
+            )
+        return self
+
+
+class Abstention(Frozen):
+    """The rule of referral: a picture is reported if `score_bin(max p) >= threshold_bin`.
+
+    A model that was not calibrated refers every picture: that is the default.
+
+    Attributes:
+        target_risk: the share of wrong answers that was allowed among the reported.
+        threshold_bin: 0 reports everything, `SCORE_BINS` refers everything.
+        n: calibration pictures it was chosen on.
+        risk: the share of wrong answers among the reported there; None if none was reported.
+    """
+
+    target_risk: float = Field(0.1, ge=0, le=1)
+    threshold_bin: ThresholdBin = SCORE_BINS
+    n: int = Field(0, ge=0)
+    risk: float | None = Field(None, ge=0, le=1)
+
+
+class ReferenceHistograms(Frozen):
+    """How scores were distributed when the model was tested: what drift is measured against.
+
+    Attributes:
+        confidence: the highest probability, one count per score bin.
+        scores: each class's probability, one count per score bin, `(classes, bins)`.
+    """
+
+    confidence: tuple[int, ...] = Field(min_length=SCORE_BINS, max_length=SCORE_BINS)
+    scores: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def from_counts(cls, counts: Counts) -> "ReferenceHistograms":
+        """The histograms of counts without replicates."""
+        return cls(
+            confidence=tuple(np.sum(counts.confidence, axis=0).tolist()),
+            scores=tuple(tuple(row) for row in np.sum(counts.scores, axis=1).tolist()),
+        )
+
+
+class Lineage(Frozen):
+    """Where the model comes from.
+
+    Attributes:
+        job: digest of the resolved job.
+        recipe: the recipe's name, or the job's own.
+        data: the fingerprint of each client's data, by client.
+        seed: the job's seed.
+        parent: digest of the bundle it was fine-tuned from.
+        code_version: the dermfed that made it.
+        created: when, if the maker says so; left out, the digest does not depend on time.
+    """
+
+    job: Digest
+    recipe: str
+    data: Mapping[str, str] = Field(default_factory=dict)
+    seed: int
+    parent: Digest | None = None
+    code_version: str
+    created: str | None = None
+
+
+class BundleManifest(Frozen):
+    """The whole of `bundle.json`."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    model: str = Field(min_length=1)
+    file: ModelFile
+    labels: tuple[Label, ...] = Field(min_length=2)
+    picture: PictureRule
+    subgroup: Subgroup = Subgroup()
+    temperature: Temperature = Temperature()
+    conformal: Conformal = Conformal()
+    abstention: Abstention = Abstention()
+    out_of_distribution: None = None
+    metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
+    reference: ReferenceHistograms | None = None
+    lineage: Lineage
+
+    @model_validator(mode="after")
+    def _parts_that_agree(self) -> "BundleManifest":
+        codes = [label.code for label in self.labels]
+        if twice := _repeated(codes):
+            raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
+        if self.reference and len(self.reference.scores) != len(codes):
+            raise ValueError(
+                f"the reference histograms are of {len(self.reference.scores)} classes; there are "
+                f"{len(codes)} labels"
+            )
+        if self.conformal.guarantee == "subgroup" and self.subgroup.is_global:
+            raise ValueError(
+                "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
+            )
+        return self
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
