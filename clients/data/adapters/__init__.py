@@ -1,0 +1,1 @@
+"""One file per source of pictures: how its folder and tables become a manifest."""

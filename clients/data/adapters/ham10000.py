@@ -1,0 +1,63 @@
+"""HAM10000: 10,015 dermoscopic pictures of seven diagnoses (Tschandl et al. 2018, CC BY-NC 4.0).
+
+The folder holds `HAM10000_metadata*.csv` and the pictures, unpacked or in zip files. The version of the table
+with the column `dataset` tells the four sources apart; it becomes the column `clinic`. The data set declares
+no skin tones and no patients.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.published import find_pictures, image_of, read_table
+from clients.data.errors import AdapterError
+from clients.data.manifest import Manifest, Row
+from clients.data.wording import nearest
+
+CODES = {
+    "akiec": "AKIEC",
+    "bcc": "BCC",
+    "bkl": "BKL",
+    "df": "DF",
+    "mel": "MEL",
+    "nv": "NV",
+    "vasc": "VASC",
+}
+
+
+class Ham10000(Adapter):
+    """HAM10000; no options."""
+
+    name: Literal["ham10000"] = "ham10000"
+
+    def manifest(self, folder: Path) -> Manifest:
+        """One row per picture of the metadata table."""
+        places = find_pictures(folder)
+        lines = read_table(_table(folder), ("lesion_id", "image_id", "dx", "localization"))
+        rows = []
+        for line in lines:
+            if line["dx"] not in CODES:
+                raise AdapterError(
+                    f"{line['image_id']} has the diagnosis {line['dx']!r}; {nearest(line['dx'], CODES)}"
+                )
+            extra = {column: line.get(column, "") for column in ("age", "sex")}
+            if "dataset" in line:
+                extra["clinic"] = line["dataset"]
+            rows.append(
+                Row(
+                    image=image_of(line["image_id"], places, folder),
+                    label=CODES[line["dx"]],
+                    lesion_id=line["lesion_id"],
+                    site="" if line["localization"] == "unknown" else line["localization"],
+                    extra=extra,
+                )
+            )
+        return Manifest.of(rows, folder)
+
+
+def _table(folder: Path) -> Path:
+    """The metadata table that says most: the one with the sources where both are there."""
+    tables = sorted(folder.glob("HAM10000_metadata*"), key=lambda path: (len(path.name), path.name))
+    if not tables:
+        raise AdapterError(f"{folder} holds no HAM10000_metadata*.csv; put the published table there")
+    return tables[-1]

@@ -1,0 +1,40 @@
+"""Made-up pictures, drawn when they are first asked for: a job runs with no download and no patients."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from clients.data.adapters.adapter import Adapter
+from clients.data.errors import AdapterError
+from clients.data.manifest import Manifest
+from clients.data.manifest_csv import read_manifest
+from clients.data.synthetic.write import MANIFEST, write_synthetic
+
+
+class Synthetic(Adapter):
+    """Made-up skin lesions on six Fitzpatrick types.
+
+    Attributes:
+        pictures: how many.
+        size: pixels on both sides.
+        seed: other seeds make other pictures; it is not the job's seed.
+    """
+
+    name: Literal["synthetic"] = "synthetic"
+    makes_pictures: ClassVar[bool] = True
+    pictures: int = Field(1200, ge=6)
+    size: int = Field(64, ge=32, le=1024)
+    seed: int = Field(0, ge=0)
+
+    def manifest(self, folder: Path) -> Manifest:
+        """The pictures of `folder`, drawn if it has none."""
+        if not (folder / MANIFEST).exists():
+            return write_synthetic(folder, pictures=self.pictures, size=self.size, seed=self.seed)
+        manifest = read_manifest(folder / MANIFEST)
+        if len(manifest.rows) != self.pictures:
+            raise AdapterError(
+                f"{folder} holds {len(manifest.rows)} pictures, the job asks for {self.pictures}; "
+                f"name an empty folder, or none"
+            )
+        return manifest

@@ -1,0 +1,66 @@
+"""Files and folders that are there whole or not at all, whenever the machine stops."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it replaces `path`, on failure nothing is left.
+
+    Whoever writes the temporary file flushes it to the disk before leaving the block.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path)
+    try:
+        yield temporary
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def build_folder_once(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `path` that becomes `path`, unless somebody else was first.
+
+    Concurrent builders of the same content each fill a folder of their own; the first to finish wins, and
+    the others' work is thrown away.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        try:
+            temporary.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of `path` survive a loss of power."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _beside(path: Path) -> Path:
+    """A new name in the folder of `path`, hidden, that no other writer uses."""
+    return path.with_name(f".{path.stem}.{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")

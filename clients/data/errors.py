@@ -1,0 +1,51 @@
+"""What can go wrong with a hospital's data, as one tree.
+
+training.errors.DataError
+└── ClientDataError
+    ├── ManifestError          a manifest cannot be read, or a row says something impossible
+    ├── UnknownColumnError     a setting names a column that the manifest does not have
+    ├── AdapterError           no such adapter, wrong options, or its folder lacks a file
+    ├── LabelError             labels that the label map does not know, or none at all
+    ├── SubgroupError          groups of a scale that does not exist, or that nobody belongs to
+    ├── SplitError             one lesion or patient was put on both sides of a split
+    ├── PartitionError         a client would have no pictures
+    └── BrokenPicturesError    pictures that cannot be decoded
+"""
+
+from training.errors import DataError
+
+
+class ClientDataError(DataError):
+    """Base of all errors about a client's data; its text is for the person who owns the data."""
+
+
+class ManifestError(ClientDataError):
+    """A manifest cannot be read, or a row says something impossible."""
+
+
+class UnknownColumnError(ClientDataError):
+    """A setting names a column that the manifest does not have."""
+
+
+class AdapterError(ClientDataError):
+    """No such adapter, wrong options for it, or its folder lacks a file."""
+
+
+class LabelError(ClientDataError):
+    """Labels that the label map does not know, or no labels at all."""
+
+
+class SubgroupError(ClientDataError):
+    """Subgroups of a scale that does not exist, or that nobody belongs to."""
+
+
+class SplitError(ClientDataError):
+    """Pictures of one lesion or patient were put on both sides of a split."""
+
+
+class PartitionError(ClientDataError):
+    """A client would have no pictures."""
+
+
+class BrokenPicturesError(ClientDataError):
+    """Pictures that cannot be decoded, where the job refuses them."""

@@ -1,0 +1,136 @@
+"""From a job's `data` block to arrays: read, filter, label, decode, group, split, partition."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.cache import DecodedPictures, decode_once
+from clients.data.errors import BrokenPicturesError, ClientDataError
+from clients.data.filtering import filtered
+from clients.data.groups import number_lesions
+from clients.data.labelling import DROPPED, assign_classes
+from clients.data.partitions import NOBODY
+from clients.data.pictures import PictureFile
+from clients.data.prepared import PreparedDataset
+from clients.data.report import BrokenPicture, DataReport, LeftOut, count_cells
+from clients.data.sharing import share_out
+from clients.data.sources import read_sources
+from clients.data.subgroups import assign_subgroups
+from clients.data.table import PictureTable
+from clients.data.wording import listing
+from registry.bundle.picture import PictureRule
+from training.data import DataConfig
+
+
+def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> PreparedDataset:
+    """The data of a job, as its `data` block asks.
+
+    Args:
+        config: the `data` block.
+        seed: the job's seed, from which splits and partitions are drawn.
+        folder: what relative paths in `config` start from: the job file's folder.
+        cache: where decoded and made-up pictures are kept.
+
+    Raises:
+        ClientDataError: the pictures cannot be used as the job asks; see `clients.data.errors`.
+    """
+    sources = read_sources(config, folder, cache)
+    total = sum(len(source.manifest.rows) for source in sources)
+    matched = filtered(sources, config)
+    labelling = assign_classes([picture.row.label for picture in matched], config.label_map)
+    codes = [label.code for label in labelling.labels]
+    labelled = [
+        (picture, number)
+        for picture, number in zip(matched, labelling.classes, strict=True)
+        if number != DROPPED
+    ]
+
+    files = list(dict.fromkeys(picture.file for picture, _ in labelled))
+    decoded = decode_once(files, PictureRule(size=config.image_size), cache)
+    broken = _broken(files, decoded, config)
+    place = {file: number for number, file in enumerate(files) if number not in decoded.broken}
+    usable = [(picture, number) for picture, number in labelled if picture.file in place]
+    if not usable:
+        raise ClientDataError(
+            f"none of {total} pictures is left: {len(labelled)} have a label that the job keeps, and "
+            f"{len(broken)} files are broken; check `where`, `label_map` and the pictures"
+        )
+
+    pictures = [picture for picture, _ in usable]
+    classes = [number for _, number in usable]
+    places = np.array([place[picture.file] for picture in pictures], dtype=np.int64)
+    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups)
+    shares = share_out(
+        pictures,
+        decoded.contents[places],
+        [codes[number] if number >= 0 else "" for number in classes],
+        grouping,
+        [source.name for source in sources],
+        config,
+        seed=seed,
+    )
+
+    held = shares.partition.holders != NOBODY
+    table = PictureTable(
+        rows=places[held],
+        labels=np.array(classes, dtype=np.int64)[held],
+        subgroups=grouping.members[held],
+        lesions=number_lesions([picture.row for picture in pictures])[held],
+        clients=shares.partition.holders[held],
+        splits=shares.splits[held],
+    )
+    return PreparedDataset(
+        labels=labelling.labels,
+        subgroups=grouping.names,
+        clients=shares.partition.clients,
+        fingerprint=_fingerprint(
+            decoded.contents[table.rows],
+            table,
+            [str(config.image_size), *codes, *grouping.names, *shares.partition.clients],
+        ),
+        images_path=decoded.path,
+        table=table,
+        report=DataReport(
+            pictures=len(table.rows),
+            lesions=len(np.unique(table.lesions)),
+            counts=count_cells(table, shares.partition.clients, grouping.names, codes),
+            left_out=LeftOut(
+                where=total - len(matched),
+                label_map=len(matched) - len(labelled),
+                broken=len(labelled) - len(usable),
+                nobody=int((~held).sum()),
+            ),
+            broken=broken,
+        ),
+    )
+
+
+def _broken(
+    files: Sequence[PictureFile], decoded: DecodedPictures, config: DataConfig
+) -> tuple[BrokenPicture, ...]:
+    """The pictures that cannot be decoded.
+
+    Raises:
+        BrokenPicturesError: there are some, and the job refuses them.
+    """
+    broken = tuple(BrokenPicture(str(files[number]), why) for number, why in sorted(decoded.broken.items()))
+    if broken and config.on_broken == "refuse":
+        raise BrokenPicturesError(
+            f"{len(broken)} of {len(files)} pictures cannot be used:\n"
+            f"{listing([f'{picture.image}: {picture.reason}' for picture in broken])}\n"
+            f"mend or remove them, or set `on_broken: skip`"
+        )
+    return broken
+
+
+def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequence[str]) -> str:
+    """A digest that is the same for the same pictures put to the same use, wherever and in whatever order."""
+    uses = np.stack([table.labels, table.subgroups, table.clients, table.splits], axis=1)
+    entries = sorted(bytes(content) + use.tobytes() for content, use in zip(contents, uses, strict=True))
+    digest = hashlib.sha256(json.dumps(names).encode())
+    digest.update(b"".join(entries))
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,66 @@
+"""What training gets of a hospital's data: arrays, mapped into memory where they are large."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.cache import open_images
+from clients.data.errors import ClientDataError
+from clients.data.report import DataReport
+from clients.data.table import PictureTable
+from clients.data.wording import nearest
+from registry.bundle.labels import Label
+from training.data import SPLITS, Examples, Split
+
+
+@dataclass(frozen=True)
+class PreparedDataset:
+    """All clients' data of one job; implements `training.data.Dataset`.
+
+    Pickled, it is paths and small arrays: each process maps the images into memory when it first asks.
+
+    Attributes:
+        labels: the classes, in the order of the model's outputs.
+        subgroups: the subgroups' names.
+        clients: the clients' ids.
+        fingerprint: SHA-256 of the pictures' contents, labels, subgroups, splits and holders.
+        images_path: the array of decoded pictures.
+        table: what is known of each picture.
+        report: what became of the pictures.
+    """
+
+    labels: tuple[Label, ...]
+    subgroups: tuple[str, ...]
+    clients: tuple[str, ...]
+    fingerprint: str
+    images_path: Path
+    table: PictureTable
+    report: DataReport
+
+    @cached_property
+    def images(self) -> NDArray[np.uint8]:
+        """The decoded pictures, `(all, size, size, 3)`, mapped into memory."""
+        return open_images(self.images_path)
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """The pictures of one split of one client.
+
+        Raises:
+            ClientDataError: no such client or split.
+        """
+        if client not in self.clients:
+            raise ClientDataError(f"there is no client {client!r}; {nearest(client, self.clients)}")
+        if split not in SPLITS:
+            raise ClientDataError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
+        table = self.table
+        keep = (table.clients == self.clients.index(client)) & (table.splits == SPLITS.index(split))
+        return Examples(
+            self.images, table.rows[keep], table.labels[keep], table.subgroups[keep], table.lesions[keep]
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "images"}

@@ -1,0 +1,80 @@
+"""What became of the pictures of a job."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clients.data.table import PictureTable
+from training.data import SPLITS, Split
+
+
+@dataclass(frozen=True)
+class BrokenPicture:
+    """A picture that cannot be decoded: its place, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where pictures were counted; an empty subgroup is "undeclared", an empty label "unlabelled"."""
+
+    client: str
+    split: Split
+    subgroup: str
+    label: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many pictures of the manifests are not used.
+
+    Attributes:
+        where: the job's `where` does not keep them.
+        label_map: the job's `label_map` drops their label.
+        broken: they cannot be decoded.
+        nobody: no client holds them: clients are subgroups, and they belong to none.
+    """
+
+    where: int
+    label_map: int
+    broken: int
+    nobody: int
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What became of the pictures of a job.
+
+    Attributes:
+        pictures: how many are used.
+        lesions: how many lesions they show.
+        counts: pictures in each cell that has any.
+        left_out: how many are not used.
+        broken: the pictures that could not be decoded.
+    """
+
+    pictures: int
+    lesions: int
+    counts: Mapping[Cell, int]
+    left_out: LeftOut
+    broken: tuple[BrokenPicture, ...]
+
+
+def count_cells(
+    table: PictureTable, clients: Sequence[str], subgroups: Sequence[str], codes: Sequence[str]
+) -> Mapping[Cell, int]:
+    """Pictures by client, split, subgroup and label; only cells that have any."""
+    facts = np.stack([table.clients, table.splits, table.subgroups, table.labels], axis=1).tolist()
+    return Counter(
+        Cell(
+            clients[client],
+            SPLITS[split],
+            subgroups[group] if group >= 0 else "",
+            codes[label] if label >= 0 else "",
+        )
+        for client, split, group, label in facts
+    )

@@ -1,0 +1,56 @@
+"""Made-up pictures on disk, with the manifest that goes with them."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from clients.data.atomic import build_folder_once
+from clients.data.errors import ClientDataError
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_csv import write_manifest
+from clients.data.progress import progress
+from clients.data.synthetic.cases import Case, case_of
+from clients.data.synthetic.draw import draw
+
+MANIFEST = "manifest.csv"
+
+
+def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Manifest:
+    """Write made-up pictures as PNG files under `folder/images`, and `folder/manifest.csv`: all, or nothing.
+
+    Args:
+        folder: an empty folder, or one that is not there yet.
+        pictures: how many.
+        size: pixels on both sides.
+        seed: other seeds make other pictures.
+
+    Raises:
+        ClientDataError: the folder cannot be written, or holds other files.
+    """
+    rows = []
+    try:
+        with build_folder_once(folder) as building:
+            (building / "images").mkdir()
+            with progress("drawing pictures", pictures) as advance:
+                for index in range(pictures):
+                    case = case_of(seed, index)
+                    rows.append(_row(case))
+                    Image.fromarray(draw(case, size)).save(building / rows[-1].image, compress_level=1)
+                    advance(1)
+            write_manifest(Manifest.of(rows, building), building / MANIFEST)
+    except OSError as error:
+        raise ClientDataError(f"cannot write pictures to {folder}: {error}; name another folder") from error
+    if not (folder / MANIFEST).is_file():
+        raise ClientDataError(f"{folder} holds other files; name an empty or new folder")
+    return Manifest.of(rows, folder)
+
+
+def _row(case: Case) -> Row:
+    return Row(
+        image=f"images/{case.index:06d}.png",
+        label=case.label,
+        skin_tone=str(case.tone),
+        skin_tone_scale="fitzpatrick",
+        lesion_id=f"L{case.lesion:06d}",
+        patient_id=f"P{case.patient:06d}",
+    )

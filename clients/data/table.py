@@ -1,0 +1,27 @@
+"""What is known of each picture of a job, as arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PictureTable:
+    """One entry per picture; all arrays are `(pictures,)` int64.
+
+    Attributes:
+        rows: its place in the array of images.
+        labels: class index, -1 where there is none.
+        subgroups: subgroup index, -1 where it is undeclared.
+        lesions: lesion number; equal numbers are pictures of one lesion.
+        clients: index of the client that holds it.
+        splits: index into `training.data.SPLITS`.
+    """
+
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    subgroups: NDArray[np.int64]
+    lesions: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    splits: NDArray[np.int64]

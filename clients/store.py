@@ -1,0 +1,104 @@
+"""The client store: what a client keeps between rounds, on its own disk.
+
+One folder per client and stage, one safetensors file per round. A file is written under a temporary name,
+fsynced and renamed. The two newest rounds are kept, so that a node that is one round ahead of a coordinator
+that was restarted can step back; a save forgets every later round, which belongs to a course that was
+abandoned.
+"""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from clients.data.atomic import write_atomically
+from clients.data.errors import ClientDataError
+from training.state import State
+
+KEPT_ROUNDS = 2
+
+_SCALARS = "scalars"  # the metadata entry that holds them, as JSON
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_LONGEST = 200  # bytes; file systems take 255
+_FILE = re.compile(r"round-(\d+)\.safetensors")
+
+
+class ClientStore:
+    """The states of the clients that run on this machine; implements `training.state.StateStore`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep states in `folder`, which is made when the first is saved."""
+        self._folder = folder
+
+    def load(self, client: str, stage: str, round: int) -> State | None:
+        """The newest state of `client` in `stage` from a round before `round`; None when there is none.
+
+        Raises:
+            ClientDataError: the state is there but cannot be read.
+        """
+        earlier = {number: path for number, path in self._rounds(client, stage).items() if number < round}
+        return _read(earlier[max(earlier)]) if earlier else None
+
+    def save(self, client: str, stage: str, round: int, state: State) -> None:
+        """Keep `state` as what `client` had after `round`; whatever is of a later round is forgotten.
+
+        Raises:
+            ClientDataError: the state cannot be written.
+        """
+        folder = self._place(client, stage)
+        # Later rounds go first: were the machine to stop in between, none may look newer than this one.
+        for number, path in self._rounds(client, stage).items():
+            if number > round:
+                path.unlink(missing_ok=True)
+        try:
+            _write(folder / f"round-{round:06d}.safetensors", state)
+        except OSError as error:
+            raise ClientDataError(
+                f"cannot keep the state of client {client!r} in {folder}: {error}"
+            ) from error
+        rounds = self._rounds(client, stage)
+        for number in sorted(rounds)[:-KEPT_ROUNDS]:
+            rounds[number].unlink(missing_ok=True)
+
+    def _place(self, client: str, stage: str) -> Path:
+        return self._folder / _file_name(client) / _file_name(stage)
+
+    def _rounds(self, client: str, stage: str) -> dict[int, Path]:
+        found = ((_FILE.fullmatch(path.name), path) for path in self._place(client, stage).glob("round-*"))
+        return {int(match[1]): path for match, path in found if match}
+
+
+def _file_name(name: str) -> str:
+    """`name` as a file name that stands for no other, even where `A` and `a` are the same file.
+
+    All but small letters, digits, `-` and `_` is percent-encoded; a name too long for a file is its digest.
+    """
+    encoded = "".join(
+        chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in name.encode("utf-8", "surrogatepass")
+    )
+    if len(encoded) > _LONGEST:
+        return f"={hashlib.sha256(encoded.encode()).hexdigest()}"
+    return f"+{encoded}"
+
+
+def _write(path: Path, state: State) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
+    scalars = {name: float(value) for name, value in state.scalars.items()}
+    content = save(tensors, metadata={_SCALARS: json.dumps(scalars)})
+    with write_atomically(path) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> State:
+    try:
+        with safe_open(path, framework="pt") as file:
+            scalars = json.loads((file.metadata() or {}).get(_SCALARS, "{}"))
+            return State({name: file.get_tensor(name) for name in file.keys()}, scalars)  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ClientDataError(f"the kept state {path} cannot be read: {error}; delete it") from error
