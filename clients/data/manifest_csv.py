@@ -3,6 +3,7 @@
 import csv
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from clients.data.atomic import write_atomically
@@ -17,18 +18,44 @@ from training.data import SPLITS
 _EMPTY = frozenset({"", "nan", "none", "null", "na", "n/a"})
 
 
+@dataclass(frozen=True)
+class Scan:
+    """A manifest as it is, good or bad.
+
+    Attributes:
+        manifest: all rows that have the right number of cells, with what is wrong in them left as it is.
+        problems: what is wrong, with line numbers.
+    """
+
+    manifest: Manifest
+    problems: tuple[str, ...]
+
+
 def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest.
 
     Raises:
-        ManifestError: the file is missing, is no CSV in UTF-8, lacks the column `image`, or has rows that
-            say something impossible; the first twenty problems are listed with their line numbers.
+        ManifestError: as `scan_manifest`, or rows say something impossible; the first twenty problems are
+            listed.
+    """
+    scan = scan_manifest(path)
+    if scan.problems:
+        raise ManifestError(f"{path} has {len(scan.problems)} problems:\n{listing(scan.problems)}")
+    return scan.manifest
+
+
+def scan_manifest(path: Path) -> Scan:
+    """Read a manifest and collect all that is wrong with its rows.
+
+    Raises:
+        ManifestError: the file is missing, is no CSV in UTF-8, has no rows, or its header lacks `image` or
+            has a column twice.
     """
     if not path.is_file():
         raise ManifestError(f"manifest {path} does not exist; make one with `dermfed-data import`")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return _parse(csv.reader(file, strict=True), path)
+            return _scan(csv.reader(file, strict=True), path)
     except (csv.Error, UnicodeDecodeError) as error:
         raise ManifestError(f"{path} is not a CSV file in UTF-8: {error}") from error
 
@@ -48,7 +75,7 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _parse(lines: Iterator[list[str]], path: Path) -> Manifest:
+def _scan(lines: Iterator[list[str]], path: Path) -> Scan:
     header = [name.strip() for name in next(lines, [])]
     if "image" not in header:
         raise ManifestError(f"{path} has no column 'image'; its columns: {', '.join(header) or 'none'}")
@@ -71,13 +98,9 @@ def _parse(lines: Iterator[list[str]], path: Path) -> Manifest:
         seen.setdefault(row.image, number)
         rows.append(row)
         problems += [f"line {number}: {problem}" for problem in wrong]
-    if problems:
-        raise ManifestError(
-            f"{path} has {len(problems)} problem{'s' * (len(problems) > 1)}:\n{listing(problems)}"
-        )
-    if not rows:
+    if not rows and not problems:
         raise ManifestError(f"{path} lists no pictures; it needs a line below the header for each")
-    return Manifest(tuple(rows), path.parent, extra_columns)
+    return Scan(Manifest(tuple(rows), path.parent, extra_columns), tuple(problems))
 
 
 def _clean(cell: str) -> str:

@@ -1,5 +1,7 @@
 """A made-up picture: skin of a tone, light, a lesion and hair. None of the colours depend on the class."""
 
+from math import cos, sin
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ def _turned(field: Field, quarter: int, mirror: bool) -> Field:
 
 def _skin(tone: int, of_lesion: np.random.Generator, of_view: np.random.Generator, size: int) -> Pixels:
     """Skin with blotches and fine texture around the mean colour of its tone."""
-    colour = SKIN[tone - 1] / 255 * of_lesion.normal(1, (0.04, 0.05, 0.06)).astype(np.float32)
+    colour = SKIN[tone - 1] / 255 * of_lesion.normal(1, (0.03, 0.04, 0.05)).astype(np.float32)
     texture = 1 + 0.025 * smooth(of_view, size, 4) + 0.02 * smooth(of_view, size, size // 3)
     return np.asarray(texture[:, :, None] * colour, dtype=np.float32)
 
@@ -62,9 +64,9 @@ def _pigment(lesion: Lesion, contrast: float, random: np.random.Generator) -> Pi
 def _light(random: np.random.Generator, size: int) -> Pixels:
     """Brightness falling off to one side and to the corners, under a lamp of some colour."""
     x, y = plane(size)
-    slope = random.normal(0, 0.08, 2)
+    slope = random.normal(0, 0.08, 2).astype(np.float32)
     fall = 1 + slope[0] * x + slope[1] * y - random.uniform(0, 0.12) * (x * x + y * y)
-    lamp = random.uniform(0.85, 1.08) * random.normal(1, 0.05, 3)
+    lamp = (random.uniform(0.85, 1.08) * random.normal(1, 0.04, 3)).astype(np.float32)
     return np.asarray(fall[:, :, None] * lamp, dtype=np.float32)
 
 
@@ -74,7 +76,7 @@ def _add_hair(picture: Pixels, random: np.random.Generator, size: int) -> None:
     shade = random.uniform(0.25, 0.7)
     for _ in range(min(int(random.poisson(1.5)), 6)):
         turn, offset, bend = random.uniform(0, np.pi), random.uniform(-1, 1), random.normal(0, 0.3)
-        along = np.cos(turn) * x + np.sin(turn) * y
-        across = np.cos(turn) * y - np.sin(turn) * x - offset - bend * along**2
+        along = cos(turn) * x + sin(turn) * y
+        across = cos(turn) * y - sin(turn) * x - offset - bend * along**2
         hair = np.clip(1.3 - np.abs(across) * size / 2, 0, 1)  # about one pixel to each side
         picture *= (1 - (1 - shade) * hair)[:, :, None]

@@ -8,6 +8,7 @@ depend on the class: only the arrangement does. So its colours say nearly nothin
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import cos, sin
 
 import numpy as np
 
@@ -70,10 +71,10 @@ def _outline(kind: Kind, typical: float, random: np.random.Generator, size: int)
     """
     x, y = plane(size)
     turn = random.uniform(0, np.pi)
-    stretch = np.sqrt(random.uniform(0.7, 1))
-    shift = random.uniform(-0.15, 0.15, 2)
-    across = (np.cos(turn) * (x - shift[0]) + np.sin(turn) * (y - shift[1])) * stretch
-    along = (np.cos(turn) * (y - shift[1]) - np.sin(turn) * (x - shift[0])) / stretch
+    stretch = random.uniform(0.84, 1)
+    shift = random.uniform(-0.15, 0.15, 2).astype(np.float32)
+    across = (cos(turn) * (x - shift[0]) + sin(turn) * (y - shift[1])) * stretch
+    along = (cos(turn) * (y - shift[1]) - sin(turn) * (x - shift[0])) / stretch
     distance = np.hypot(across, along) + 1e-6
     amplitudes = np.full(HARMONICS, kind.ragged)
     amplitudes[:3] = kind.lopsided
@@ -94,10 +95,10 @@ def _standard(field: Field) -> Field:
 def _network(random: np.random.Generator, depth: Field, size: int) -> Field:
     """Darker towards the centre, under a regular net."""
     x, y = plane(size)
-    turn, pitch = random.uniform(0, np.pi), random.uniform(16, 22)
+    turn, pitch = random.uniform(0, np.pi), random.uniform(20, 26)
     bend = 0.5 * smooth(random, size, 3)
-    across = np.cos(pitch * (np.cos(turn) * x + np.sin(turn) * y) + bend)
-    along = np.cos(pitch * (np.cos(turn) * y - np.sin(turn) * x) + bend)
+    across = np.cos(pitch * (cos(turn) * x + sin(turn) * y) + bend)
+    along = np.cos(pitch * (cos(turn) * y - sin(turn) * x) + bend)
     return np.asarray(1.4 * np.clip(depth, -0.5, 1) + 0.45 * across * along, dtype=np.float32)
 
 
@@ -105,7 +106,7 @@ def _patches(random: np.random.Generator, depth: Field, size: int) -> Field:
     """Coarse patches, darker to one side, with dots towards the edge."""
     x, y = plane(size)
     turn = random.uniform(0, 2 * np.pi)
-    side = np.cos(turn) * x + np.sin(turn) * y
+    side = cos(turn) * x + sin(turn) * y
     dots = np.clip(smooth(random, size, 14) - 0.8, 0, None) * (depth < 0.4)
     return np.asarray(1.2 * side + 0.6 * smooth(random, size, 4) + 0.5 * dots, dtype=np.float32)
 
@@ -115,7 +116,7 @@ def _nests(random: np.random.Generator, depth: Field, size: int) -> Field:
     x, y = plane(size)
     field = 0.15 * smooth(random, size, 3)
     for _ in range(random.integers(2, 5)):
-        centre = random.uniform(-0.4, 0.4, 2)
+        centre = random.uniform(-0.4, 0.4, 2).astype(np.float32)
         width = random.uniform(0.1, 0.16)
         field += 1.5 * np.exp(-((x - centre[0]) ** 2 + (y - centre[1]) ** 2) / width**2)
     vessels = np.exp(-((smooth(random, size, 5) / 0.15) ** 2))
@@ -126,7 +127,7 @@ def _ridges(random: np.random.Generator, depth: Field, size: int) -> Field:
     """Winding ridges and pale cysts."""
     x, y = plane(size)
     turn, pitch = random.uniform(0, np.pi), random.uniform(14, 20)
-    ridges = np.cos(pitch * (np.cos(turn) * x + np.sin(turn) * y) + 1.6 * smooth(random, size, 4))
+    ridges = np.cos(pitch * (cos(turn) * x + sin(turn) * y) + 1.6 * smooth(random, size, 4))
     cysts = np.clip(smooth(random, size, 12) - 1.1, 0, None)
     return np.asarray(ridges - 1.5 * cysts, dtype=np.float32)
 

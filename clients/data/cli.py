@@ -1,0 +1,247 @@
+"""`dermfed-data`: import, check, describe, partition and make up pictures."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from clients.data.adapters.table import adapter_names, make_adapter
+from clients.data.check import check_manifest
+from clients.data.describe import describe_manifest, tabulate
+from clients.data.errors import ClientDataError
+from clients.data.manifest_csv import read_manifest, write_manifest
+from clients.data.partitioning import partition_manifest
+from clients.data.synthetic.write import MANIFEST, write_synthetic
+from training.data import ClientsConfig
+
+REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
+
+app = typer.Typer(name="dermfed-data", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+ManifestPath = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A manifest, e.g. manifest.csv.")]
+OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+
+
+def _command(name: str, *examples: str, epilog: str | None = None) -> Callable[[_Command], _Command]:
+    """Register a command whose help is its docstring and `examples`, each shown as it is typed."""
+
+    def register(function: _Command) -> _Command:
+        what = inspect.cleandoc(function.__doc__ or "")
+        lines = "\n".join(f"  dermfed-data {name} {example}" for example in examples)
+        return app.command(name, help=f"{what}\n\n\b\nExamples:\n{lines}", epilog=epilog)(function)
+
+    return register
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dermfed-data {version('dermfed')}")
+        raise typer.Exit
+
+
+@app.callback()
+def dermfed_data(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A hospital's pictures: import them to a manifest, check and describe it, part it among clients.
+
+    Exit codes: 0 done; 1 refused (a check failed, or a file is there already); 2 wrong use or bad input.
+    """
+
+
+@_command(
+    "import",
+    "ham10000 ./ham10000 --out ham10000.csv",
+    "image-folder ./pictures --out pictures.csv",
+    "csv ./ddi --out ddi.csv --option table=ddi_metadata.csv --option image=DDI_file \\\n"
+    "      --option label=disease --option skin_tone=skin_tone --option scale=ddi",
+    epilog=f"Adapters: {', '.join(adapter_names())}.",
+)
+def import_(
+    adapter: Annotated[str, typer.Argument(metavar="ADAPTER", help="Who reads the folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the pictures and tables are.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a manifest of a folder as its publisher gives it out."""
+    with _explained():
+        _refuse_overwriting(out, force)
+        manifest = make_adapter(adapter, _options(option or [])).manifest(folder.absolute())
+        write_manifest(manifest, out.absolute())
+    answer = {"manifest": str(out), "pictures": len(manifest.rows), "columns": list(manifest.columns)}
+    _answer(answer, f"{out}: {len(manifest.rows)} pictures", as_json)
+
+
+@_command(
+    "check",
+    "manifest.csv",
+    "manifest.csv --json",
+)
+def check(manifest: ManifestPath, as_json: AsJson = False) -> None:
+    """List every picture and row that is wrong; exit with 1 if there are any.
+
+    Missing or broken pictures, impossible values, lesions on both sides of a split, and pictures that appear
+    under two lesions.
+    """
+    with _explained():
+        report = check_manifest(manifest.absolute())
+    lines = [f"{problem.kind}: {problem.text}" for problem in report.problems]
+    found = f"{len(lines)} problems" if lines else "no problems"
+    _answer(asdict(report), "\n".join([*lines, f"{manifest}: {report.pictures} pictures, {found}"]), as_json)
+    if report.problems:
+        raise typer.Exit(REFUSED)
+
+
+@_command(
+    "describe",
+    "manifest.csv",
+    "manifest.csv --by clinic --json",
+)
+def describe(
+    manifest: ManifestPath,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="COLUMN", help="Count by this column instead of skin tone.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count pictures by label, skin tone (or another column) and split."""
+    with _explained():
+        description = describe_manifest(read_manifest(manifest.absolute()), by)
+    if as_json:
+        counts = [{**asdict(cell), "pictures": count} for cell, count in description.cells.items()]
+        answer = {
+            name: getattr(description, name) for name in ("pictures", "lesions", "patients", "subgroups")
+        }
+        _answer({**answer, "counts": counts}, "", as_json)
+        return
+    console = Console()
+    console.print(
+        f"{description.pictures} pictures, {description.lesions} lesions, "
+        f"{description.patients or 'no named'} patients; by {description.subgroups}"
+    )
+    for table in tabulate(description):
+        console.print(table)
+
+
+@_command(
+    "partition",
+    "manifest.csv --by column --column clinic --out clients",
+    "manifest.csv --by dirichlet --count 5 --alpha 0.5 --seed 1 --out clients",
+    "manifest.csv --by iid --count 3 --out clients",
+)
+def partition(
+    manifest: ManifestPath,
+    by: Annotated[Literal["column", "dirichlet", "iid"], typer.Option("--by", help="By which rule.")],
+    out: OutFolder,
+    column: Annotated[str | None, typer.Option(help="The column whose values are the clients.")] = None,
+    count: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="The smaller, the more the clients differ.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another partition.")] = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Part a manifest among clients, one manifest each.
+
+    Lesions, patients and duplicates stay together, except by column: there the column alone decides.
+    """
+    with _explained():
+        rule = ClientsConfig.model_validate({"by": by, "column": column, "count": count, "alpha": alpha})
+        parts = partition_manifest(read_manifest(manifest.absolute()), rule, seed=seed)
+        paths = {client: out / f"{client}.csv" for client in parts}
+        for path in paths.values():
+            _refuse_overwriting(path, force)
+        for client, part in parts.items():
+            write_manifest(part, paths[client].absolute())
+    answer = {
+        client: {"manifest": str(paths[client]), "pictures": len(parts[client].rows)} for client in parts
+    }
+    lines = [f"{paths[client]}: {len(part.rows)} pictures" for client, part in parts.items()]
+    _answer({"clients": answer}, "\n".join(lines), as_json)
+
+
+@_command(
+    "synth",
+    "--out made-up --pictures 600 --size 64 --seed 1",
+)
+def synth(
+    out: OutFolder,
+    pictures: Annotated[int, typer.Option(min=6, help="How many.")] = 1200,
+    size: Annotated[int, typer.Option(min=32, max=1024, help="Pixels on both sides.")] = 64,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other pictures.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make up pictures of skin lesions on six skin types, with a manifest: for demonstrations and tests."""
+    with _explained():
+        if out.is_dir() and any(out.iterdir()):
+            _refuse(f"{out} is not empty; name another folder, or empty it")
+        write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed)
+    manifest = out / MANIFEST
+    _answer({"manifest": str(manifest), "pictures": pictures}, f"{manifest}: {pictures} pictures", as_json)
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors about data into their text and the exit code for bad input."""
+    try:
+        yield
+    except ValidationError as error:
+        _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
+    except (ClientDataError, OSError) as error:
+        _stop(str(error), WRONG)
+
+
+def _refuse_overwriting(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        _refuse(f"{path} is there already; add --force to replace it, or name another file")
+
+
+def _refuse(why: str) -> None:
+    _stop(why, REFUSED)
+
+
+def _stop(why: str, code: int) -> None:
+    print(f"dermfed-data: {why}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """The options that `KEY=VALUE` pairs say; a value that is JSON is read as such, any other is text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ClientDataError(f"--option {pair!r} has no value; write it as KEY=VALUE")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    return options
+
+
+def _answer(answer: Mapping[str, Any], text: str, as_json: bool) -> None:
+    typer.echo(json.dumps(answer, indent=2) if as_json else text)

@@ -1,0 +1,42 @@
+"""Parting one manifest among clients, before any job."""
+
+import re
+
+from clients.data.dealing import name_of
+from clients.data.errors import PartitionError
+from clients.data.groups import components, kinship
+from clients.data.manifest import Manifest
+from clients.data.partitions import Partition, by_value, dirichlet, iid
+from training.data import ClientsConfig
+
+
+def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) -> dict[str, Manifest]:
+    """A manifest per client, by a name that a file may have.
+
+    Raises:
+        UnknownColumnError: the rule names a column that the manifest does not have.
+        PartitionError: the rule is none of column, dirichlet and iid, or leaves a client without pictures.
+    """
+    partition = _partition(manifest, rule, seed)
+    names = [re.sub(r"[^\w.-]+", "-", client).strip("-.") or "client" for client in partition.clients]
+    if len(set(names)) < len(names):
+        raise PartitionError(f"clients {', '.join(partition.clients)} cannot be told apart as file names")
+    return {
+        name: manifest.keep([manifest.rows[row] for row in (partition.holders == number).nonzero()[0]])
+        for number, name in enumerate(names)
+    }
+
+
+def _partition(manifest: Manifest, rule: ClientsConfig, seed: int) -> Partition:
+    rows = manifest.rows
+    if rule.by == "column" and rule.column is not None:
+        return by_value(manifest.values(rule.column), column=rule.column)
+    numbers = components([kinship(row) for row in rows])
+    names = [name_of(row) for row in rows]
+    splits = [row.split for row in rows]
+    if rule.by == "iid" and rule.count is not None:
+        return iid(rule.count, numbers, names, splits, seed=seed)
+    if rule.by == "dirichlet" and rule.count is not None and rule.alpha is not None:
+        labels = [row.label for row in rows]
+        return dirichlet(rule.count, rule.alpha, numbers, names, labels, splits, seed=seed)
+    raise PartitionError(f"a manifest is parted by column, dirichlet or iid, not by {rule.by}")
