@@ -24,7 +24,7 @@ from pydantic import Field, field_validator
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
-from registry.bundle.picture_file import DECODER_ERRORS, damage, open_picture
+from registry.bundle.picture_file import DECODER_ERRORS, open_picture, refusal
 
 PICTURE_VERSION = 1
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
@@ -83,7 +83,7 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
     try:
         image.load()
     except DECODER_ERRORS as error:
-        raise damage(error) from error
+        raise refusal(error) from error
     square = _rgb(image).resize(
         (rule.size, rule.size), Image.Resampling.BILINEAR, box=_box(image.size, rule.fit), reducing_gap=2.0
     )

@@ -11,10 +11,17 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 from PIL.ImageFile import ImageFile
 
-from registry.bundle.errors import DamagedPicture, NotAPicture, TruncatedPicture, UnsupportedPicture
+from registry.bundle.errors import (
+    DamagedPicture,
+    NotAPicture,
+    PictureError,
+    PictureTooLarge,
+    TruncatedPicture,
+    UnsupportedPicture,
+)
 
 DECODER_ERRORS = (
     OSError,
@@ -29,6 +36,7 @@ DECODER_ERRORS = (
     AttributeError,
     struct.error,
     zlib.error,
+    Image.DecompressionBombError,
 )
 """What Pillow's decoders raise on bytes that are not what they seem."""
 
@@ -63,6 +71,7 @@ def open_picture(content: bytes) -> ImageFile:
     Raises:
         NotAPicture: the bytes are no picture.
         UnsupportedPicture: a picture, but not JPEG, PNG or WebP.
+        PictureTooLarge: so many pixels that Pillow will not look further.
         TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
         DamagedPicture: the header does not decode.
     """
@@ -71,11 +80,13 @@ def open_picture(content: bytes) -> ImageFile:
     try:
         return _READERS[kind](io.BytesIO(content))
     except DECODER_ERRORS as error:
-        raise damage(error) from error
+        raise refusal(error) from error
 
 
-def damage(error: Exception) -> DamagedPicture:
+def refusal(error: Exception) -> PictureError:
     """What a decoder's `error` says about the picture."""
+    if isinstance(error, Image.DecompressionBombError):
+        return PictureTooLarge(f"the picture has too many pixels ({error}); send a smaller copy")
     if "truncated" in str(error).lower():
         return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
     return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")

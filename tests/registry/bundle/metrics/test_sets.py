@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from registry.bundle.counts import SCORE_BINS, Counts, count
+from registry.bundle.metrics.sets import coverage_at, label_histogram, mean_set_size_at
+
+
+@given(seed=st.integers(0, 2**32), threshold=st.integers(0, SCORE_BINS))
+@settings(max_examples=25, deadline=None)
+def test_coverage_and_size_are_exactly_those_of_the_sets(predictions, seed, threshold):
+    probabilities, labels = predictions(seed, 50, 4)
+    counts = count(probabilities, labels, malignant=np.arange(4) < 1).point
+    sets = [
+        [k for k in range(4) if min(int(p[k] * SCORE_BINS), SCORE_BINS - 1) >= threshold]
+        for p in probabilities
+    ]
+    held = np.mean([label in one for label, one in zip(labels, sets, strict=True)])
+    assert coverage_at(counts, threshold) == pytest.approx(held)
+    assert mean_set_size_at(counts, threshold) == pytest.approx(np.mean([len(one) for one in sets]))
+
+
+def test_the_ends(predictions):
+    counts = count(*predictions(1, 50, 4), malignant=np.arange(4) < 1).point
+    assert label_histogram(counts).sum() == 50
+    assert (coverage_at(counts, 0), mean_set_size_at(counts, 0)) == (1, 4)
+    assert (coverage_at(counts, SCORE_BINS), mean_set_size_at(counts, SCORE_BINS)) == (0, 0)
+    assert np.isnan(coverage_at(Counts.zeros(4), 0))
+
+
+def test_replicates_are_each_their_own(predictions):
+    drawn = count(*predictions(2, 50, 3), malignant=np.arange(3) < 1, replicates=4).replicates
+    for figure in (coverage_at, mean_set_size_at):
+        alone = [figure(drawn.replicate(index), 200) for index in range(4)]
+        np.testing.assert_allclose(figure(drawn, 200), alone)

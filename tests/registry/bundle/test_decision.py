@@ -1,0 +1,158 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from registry.bundle.counts import SCORE_BINS, count
+from registry.bundle.decision import decide
+from registry.bundle.errors import GraphError
+from registry.bundle.labels import Label
+from registry.bundle.metrics.selective import risk_coverage
+from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
+from registry.bundle.schema import Abstention, Conformal, Subgroup
+
+DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+FOR_DARK = Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="subgroup")
+PROBABILITIES = np.array([0.25, 0.62, 0.13])  # MEL, NV, AK
+
+
+def test_the_answer_in_the_shape_that_was_promised(manifest):
+    answer = decide(PROBABILITIES, manifest()).to_json()
+    assert json.loads(json.dumps(answer)) == answer
+    assert answer["decision"] == "report"
+    assert [finding["code"] for finding in answer["findings"]] == ["NV", "MEL", "AK"]
+    assert answer["findings"][1] == {
+        "code": "MEL",
+        "name": "Melanoma",
+        "malignancy": "malignant",
+        "probability": 0.25,
+        "coding": {"icd10": "C43.9"},
+    }
+    assert answer["prediction_set"] == {
+        "codes": ["NV", "MEL"],
+        "coverage": 0.9,
+        "guarantee": "global",
+        "calibration_n": 412,
+    }
+    assert answer["confidence"] == {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 412}
+    assert set(answer) == {
+        "decision",
+        "findings",
+        "prediction_set",
+        "malignancy",
+        "confidence",
+        "warnings",
+    }
+
+
+def test_premalignant_is_not_in_the_malignancy_probability(manifest):
+    assert decide(PROBABILITIES, manifest()).malignancy == pytest.approx(0.25)
+
+
+def test_malignancy_is_unknown_where_no_class_is_malignant(manifest):
+    labels = (Label(code="A", name="a"), Label(code="B", name="b", malignancy="benign"))
+    decision = decide(np.array([0.7, 0.3]), manifest(labels=labels))
+    assert decision.malignancy is None
+    assert decision.to_json()["malignancy"] == {"probability": None}
+
+
+def test_a_class_of_unknown_kind_beside_malignant_ones_is_a_warning(manifest):
+    labels = (Label(code="MEL", name="m", malignancy="malignant"), Label(code="X", name="x"))
+    assert any(
+        "leaves out X" in said for said in decide(np.array([0.7, 0.3]), manifest(labels=labels)).warnings
+    )
+
+
+@pytest.mark.parametrize(("highest", "reported"), [(0.549, False), (0.55, True), (0.6, True)])
+def test_below_the_threshold_it_refers(manifest, highest, reported):
+    probabilities = np.array([highest, 1 - highest - 0.01, 0.01])
+    assert decide(probabilities, manifest()).reported is reported
+
+
+def test_a_model_that_was_not_calibrated_refers_even_certainty(manifest):
+    decision = decide(np.array([1.0, 0, 0]), manifest(conformal=Conformal(), abstention=Abstention()))
+    assert not decision.reported
+    assert decision.in_set == ("MEL", "NV", "AK")
+    assert decision.guarantee == "none"
+    assert any("Too few" in said for said in decision.warnings)
+
+
+@pytest.mark.parametrize(
+    ("tone", "scale", "guarantee", "codes", "warned"),
+    [
+        ("5", "fitzpatrick", "subgroup", ("NV", "MEL"), None),
+        ("2", "fitzpatrick", "none", ("NV", "MEL", "AK"), "not calibrated for 2 (fitzpatrick)"),
+        ("5", "monk", "none", ("NV", "MEL", "AK"), "not calibrated for 5 (monk)"),
+        (None, None, "none", ("NV", "MEL", "AK"), "an undeclared tone"),
+    ],
+)
+def test_a_subgroup_model_promises_only_to_its_own_tones(manifest, tone, scale, guarantee, codes, warned):
+    whole = manifest(subgroup=DARK, conformal=FOR_DARK)
+    decision = decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale=scale)
+    assert (decision.guarantee, decision.in_set) == (guarantee, codes)
+    assert decision.warnings == () if warned is None else any(warned in said for said in decision.warnings)
+
+
+def test_the_global_model_says_whom_it_answers_for(manifest):
+    undeclared = decide(PROBABILITIES, manifest())
+    declared = decide(PROBABILITIES, manifest(), skin_tone="5", skin_tone_scale="fitzpatrick")
+    assert "No skin tone was declared" in undeclared.warnings[0]
+    assert "nothing is promised for skin tone 5" in declared.warnings[0]
+    assert undeclared.guarantee == declared.guarantee == "global"
+
+
+def test_an_empty_set_is_a_warning(manifest):
+    strict = manifest(conformal=Conformal(alpha=0.4, threshold_bin=400, n=412, guarantee="global"))
+    decision = decide(PROBABILITIES, strict)
+    assert decision.in_set == ()
+    assert any("No class is likely enough" in said for said in decision.warnings)
+
+
+def test_top_cuts_the_findings_and_never_the_set(manifest):
+    decision = decide(PROBABILITIES, manifest(), top=1)
+    assert [finding.label.code for finding in decision.findings] == ["NV"]
+    assert decision.in_set == ("NV", "MEL")
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    in_set_from=st.integers(0, SCORE_BINS),
+    reported_from=st.integers(0, SCORE_BINS),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set_from, reported_from):
+    """Coverage, set size and selective risk from counts are exactly those of the decisions."""
+    probabilities, labels = predictions(seed, 40, 3)
+    whole = manifest(
+        conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
+        abstention=Abstention(threshold_bin=reported_from),
+    )
+    decisions = [decide(row, whole) for row in probabilities]
+    truth = [whole.labels[label].code for label in labels]
+    counts = count(probabilities, labels, malignant=np.arange(3) < 1).point
+    held = [code in decision.in_set for code, decision in zip(truth, decisions, strict=True)]
+    assert coverage_at(counts, in_set_from) == pytest.approx(np.mean(held))
+    sizes = [len(decision.in_set) for decision in decisions]
+    assert mean_set_size_at(counts, in_set_from) == pytest.approx(np.mean(sizes))
+    reported = [
+        decision.findings[0].label.code != code
+        for code, decision in zip(truth, decisions, strict=True)
+        if decision.reported
+    ]
+    if reported_from < SCORE_BINS:
+        curve = risk_coverage(counts)
+        assert curve.coverage[reported_from] == pytest.approx(len(reported) / 40)
+        if reported:
+            assert curve.risk[reported_from] == pytest.approx(np.mean(reported))
+    else:
+        assert not reported
+
+
+@pytest.mark.parametrize(
+    "probabilities", [np.array([0.5, 0.5]), np.array([[0.2, 0.3, 0.5]]), np.array([np.nan] * 3)]
+)
+def test_what_is_no_answer_is_refused(manifest, probabilities):
+    with pytest.raises(GraphError, match="one finite number for each of the 3 labels"):
+        decide(probabilities, manifest())

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from registry.bundle.errors import GraphError
+from registry.bundle.graph import Graph
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+WEIGHTS = np.array([[0.01, -0.02], [0.03, 0.01], [-0.01, 0.02]])
+
+
+def test_it_answers_what_the_network_computes(onnx_graph):
+    outputs = Graph(onnx_graph(weights=WEIGHTS)).run(IMAGES)
+    embedding = IMAGES.astype(np.float64).mean(axis=(1, 2))
+    logits = embedding @ WEIGHTS
+    odds = np.exp(logits)
+    np.testing.assert_allclose(outputs.embedding, embedding, rtol=1e-5)
+    np.testing.assert_allclose(outputs.logits, logits, rtol=1e-4)
+    np.testing.assert_allclose(outputs.probabilities, odds / odds.sum(axis=1, keepdims=True), rtol=1e-4)
+
+
+def test_it_says_what_it_takes_and_gives(onnx_graph):
+    graph = Graph(onnx_graph(weights=np.ones((3, 7))), threads=2)
+    assert (graph.size, graph.num_classes, graph.num_features) == (8, 7, 3)
+
+
+def test_any_batch_gives_the_same_answer_for_a_picture(onnx_graph):
+    graph = Graph(onnx_graph(weights=WEIGHTS))
+    alone = [graph.run(IMAGES[i : i + 1]).probabilities[0] for i in range(5)]
+    np.testing.assert_allclose(graph.run(IMAGES).probabilities, alone, rtol=1e-6)
+    assert graph.run(IMAGES[:0]).probabilities.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"input_name": "image"}, "takes image tensor"),
+        ({"input_type": TensorProto.FLOAT}, r"takes images tensor\(float\)"),
+        ({"input_shape": (4, 8, 8, 3)}, "free batch"),
+        ({"input_shape": ("batch", 8, 9, 3)}, "size, size, 3"),
+        ({"input_shape": ("batch", "height", "width", 3)}, "size, size, 3"),
+        ({"outputs": ("probabilities", "logits")}, "answers probabilities, logits, embedding"),
+    ],
+)
+def test_another_graph_is_refused(onnx_graph, broken, message):
+    with pytest.raises(GraphError, match=message):
+        Graph(onnx_graph(**broken))
+
+
+@pytest.mark.parametrize("place", ["weights.bin", "../weights.bin", "/etc/hostname"])
+def test_weights_in_another_file_are_refused_even_where_the_file_is(onnx_graph, tmp_path, monkeypatch, place):
+    WEIGHTS.astype(np.float32).tofile(tmp_path / "weights.bin")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner" if place.startswith("..") else tmp_path)
+    with pytest.raises(GraphError, match="weights in other files"):
+        Graph(onnx_graph(external=place))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x08\x07"])
+def test_bytes_that_are_no_graph_are_refused(content):
+    with pytest.raises(GraphError, match=r"export the model again|a bundle's graph"):
+        Graph(content)
+
+
+@pytest.mark.parametrize(
+    "images", [IMAGES.astype(np.float32), IMAGES[:, :4], IMAGES[0], IMAGES.transpose(0, 3, 1, 2)]
+)
+def test_other_pictures_are_refused(onnx_graph, images):
+    with pytest.raises(GraphError, match=r"uint8 of shape \(batch, 8, 8, 3\)"):
+        Graph(onnx_graph()).run(images)
+
+
+def test_answers_that_are_not_finite_are_refused(onnx_graph):
+    graph = Graph(onnx_graph(weights=np.full((3, 2), np.inf)))
+    with pytest.raises(GraphError, match="not finite"):
+        graph.run(IMAGES)
