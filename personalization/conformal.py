@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from registry.bundle.counts import Counts
+from registry.bundle.metrics.sets import label_histogram
 from training.config import FrozenConfig
 
 
@@ -66,7 +67,7 @@ def fit_threshold(counts: Counts, config: ConformalConfig) -> ConformalThreshold
         counts: calibrated counts of the subgroup, one picture per lesion, without a replicate axis.
         config: the coverage to promise.
     """
-    of_truth = counts.scores[:, 1, :].sum(axis=0)  # (bins,) pictures by the probability of their true class
+    of_truth = label_histogram(counts)  # (bins,) pictures by the probability of their true class
     n = int(of_truth.sum())
     # (n + 1)(1 − α) is a whole number often enough (n = 9, α = 0.1) that rounding must not lift it by one.
     rank = ceil((n + 1) * Fraction(str(config.coverage)))

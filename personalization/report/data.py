@@ -1,0 +1,138 @@
+"""What a report is made of: plain records that a run has at its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from personalization.abstention import AbstentionThreshold
+from personalization.calibration import Temperature
+from personalization.conformal import ConformalThreshold
+from personalization.selection import Selection
+from registry.bundle.counts import Block
+from registry.bundle.labels import Label
+
+UNDECLARED = "undeclared"
+"""The subgroup of pictures whose subgroup is not declared: in every total, in no fairness figure."""
+
+
+@dataclass(frozen=True)
+class CensusCell:
+    """How many pictures one client holds of one kind.
+
+    Attributes:
+        client: the client's id.
+        subgroup: the subgroup's name, `UNDECLARED` where there is none.
+        label: the class code.
+        split: train, validation, calibration or test.
+        n: pictures.
+    """
+
+    client: str
+    subgroup: str
+    label: str
+    split: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as `metrics.jsonl` tells it.
+
+    Attributes:
+        stage: the stage's name; rounds count from the start of their stage.
+        round: the number of the round.
+        asked: ids of the clients that were asked.
+        answered: ids of those that answered.
+        loss: mean loss, None where none was measured.
+        metrics: figures over all pictures by name.
+        by_subgroup: per subgroup, its figures by name (`loss`, `balanced_accuracy`, ...).
+        bytes_up: bytes from clients to the coordinator.
+        bytes_down: bytes from the coordinator to clients.
+        seconds: wall-clock time.
+    """
+
+    stage: str
+    round: int
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    loss: float | None
+    metrics: Mapping[str, float | None]
+    by_subgroup: Mapping[str, Mapping[str, float | None]]
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> "Round":
+        """A round from one parsed line of `metrics.jsonl`; keys that a report does not use are ignored."""
+        return cls(
+            stage=line["stage"],
+            round=line["round"],
+            asked=tuple(line["asked"]),
+            answered=tuple(line["answered"]),
+            loss=line.get("loss"),
+            metrics=line.get("metrics") or {},
+            by_subgroup=line.get("by_subgroup") or {},
+            bytes_up=line.get("bytes_up", 0),
+            bytes_down=line.get("bytes_down", 0),
+            seconds=line.get("seconds", 0.0),
+        )
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How the personal models came about.
+
+    Attributes:
+        accuracies: per subgroup, validation accuracy by epoch; epoch 0 is the global model.
+        pictures: per subgroup, the validation pictures behind those accuracies.
+        selection: which epochs were chosen, and why.
+    """
+
+    accuracies: Mapping[str, Mapping[int, float]]
+    pictures: Mapping[str, int]
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class CalibratedModel:
+    """What calibration fixed for one model.
+
+    Attributes:
+        subgroup: the subgroup that the model answers for; `global` for the global model.
+        temperature: what divides its logits.
+        conformal: from which score on a class is in the prediction set.
+        abstention: from which confidence on an answer is given.
+    """
+
+    subgroup: str
+    temperature: Temperature
+    conformal: ConformalThreshold
+    abstention: AbstentionThreshold
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that one run's report shows.
+
+    Attributes:
+        summary: the run's `summary.json`; its `job`, `recipe`, `seed`, `digest`, `stages` and `versions`
+            are shown, its figures are not: those come from `counts`, with intervals.
+        labels: the classes in the order of the model's outputs.
+        counts: per stage in the order in which they ran, per subgroup, the counts of the test split. The
+            last stage is the one whose models are released. `UNDECLARED` may be one of the subgroups.
+        rounds: the rounds of all stages, in order.
+        census: what the clients hold.
+        fine_tuning: None where the job does not personalize.
+        calibration: one entry per calibrated model; empty where the job does not calibrate.
+        notes: sentences that the run wants read, such as how many broken pictures were left out.
+    """
+
+    summary: Mapping[str, Any]
+    labels: Sequence[Label]
+    counts: Mapping[str, Mapping[str, Block]]
+    rounds: Sequence[Round] = ()
+    census: Sequence[CensusCell] = ()
+    fine_tuning: FineTuning | None = None
+    calibration: Sequence[CalibratedModel] = ()
+    notes: Sequence[str] = ()

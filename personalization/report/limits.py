@@ -1,0 +1,51 @@
+"""What the report's numbers cannot say, in sentences."""
+
+from personalization.report.data import UNDECLARED, ReportData
+from personalization.report.measures import compared
+from personalization.report.numerals import listed, pictures
+from personalization.report.subgroup_tables import FEW
+
+
+def limits(data: ReportData) -> tuple[str, ...]:
+    """What holds for every report, then what holds for this one."""
+    blocks = data.counts[list(data.counts)[-1]]
+    groups = compared(blocks)
+    sentences = [
+        "The figures are of this run's test split. They are no clinical validation: another hospital, camera "
+        "or population can give others.",
+        "Subgroups hold different people with different diseases. A spread mixes how well a model serves a "
+        "subgroup with how hard its cases are; the spread at one mix of diseases takes out the second only "
+        "as far as the classes tell.",
+    ]
+    if any(block.replicates is not None for block in blocks.values()):
+        sentences.append(
+            "Intervals are 95 % percentile intervals of a bootstrap over lesions of the test split. They do "
+            "not contain what training again would change. A spread is never below 0, so its interval says "
+            "how large it may be, not whether there is one. The worst subgroup is picked after looking, so "
+            "its distance from the others is overstated where subgroups are small."
+        )
+    else:
+        sentences.append("The test counts hold no bootstrap replicates, so no figure has an interval.")
+    few = [f"{name} ({int(block.point.n)})" for name, block in groups.items() if int(block.point.n) < FEW]
+    if few:
+        sentences.append(
+            f"Fewer than {FEW} test pictures: {listed(few)}. Their figures can be far off, and their "
+            "calibration error is overstated."
+        )
+    if groups and UNDECLARED in blocks and int(blocks[UNDECLARED].point.n):
+        sentences.append(
+            f"{pictures(int(blocks[UNDECLARED].point.n))} of undeclared subgroup count in every total and in "
+            "no comparison of subgroups."
+        )
+    without = [model.subgroup for model in data.calibration if not model.conformal.guaranteed]
+    if without:
+        sentences.append(
+            f"Too few calibration pictures to promise a coverage: {listed(without)}. Prediction sets there "
+            "hold every class."
+        )
+    if data.calibration:
+        sentences.append(
+            "A promised coverage holds on average over calibration splits, for pictures drawn like these and "
+            "one picture per lesion; on one test split it is met within the width of its interval."
+        )
+    return tuple(sentences)

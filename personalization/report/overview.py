@@ -1,0 +1,200 @@
+"""What must be seen first: who is served worst, how far apart the subgroups are, and what changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from personalization.report.data import CalibratedModel, ReportData
+from personalization.report.measures import BY_KEY, Estimate, compared, estimate, estimate_over, total
+from personalization.report.numerals import interval, number, pictures, with_interval
+from personalization.report.tables import Cell, Row, Table, cell
+from registry.bundle.counts import Block, Counts
+from registry.bundle.metrics import fairness
+from registry.bundle.metrics.classification import accuracy, balanced_accuracy
+from registry.bundle.metrics.ratio import Figure, ratio
+
+GLOBAL = "global"
+"""The name of the model that answers for whoever has no model of their own."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One of the first numbers on the page.
+
+    Attributes:
+        title: what it is.
+        value: the number, large.
+        interval: its 95 % interval; may be empty.
+        detail: what qualifies it.
+        subject: whom it is about, such as the subgroup; may be empty.
+    """
+
+    title: str
+    value: str
+    interval: str
+    detail: str
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The head of the page."""
+
+    verdict: str
+    cards: tuple[Card, ...]
+    stages: Table
+
+
+def overview(data: ReportData) -> Overview:
+    """The first things to see, of the last stage's models."""
+    last = list(data.counts)[-1]
+    blocks = data.counts[last]
+    groups = compared(blocks)
+    cards = _fairness_cards(groups) if len(groups) > 1 else ()
+    cards += (_all_pictures(blocks), *_discrimination(blocks), *_referral(blocks, data.calibration))
+    return Overview(_verdict(last, groups), cards, _stages(data.counts))
+
+
+def worst_served(groups: Mapping[str, Block]) -> str:
+    """The subgroup of lowest accuracy; the first of equals."""
+    return min(groups, key=lambda name: float(accuracy(groups[name].point)))
+
+
+def _verdict(stage: str, groups: Mapping[str, Block]) -> str:
+    if len(groups) < 2:
+        return "Fewer than two subgroups have test pictures, so this run says nothing about fairness."
+    worst = worst_served(groups)
+    others = {name: block for name, block in groups.items() if name != worst}
+
+    def behind(subgroups: Mapping[str, Counts]) -> Figure:
+        rest = [counts for name, counts in subgroups.items() if name != worst]
+        return accuracy(sum(rest[1:], rest[0])) - accuracy(subgroups[worst])
+
+    difference = estimate_over(behind, groups)
+    sentence = (
+        f"After the {stage} stage, {worst} is served worst: {with_interval(difference, 'points')} below "
+        f"{'all other subgroups together' if len(others) > 1 else next(iter(others))} in accuracy."
+    )
+    if difference.low is None or difference.high is None:
+        return f"{sentence} It has no interval and may be chance."
+    if difference.low <= 0:
+        return f"{sentence} The interval includes zero: the difference may be chance."
+    return f"{sentence} The interval excludes zero."
+
+
+def _fairness_cards(groups: Mapping[str, Block]) -> tuple[Card, ...]:
+    worst = worst_served(groups)
+    best = max(groups, key=lambda name: float(accuracy(groups[name].point)))
+    at_worst, at_best = (estimate(accuracy, groups[name]) for name in (worst, best))
+    apart = estimate_over(fairness.spread, groups)
+    standardised = estimate_over(fairness.spread_standardised, groups)
+    return (
+        Card(
+            "Worst-served subgroup",
+            number(at_worst.value, "percent"),
+            interval(at_worst, "percent"),
+            f"accuracy on {pictures(int(groups[worst].point.n))}; balanced accuracy "
+            f"{number(estimate(balanced_accuracy, groups[worst]).value, 'percent')}",
+            subject=worst,
+        ),
+        Card(
+            "Spread between subgroups",
+            number(apart.value, "points"),
+            interval(apart, "points"),
+            f"accuracy from {number(at_worst.value, 'percent')} ({worst}) to "
+            f"{number(at_best.value, 'percent')} ({best}); {number(standardised.value, 'points')} "
+            "at one mix of diseases",
+        ),
+    )
+
+
+def _all_pictures(blocks: Mapping[str, Block]) -> Card:
+    everything = total(blocks)
+    found = estimate(accuracy, everything)
+    balanced = number(estimate(balanced_accuracy, everything).value, "percent")
+    return Card(
+        "All pictures",
+        number(found.value, "percent"),
+        interval(found, "percent"),
+        f"accuracy on {pictures(int(everything.point.n))}; balanced accuracy {balanced}",
+    )
+
+
+def _discrimination(blocks: Mapping[str, Block]) -> tuple[Card, ...]:
+    for key in ("malignancy_auroc", "auroc"):
+        found = estimate(BY_KEY[key].figure, total(blocks))
+        if found.value is not None:
+            return (Card(BY_KEY[key].title, number(found.value), interval(found), BY_KEY[key].meaning),)
+    return ()
+
+
+def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
+    thresholds = {model.subgroup: model.abstention.threshold_bin for model in models}
+    routed = {name: thresholds.get(name, thresholds.get(GLOBAL)) for name in blocks}
+    bins = {name: threshold for name, threshold in routed.items() if threshold is not None}
+    if len(bins) < len(blocks):
+        return ()
+    referred = estimate_over(_share_referred(bins), blocks)
+    wrong = estimate_over(_share_wrong(bins), blocks)
+    detail = (
+        "every picture goes to a clinician"
+        if wrong.value is None
+        else f"of the answers given, {with_interval(wrong, 'percent')} are wrong"
+    )
+    return (Card("Referred", number(referred.value, "percent"), interval(referred, "percent"), detail),)
+
+
+def _share_referred(bins: Mapping[str, int]) -> Callable[[Mapping[str, Counts]], Figure]:
+    def share(subgroups: Mapping[str, Counts]) -> Figure:
+        answered = _answers(subgroups, bins).sum(axis=-1)
+        return 1 - ratio(answered, np.sum([counts.n for counts in subgroups.values()], axis=0))
+
+    return share
+
+
+def _share_wrong(bins: Mapping[str, int]) -> Callable[[Mapping[str, Counts]], Figure]:
+    def share(subgroups: Mapping[str, Counts]) -> Figure:
+        answers = _answers(subgroups, bins)
+        return ratio(answers[..., 0], answers.sum(axis=-1))
+
+    return share
+
+
+def _answers(subgroups: Mapping[str, Counts], bins: Mapping[str, int]) -> NDArray[np.int64]:
+    """Wrong and right answers given at these thresholds, `(..., 2)`."""
+    answered = [counts.confidence[..., bins[name] :].sum(axis=-1) for name, counts in subgroups.items()]
+    total_answered: NDArray[np.int64] = np.sum(answered, axis=0)
+    return total_answered
+
+
+def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:
+    rows = []
+    for stage, blocks in counts.items():
+        everything, groups = total(blocks), compared(blocks)
+        cells = [cell(estimate(figure, everything), "percent") for figure in (accuracy, balanced_accuracy)]
+        if len(groups) > 1:
+            worst = worst_served(groups)
+            lowest = estimate(accuracy, groups[worst])
+            cells.append(Cell(number(lowest.value, "percent"), f"{worst}; {interval(lowest, 'percent')}"))
+        else:
+            cells.append(Cell(number(None)))
+        cells += [
+            cell(estimate_over(figure, groups), "points")
+            for figure in (fairness.spread, fairness.spread_standardised, fairness.gap)
+        ]
+        variance = estimate_over(fairness.variance, groups) if groups else Estimate(None)
+        cells.append(Cell(f"{variance.value:.5f}" if variance.value is not None else number(None)))
+        rows.append(Row(stage, tuple(cells)))
+    columns = (
+        "after stage",
+        "accuracy",
+        "balanced accuracy",
+        "lowest subgroup",
+        "spread",
+        "spread, one disease mix",
+        "mean gap",
+        "variance",
+    )
+    return Table("What each stage changed, on the test split", columns, tuple(rows))

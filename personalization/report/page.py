@@ -1,0 +1,101 @@
+"""The page itself: the template filled with what the other modules made of the data."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from personalization.report.calibration_table import calibration_table
+from personalization.report.data import ReportData
+from personalization.report.figures.bars import bars
+from personalization.report.figures.fine_tuning import fine_tuning_curves
+from personalization.report.figures.learning_curves import learning_curves
+from personalization.report.figures.panel import Panel
+from personalization.report.figures.reliability import reliability
+from personalization.report.figures.risk_coverage import risk_coverage
+from personalization.report.limits import limits
+from personalization.report.measures import MEASURES, compared, present, total
+from personalization.report.overview import overview
+from personalization.report.palette import MUTED, key_entry, series_colour
+from personalization.report.run_facts import census_tables, facts, silent_clients, stages_table
+from personalization.report.selection_table import selection_table
+from personalization.report.subgroup_tables import figures_table, recall_table
+from training.errors import DataError
+
+
+def render_report(run: ReportData) -> str:
+    """One self-contained HTML page: no script, no network, the same bytes for the same data.
+
+    Raises:
+        DataError: no stage has test counts, or a stage's counts are of no picture at all.
+    """
+    _check(run)
+    last = list(run.counts)[-1]
+    order = _subgroups(run)
+    template = _environment().get_template("report.html")
+    return template.render(
+        facts=facts(run),
+        subtitle=" · ".join(f"{name} {value}" for name, value in facts(run) if name in ("Recipe", "Seed")),
+        title=run.summary.get("job", "run"),
+        overview=overview(run),
+        last_stage=last,
+        bars=[panel for measure in MEASURES if (panel := bars(measure, run.counts, order))],
+        figures=[figures_table(stage, blocks) for stage, blocks in reversed(list(run.counts.items()))],
+        recalls=recall_table(last, run.counts[last], run.labels),
+        selection=run.fine_tuning.selection if run.fine_tuning else None,
+        fine_tuning=fine_tuning_curves(run.fine_tuning, order) if run.fine_tuning else None,
+        selected=selection_table(run.fine_tuning) if run.fine_tuning else None,
+        reliability=_reliability_panels(run, order),
+        risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
+        calibration=calibration_table(run.calibration, run.counts[last]) if run.calibration else None,
+        curves=learning_curves(run.rounds, order),
+        stages=stages_table(run),
+        census=census_tables(run.census),
+        notes=(*run.notes, *silent_clients(run.rounds)),
+        limits=limits(run),
+        key=[key_entry(name, index) for index, name in enumerate(order)],
+    )
+
+
+def _check(run: ReportData) -> None:
+    if not run.counts:
+        raise DataError("a report needs the test counts of at least one stage; evaluate before reporting")
+    for stage, blocks in run.counts.items():
+        if not present(blocks):
+            raise DataError(
+                f"the test counts of stage {stage!r} hold no picture; give the test split a larger share, "
+                "or lower the job's minimum of pictures per block"
+            )
+
+
+def _subgroups(run: ReportData) -> tuple[str, ...]:
+    """All subgroups but the undeclared one, in the order in which they first appear."""
+    tested = [name for blocks in run.counts.values() for name in compared(blocks)]
+    fine_tuned = run.fine_tuning.accuracies if run.fine_tuning else ()
+    return tuple(dict.fromkeys([*tested, *fine_tuned]))
+
+
+def _reliability_panels(run: ReportData, order: tuple[str, ...]) -> list[Panel]:
+    blocks = run.counts[list(run.counts)[-1]]
+    panels = [reliability("all pictures", "all", total(blocks), MUTED)]
+    return panels + [
+        reliability(name, str(index), blocks[name], series_colour(index))
+        for index, name in enumerate(order)
+        if name in present(blocks)
+    ]
+
+
+def _target_risk(run: ReportData) -> float | None:
+    targets = {model.abstention.target_risk for model in run.calibration}
+    return targets.pop() if len(targets) == 1 else None
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,395 @@
+"""The page is self-contained, sound HTML, and says what the counts say."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from personalization.abstention import AbstentionThreshold
+from personalization.calibration import Temperature
+from personalization.conformal import ConformalThreshold
+from personalization.report import (
+    UNDECLARED,
+    CalibratedModel,
+    CensusCell,
+    FineTuning,
+    ReportData,
+    Round,
+    render_report,
+)
+from personalization.report.calibration_table import calibration_table
+from personalization.report.limits import limits
+from personalization.report.measures import Estimate
+from personalization.report.numerals import duration, interval, number, size, with_interval
+from personalization.report.overview import overview
+from personalization.report.run_facts import census_tables, silent_clients
+from personalization.report.subgroup_tables import recall_table
+from personalization.selection import SelectionConfig, select
+from registry.bundle.counts import SCORE_BINS, count
+from registry.bundle.labels import Label
+from training.errors import DataError
+
+LABELS = (
+    Label(code="MEL", name="Melanoma", malignancy="malignant"),
+    Label(code="NV", name="Nevus", malignancy="benign"),
+)
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+def block(right, wrong, replicates=0):
+    """`right` and `wrong` answers at confidence 0.8, half of the pictures of each class."""
+    n = right + wrong
+    labels = np.arange(n) % 2
+    answers = np.where(np.arange(n) < right, labels, 1 - labels)
+    probabilities = np.full((n, 2), 0.2)
+    probabilities[np.arange(n), answers] = 0.8
+    return count(probabilities, labels, malignant=np.array([True, False]), replicates=replicates, seed=1)
+
+
+def small(**changes):
+    data = ReportData(
+        summary={"job": "small"},
+        labels=LABELS,
+        counts={"federate": {"light": block(45, 5), "dark": block(14, 6)}},
+    )
+    return replace(data, **changes)
+
+
+def full():
+    accuracies = {"light <I>": {0: 0.9, 1: 0.65, 2: 0.9}, "dark & deep": {0: 0.6, 1: 0.62, 2: 0.6}}
+    rounds = [
+        {
+            "stage": "federate",
+            "round": at,
+            "asked": ["clinic a", "clinic b"],
+            "answered": ["clinic a"] + ["clinic b"] * (at > 1),
+            "loss": 1 / at,
+            "metrics": {"balanced_accuracy": 0.5 + at / 10},
+            "by_subgroup": {"dark & deep": {"loss": 1.2 / at, "balanced_accuracy": None}},
+            "bytes_up": 1500,
+            "bytes_down": 3_000_000,
+            "seconds": 2.0,
+        }
+        for at in (1, 2, 3)
+    ]
+    federate = {"light <I>": block(90, 10, 40), "dark & deep": block(14, 6, 40), UNDECLARED: block(3, 1, 40)}
+    return ReportData(
+        summary={
+            "job": "clinic & <script>alert(1)</script>",
+            "recipe": "fedauto",
+            "seed": 7,
+            "digest": "sha256:abc",
+            "stages": [
+                {"name": "federate", "rounds": 3, "seconds": 6.0, "bytes_up": 4500, "bytes_down": 9_000_000}
+            ],
+            "versions": [{"model": "skin", "subgroup": "global", "version": 1}],
+        },
+        labels=LABELS,
+        counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4, 40)}},
+        rounds=[Round.from_line(line) for line in rounds],
+        census=[
+            CensusCell("clinic a", "light <I>", "MEL", "train", 1200),
+            CensusCell("clinic b", "dark & deep", "NV", "train", 300),
+            CensusCell("clinic b", "dark & deep", "NV", "test", 20),
+        ],
+        fine_tuning=FineTuning(
+            accuracies, {"light <I>": 40, "dark & deep": 50}, select(accuracies, SelectionConfig())
+        ),
+        calibration=[
+            CalibratedModel(
+                "light <I>",
+                Temperature(1.5, 1.6, 50),
+                ConformalThreshold(100, 0.9, 50, 46),
+                AbstentionThreshold(350, 0.1, 0.08, 0.9, 50),
+            ),
+            CalibratedModel(
+                "dark & deep",
+                Temperature(1.4, None, 6),
+                ConformalThreshold(0, 0.9, 6, 7),
+                AbstentionThreshold(SCORE_BINS, 0.1, None, 0.0, 6),
+            ),
+            CalibratedModel(
+                "global",
+                Temperature(1.4, 1.4, 60),
+                ConformalThreshold(100, 0.9, 60, 55),
+                AbstentionThreshold(350, 0.1, 0.1, 0.9, 60),
+            ),
+        ],
+        notes=["2 pictures were broken."],
+    )
+
+
+class Page(HTMLParser):
+    """Reads a page and notes what the tests ask about."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.headings, self.text = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        opened = self.open.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def html():
+    return render_report(full())
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+@pytest.fixture(scope="module")
+def text(page):
+    return " ".join(" ".join(page.text).split())
+
+
+def test_the_page_is_the_same_bytes_for_the_same_data(html):
+    assert render_report(full()) == html
+
+
+def test_the_page_asks_nothing_of_a_network(html, page):
+    without_namespaces = re.sub(r'xmlns(:xlink)?="[^"]*"', "", html)
+
+    assert "http" not in without_namespaces
+    assert not [tag for tag, _ in page.tags if tag in {"script", "link", "img", "iframe", "base"}]
+    assert not re.search(r"url\((?!#)", html)
+    assert "@import" not in html
+
+
+def test_every_tag_is_closed_and_every_id_is_unique(page):
+    identities = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    targets = [
+        value.removeprefix("#")
+        for _, attributes in page.tags
+        for name, value in attributes.items()
+        if name in {"href", "xlink:href"} and value.startswith("#")
+    ]
+    labels = [attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes]
+
+    assert page.open == []
+    assert len(identities) == len(set(identities))
+    assert set(targets) <= set(identities)
+    assert set(labels) <= set(identities)
+
+
+def test_every_reference_within_a_figure_finds_its_own(html):
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(re.findall(r'id="([^"]+)"', html))
+
+
+def test_a_screen_reader_finds_its_way(page):
+    assert page.all("html")[0]["lang"] == "en"
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(page.headings, page.headings[1:], strict=False))
+    figures = [svg for svg in page.all("svg") if svg.get("role") == "img"]
+    assert len(figures) >= 10
+    assert all(len(svg["aria-label"]) > 20 for svg in figures)
+    assert all("scope" in header for header in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+
+
+def test_figures_take_their_colours_from_the_page(html):
+    body = html[html.index("</style>") :]
+
+    assert "var(--series-1)" in body
+    assert not re.search(r"#0000[01][0-9a-f]\b", body)
+
+
+def test_names_from_outside_are_escaped(html, text):
+    assert "<script" not in html
+    assert "clinic & <script>alert(1)</script>" in text
+    assert "light <I>" in text
+    assert "dark & deep" in text
+
+
+def test_every_part_of_the_run_is_told(text):
+    for expected in (
+        "fedauto",
+        "sha256:abc",
+        "skin version 1 (global)",
+        "2 pictures were broken.",
+        "clinic b did not answer 1 of the 3 rounds it was asked in.",
+        "the floor refused it",
+        "The band without the floor".lower(),
+        "4 pictures of undeclared subgroup",
+        "Loss, federate",
+        "Pictures by client",
+        "always refers",
+    ):
+        assert expected in text
+
+
+def test_the_worst_subgroup_and_the_spread_come_first():
+    view = overview(small())
+    worst, spread, everything = view.cards[:3]
+
+    assert (worst.subject, worst.value) == ("dark", "70.0\u202f%")  # 14 of 20
+    assert spread.value == "20.0\u202fpts"  # 90 % of light
+    assert everything.value == "84.3\u202f%"  # 59 of 70
+    assert view.verdict.startswith(
+        "After the federate stage, dark is served worst: 20.0\u202fpts below light"
+    )
+    assert view.verdict.endswith("It has no interval and may be chance.")
+
+
+@pytest.mark.parametrize(
+    ("light", "dark", "ending"),
+    [
+        ((950, 50), (300, 200), "The interval excludes zero."),
+        ((9, 1), (8, 2), "the difference may be chance."),
+    ],
+)
+def test_the_verdict_says_whether_chance_explains_it(light, dark, ending):
+    counts = {"federate": {"light": block(*light, 100), "dark": block(*dark, 100)}}
+
+    assert overview(small(counts=counts)).verdict.endswith(ending)
+
+
+def test_the_others_are_pooled_by_pictures():
+    """900 of 1000 and 10 of 10 together are 910 of 1010; dark has 5 of 10."""
+    counts = {"federate": {"a": block(900, 100), "b": block(10, 0), "dark": block(5, 5)}}
+
+    assert (
+        f"{100 * (910 / 1010 - 0.5):.1f}\u202fpts below all other" in overview(small(counts=counts)).verdict
+    )
+
+
+def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
+    counts = {"federate": {**small().counts["federate"], UNDECLARED: block(0, 30)}}
+
+    worst, _, everything = overview(small(counts=counts)).cards[:3]
+
+    assert worst.subject == "dark"
+    assert everything.value == "59.0\u202f%"  # 59 of 100
+
+
+def test_without_subgroups_nothing_is_said_about_fairness():
+    page = Page(render_report(small(counts={"federate": {UNDECLARED: block(12, 8)}})))
+    text = " ".join(" ".join(page.text).split())
+
+    assert "says nothing about fairness" in text
+    assert "Worst-served" not in text
+    assert "60.0 %" in text
+
+
+def test_a_subgroup_without_pictures_is_absent():
+    empty = {"federate": {**small().counts["federate"], "olive": block(0, 0)}}
+
+    assert "olive" not in render_report(small(counts=empty))
+
+
+def test_a_subgroup_that_was_fine_tuned_but_has_no_test_pictures_keeps_its_curve():
+    accuracies = {"light": {0: 0.5, 1: 0.7}, "olive": {0: 0.6}}
+    fine_tuning = FineTuning(accuracies, {"light": 10, "olive": 5}, select(accuracies, SelectionConfig()))
+
+    page = Page(render_report(small(fine_tuning=fine_tuning)))
+
+    assert any("0.600 (olive) to 0.700 (light)" in svg.get("aria-label", "") for svg in page.all("svg"))
+    assert " ".join(page.text).count("olive") >= 3  # in the key, the numbers and the table of epochs
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [({}, "at least one stage"), ({"federate": {"dark": block(0, 0)}}, "'federate' hold no picture")],
+)
+def test_a_report_without_pictures_is_refused(counts, message):
+    with pytest.raises(DataError, match=message):
+        render_report(small(counts=counts))
+
+
+def test_referred_pictures_are_those_below_their_subgroups_threshold():
+    """All confidences are 0.8: light (100) is answered from 0.7 on, dark (20) always referred."""
+    data = full()
+
+    card = overview(data).cards[-1]
+
+    assert card.title == "Referred"
+    assert card.value == f"{100 * 20 / 124:.1f}\u202f%"  # undeclared pictures take the global threshold
+    assert f"{100 * 11 / 104:.1f}\u202f%" in card.detail  # 10 of light and 1 of undeclared are wrong
+
+
+def test_calibration_table_by_hand():
+    data = full()
+    table = calibration_table(data.calibration, data.counts["personalize"])
+    light, dark, pooled = ([cell.text for cell in row.cells] for row in table.rows)
+
+    # Both probabilities, 0.8 and 0.2, reach bin 100: every set holds both classes.
+    percent = "\u202f%"
+    assert light[:5] == ["50", "1.50", f"20.0{percent}", f"90.0{percent}", f"100.0{percent}"]
+    assert light[5:] == ["2.00", f"70.0{percent}", f"0.0{percent}", f"10.0{percent}"]
+    assert dark[:5] == ["6", "1.40", "every class", "none", f"100.0{percent}"]
+    assert dark[5:] == ["2.00", "always refers", f"100.0{percent}", "–"]
+    assert pooled[4:6] == ["–", "–"]
+    assert table.rows[1].cells[3].note == "90.0\u202f% needs 9 pictures"
+
+
+def test_recalls_are_counted_by_hand():
+    table = recall_table("federate", small().counts["federate"], LABELS)
+    melanoma = table.rows[0]
+
+    assert table.columns == ("disease", "light", "dark", "all pictures")
+    assert melanoma.header == "Melanoma (MEL, malignant)"
+    # Right answers come first and classes take turns: 23 of 25 and 7 of 10 melanomas.
+    assert [cell.note for cell in melanoma.cells] == ["23 of 25", "7 of 10", "30 of 35"]
+    assert [cell.faint for cell in melanoma.cells] == [True, True, False]
+
+
+def test_census_adds_up_in_every_direction():
+    by_subgroup, by_client, by_class = census_tables(full().census)
+
+    assert by_subgroup.columns == ("subgroup", "train", "test", "all")
+    assert [[cell.text for cell in row.cells] for row in by_client.rows] == [
+        ["1\u202f200", "0", "1\u202f200"],
+        ["300", "20", "320"],
+        ["1\u202f500", "20", "1\u202f520"],
+    ]
+    assert by_class.rows[-1].cells == by_subgroup.rows[-1].cells
+
+
+def test_clients_that_always_answered_are_not_named():
+    assert silent_clients(full().rounds) == ("clinic b did not answer 1 of the 3 rounds it was asked in.",)
+
+
+def test_limits_name_small_groups_and_missing_guarantees():
+    sentences = " ".join(limits(full()))
+
+    assert "dark & deep (20)" in sentences
+    assert "light <I> (" not in sentences
+    assert "promise a coverage: dark & deep." in sentences
+    assert "no figure has an interval" in " ".join(limits(small()))
+
+
+def test_numbers_are_written_alike_everywhere():
+    assert number(0.7416, "percent") == "74.2\u202f%"
+    assert number(-0.031, "points") == "−3.1\u202fpts"
+    assert number(0.5) == "0.500"
+    assert number(None, "percent") == "–"
+    assert interval(Estimate(0.5, 0.25, 0.75), "percent") == "25.0 to 75.0"
+    assert interval(Estimate(0.5)) == ""
+    assert with_interval(Estimate(0.5, 0.25, 0.75)) == "0.500 (0.250 to 0.750)"
+    assert (size(999), size(1500), size(2.5e9)) == ("999 B", "1.5 kB", "2.5 GB")
+    assert (duration(61.2), duration(600), duration(10_800)) == ("61.2 s", "10 min", "3.0 h")
