@@ -20,7 +20,7 @@ from registry.bundle.scores import SCORE_BINS, malignancy_probability, score_bin
 
 __all__ = ["SCORE_BINS", "Block", "Counts", "count", "malignancy_probability", "score_bin"]
 
-_ROWS_SUM_TO = 0.01  # how far a row of probabilities may be from 1: half precision is this coarse
+_TOLERANCE = 0.01  # how far probabilities and their sum may be off: half precision is this coarse
 
 
 def count(
@@ -82,8 +82,15 @@ def _read(
         )
     if lesions is not None and np.shape(lesions) != labels.shape:
         raise CountsError(f"{np.shape(lesions)} lesions for {labels.shape} pictures; each picture needs one")
-    if not np.isfinite(probabilities).all() or (np.abs(probabilities.sum(axis=1) - 1) > _ROWS_SUM_TO).any():
-        raise CountsError("each row of probabilities is finite and sums to 1; these are logits, or broken")
+    off = np.abs(probabilities.sum(axis=1) - 1)
+    if not (
+        np.isfinite(probabilities).all()
+        and (off <= _TOLERANCE).all()
+        and (probabilities >= -_TOLERANCE).all()
+    ):
+        raise CountsError(
+            "each row of probabilities is finite, without negatives, and sums to 1; these are logits, or broken"
+        )
     if labels.size and (labels.min() < 0 or labels.max() >= probabilities.shape[1]):
         raise CountsError(
             f"labels run from {labels.min()} to {labels.max()}; class indices run from 0 to "

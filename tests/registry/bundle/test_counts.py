@@ -220,6 +220,7 @@ def test_broken_predictions_are_refused():
     labels, malignant = np.array([0, 1]), np.array([True, False])
     cases = [
         ((good * 2, labels), {}, "sums to 1"),
+        ((np.array([[2.0, -1.0], [0.1, 0.9]]), labels), {}, "without negatives"),
         ((np.array([[np.nan, 0.5], [0.1, 0.9]]), labels), {}, "finite"),
         ((good, np.array([0, -1])), {}, "run from -1 to 0.*unlabelled"),
         ((good, np.array([0, 2])), {}, "run from 0 to 2"),
