@@ -82,14 +82,10 @@ def _read(
         )
     if lesions is not None and np.shape(lesions) != labels.shape:
         raise CountsError(f"{np.shape(lesions)} lesions for {labels.shape} pictures; each picture needs one")
-    off = np.abs(probabilities.sum(axis=1) - 1)
-    if not (
-        np.isfinite(probabilities).all()
-        and (off <= _TOLERANCE).all()
-        and (probabilities >= -_TOLERANCE).all()
-    ):
+    if not _are_probabilities(probabilities):
         raise CountsError(
-            "each row of probabilities is finite, without negatives, and sums to 1; these are logits, or broken"
+            "each row of probabilities is finite, without negatives, and sums to 1; "
+            "these are logits, or broken"
         )
     if labels.size and (labels.min() < 0 or labels.max() >= probabilities.shape[1]):
         raise CountsError(
@@ -97,6 +93,12 @@ def _read(
             f"{probabilities.shape[1] - 1}. Leave unlabelled pictures out"
         )
     return probabilities, labels.astype(np.int64)
+
+
+def _are_probabilities(rows: NDArray[np.float64]) -> bool:
+    if not np.isfinite(rows).all():
+        return False
+    return bool((rows >= -_TOLERANCE).all() and (np.abs(rows.sum(axis=1) - 1) <= _TOLERANCE).all())
 
 
 def _cells(
