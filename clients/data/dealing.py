@@ -85,7 +85,9 @@ def deal(
     for item, size in enumerate(sizes):
         total += size
         settled = given[item] if given is not None else None
-        receiver = int(np.argmax(wanted * total - dealt)) if settled is None else settled
+        # Rounded, so that shares like 0.1, which no float holds exactly, tie where they should.
+        missing = np.round(wanted * total - dealt, 9)
+        receiver = int(np.argmax(missing)) if settled is None else settled
         dealt[receiver] += size
         receivers[item] = receiver
     return receivers

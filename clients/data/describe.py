@@ -80,7 +80,9 @@ def tabulate(description: Description) -> list[Table]:
     cells = description.cells
     for split, scale in sorted({(cell.split, cell.scale) for cell in cells}):
         mine = {cell: count for cell, count in cells.items() if (cell.split, cell.scale) == (split, scale)}
-        subgroups = sorted({cell.subgroup for cell in mine})
+        subgroups = sorted(
+            {cell.subgroup for cell in mine}, key=lambda name: (len(name) if scale else 0, name)
+        )
         title = ", ".join(filter(None, (scale or description.subgroups, split)))
         table = Table("label", title=title)
         for subgroup in subgroups:

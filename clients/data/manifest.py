@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clients.data.errors import UnknownColumnError
-from clients.data.wording import nearest
+from training.config import nearest
 
 COLUMNS = (
     "image",
@@ -106,6 +106,5 @@ class Manifest:
             UnknownColumnError: names the nearest columns.
         """
         if column not in self.columns:
-            raise UnknownColumnError(
-                f"the manifest in {self.folder} has no column {column!r}; {nearest(column, self.columns)}"
-            )
+            known = nearest(column, list(self.columns))
+            raise UnknownColumnError(f"the manifest in {self.folder} has no column {column!r}; {known}")

@@ -11,7 +11,8 @@ from clients.data.errors import ManifestError
 from clients.data.manifest import COLUMNS, Manifest, Row
 from clients.data.pictures import relocate
 from clients.data.tones import read_scale, read_tone
-from clients.data.wording import listing, nearest
+from clients.data.wording import listing
+from training.config import nearest
 from training.data import SPLITS
 
 # How spreadsheets and data frames spell "nothing".
@@ -124,7 +125,7 @@ def _row(cells: dict[str, str], extra_columns: tuple[str, ...]) -> tuple[Row, li
     except ValueError as error:
         wrong.append(str(error))
     if split and split not in SPLITS:
-        wrong.append(f"split {split!r} does not exist; {nearest(split, SPLITS)}, or empty")
+        wrong.append(f"split {split!r} does not exist; {nearest(split, list(SPLITS))}, or empty")
     known = {name: cells.get(name, "") for name in COLUMNS}
     known |= {"skin_tone": tone, "skin_tone_scale": scale, "split": split}
     return Row(**known, extra={name: cells[name] for name in extra_columns}), wrong

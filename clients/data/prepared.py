@@ -12,8 +12,8 @@ from clients.data.cache import open_images
 from clients.data.errors import ClientDataError
 from clients.data.report import DataReport
 from clients.data.table import PictureTable
-from clients.data.wording import nearest
 from registry.bundle.labels import Label
+from training.config import nearest
 from training.data import SPLITS, Examples, Split
 
 
@@ -53,9 +53,9 @@ class PreparedDataset:
             ClientDataError: no such client or split.
         """
         if client not in self.clients:
-            raise ClientDataError(f"there is no client {client!r}; {nearest(client, self.clients)}")
+            raise ClientDataError(f"there is no client {client!r}; {nearest(client, list(self.clients))}")
         if split not in SPLITS:
-            raise ClientDataError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
+            raise ClientDataError(f"there is no split {split!r}; {nearest(split, list(SPLITS))}")
         table = self.table
         keep = (table.clients == self.clients.index(client)) & (table.splits == SPLITS.index(split))
         return Examples(

@@ -6,7 +6,7 @@ to light while the others run from light to dark. Values are strings; only their
 
 from collections.abc import Mapping
 
-from clients.data.wording import nearest
+from training.config import nearest
 
 SCALES: Mapping[str, tuple[str, ...]] = {
     "fitzpatrick": ("1", "2", "3", "4", "5", "6"),  # 1 (I) very light to 6 (VI) very dark
@@ -26,7 +26,7 @@ def read_scale(scale: str) -> str:
     """
     name = scale.strip().lower()
     if name not in SCALES:
-        raise ValueError(f"skin tone scale {scale!r} does not exist; {nearest(name, SCALES)}")
+        raise ValueError(f"skin tone scale {scale!r} does not exist; {nearest(name, list(SCALES))}")
     return name
 
 

@@ -1,17 +1,8 @@
-"""How error messages list what is allowed and what came near."""
+"""How error messages list many problems."""
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 LISTED = 20  # how many of many problems a message spells out
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that offers the names nearest to `name`, then all known ones."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    asked = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{asked}known: {', '.join(names) or 'none'}"
 
 
 def listing(problems: Sequence[str], limit: int = LISTED) -> str:

@@ -12,7 +12,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import find_pictures, image_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifest import Manifest, Row
-from clients.data.wording import nearest
+from training.config import nearest
 
 CODES = {
     "akiec": "AKIEC",
@@ -38,7 +38,7 @@ class Ham10000(Adapter):
         for line in lines:
             if line["dx"] not in CODES:
                 raise AdapterError(
-                    f"{line['image_id']} has the diagnosis {line['dx']!r}; {nearest(line['dx'], CODES)}"
+                    f"{line['image_id']} has the diagnosis {line['dx']!r}; {nearest(line['dx'], list(CODES))}"
                 )
             extra = {column: line.get(column, "") for column in ("age", "sex")}
             if "dataset" in line:

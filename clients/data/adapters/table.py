@@ -13,7 +13,7 @@ from clients.data.adapters.image_folder import ImageFolder
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
-from clients.data.wording import nearest
+from training.config import nearest
 
 GROUP = "dermfed.adapters"
 
@@ -58,12 +58,5 @@ def make_adapter(name: str, options: Mapping[str, Any]) -> Adapter:
     try:
         return kind.model_validate({"name": name, **options})
     except ValidationError as error:
-        known = sorted(set(kind.model_fields) - {"name"})
-        wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        asked = [
-            nearest(str(item["loc"][0]), known)
-            for item in error.errors()
-            if item["type"] == "extra_forbidden"
-        ]
-        advice = asked[0] if asked else f"known: {', '.join(known) or 'none'}"
-        raise AdapterError(f"options of adapter {name!r}: {'; '.join(wrong)}; {advice}") from error
+        wrong = [": ".join((*map(str, item["loc"]), item["msg"])) for item in error.errors()]
+        raise AdapterError(f"options of adapter {name!r}: {'; '.join(wrong)}") from error

@@ -1,0 +1,159 @@
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from clients.data.adapters.table import make_adapter
+from clients.data.errors import AdapterError
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_csv import read_manifest, write_manifest
+
+
+def archive(folder: Path, *names: str) -> None:
+    with zipfile.ZipFile(folder / "images.zip", "w") as file:
+        for name in names:
+            file.writestr(f"images/{name}.jpg", name)
+
+
+def imported(name: str, folder: Path, **options: object) -> Manifest:
+    """What an adapter makes, written and read again, so that the manifest's own rules hold for it."""
+    write_manifest(make_adapter(name, options).manifest(folder), folder / "out.csv")
+    return read_manifest(folder / "out.csv")
+
+
+def test_ham10000_prefers_the_table_with_sources(tmp_path: Path) -> None:
+    archive(tmp_path, "I1", "I2")
+    plain = "lesion_id,image_id,dx,dx_type,age,sex,localization\nH1,I1,akiec,histo,80.0,male,scalp\n"
+    (tmp_path / "HAM10000_metadata.csv").write_text(plain)
+    assert imported("ham10000", tmp_path).columns[8:] == ("age", "sex")
+    (tmp_path / "HAM10000_metadata_with_source.csv").write_text(
+        "lesion_id,image_id,dx,dx_type,age,sex,localization,dataset\n"
+        "H1,I1,akiec,histo,80.0,male,scalp,rosendahl\n"
+        "H2,I2,nv,histo,,,unknown,vidir_modern\n"
+    )
+    first, second = imported("ham10000", tmp_path).rows
+    extra = {"age": "80.0", "sex": "male", "clinic": "rosendahl"}
+    assert first == Row("images.zip::images/I1.jpg", "AKIEC", lesion_id="H1", site="scalp", extra=extra)
+    assert (second.label, second.site, second.extra["clinic"]) == ("NV", "", "vidir_modern")
+
+
+def test_ham10000_names_an_unknown_diagnosis(tmp_path: Path) -> None:
+    archive(tmp_path, "I1")
+    (tmp_path / "HAM10000_metadata.csv").write_text("lesion_id,image_id,dx,localization\nH1,I1,mell,\n")
+    with pytest.raises(AdapterError, match="I1 has the diagnosis 'mell'; did you mean `mel`"):
+        imported("ham10000", tmp_path)
+
+
+def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path: Path) -> None:
+    archive(tmp_path, "I1", "I2", "I3")
+    (tmp_path / "MILK10k_Training_GroundTruth.csv").write_text(
+        "lesion_id,BCC,MEL\nIL_1562251,0.0,1.0\nIL_2734125,0.0,1.0\nIL_3,1.0,0.0\n"
+    )
+    (tmp_path / "MILK10k_Training_Metadata.csv").write_text(
+        "lesion_id,image_type,isic_id,age_approx,sex,skin_tone_class,site\n"
+        "IL_1562251,dermoscopic,I1,70,male,0,trunk\n"
+        "IL_2734125,clinical: close-up,I2,,female,5,\n"
+        "IL_3,dermoscopic,I3,,female,,\n"
+    )
+    first, second, third = imported("milk10k", tmp_path).rows
+    assert (first.label, first.skin_tone, first.skin_tone_scale, first.lesion_id, first.site) == (
+        "MEL", "0", "milk10k", "IL_1562251", "trunk",
+    )  # fmt: skip
+    assert first.extra["duplicate_group"] == second.extra["duplicate_group"] == "IL_1562251"
+    assert second.extra["image_type"] == "clinical: close-up"
+    assert (third.label, third.skin_tone, third.extra["duplicate_group"]) == ("BCC", "", "")
+
+
+@pytest.mark.parametrize(
+    ("truth", "match"),
+    [("IL_1,1.0,1.0", "lesion IL_1 has 2 diagnoses"), ("IL_2,0.0,1.0", "IL_1 is in the metadata but not")],
+)
+def test_milk10k_refuses_labels_that_do_not_fit(tmp_path: Path, truth: str, match: str) -> None:
+    archive(tmp_path, "I1")
+    (tmp_path / "MILK10k_Training_GroundTruth.csv").write_text(f"lesion_id,BCC,MEL\n{truth}\n")
+    (tmp_path / "MILK10k_Training_Metadata.csv").write_text(
+        "lesion_id,image_type,isic_id,skin_tone_class,site\nIL_1,dermoscopic,I1,3,trunk\n"
+    )
+    with pytest.raises(AdapterError, match=match):
+        imported("milk10k", tmp_path)
+
+
+def test_image_folders_are_labels(tmp_path: Path) -> None:
+    for name in ("MEL/a.jpg", "NV/deep/b.PNG", "NV/notes.txt", "loose.jpg", "NV/.hidden.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert imported("image-folder", tmp_path).rows == (Row("MEL/a.jpg", "MEL"), Row("NV/deep/b.PNG", "NV"))
+
+
+def test_an_image_folder_without_labels_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loose.jpg").touch()
+    with pytest.raises(AdapterError, match="no pictures in folders named by label"):
+        imported("image-folder", tmp_path)
+
+
+def test_csv_maps_columns_codes_and_tones(tmp_path: Path) -> None:
+    archive(tmp_path, "1", "2")
+    (tmp_path / "t.csv").write_text(
+        "DDI_file,disease,tone,case,age\n1.png,melanoma,12,c1,33\n2.png,nevus,-1,c2,\n"
+    )
+    first, second = imported(
+        "csv", tmp_path, table="t.csv", image="DDI_file", label="disease", skin_tone="tone", scale="DDI",
+        codes={"melanoma": "MEL", "nevus": "NV"}, unknown_tones=["-1"], patient_id="case",
+        extra={"age": "years"},
+    ).rows  # fmt: skip
+    assert first == Row(
+        "images.zip::images/1.jpg", "MEL", "12", "ddi", patient_id="c1", extra={"years": "33"}
+    )
+    assert (second.label, second.skin_tone, second.skin_tone_scale) == ("NV", "", "")
+
+
+def test_csv_lists_all_lines_that_do_not_fit(tmp_path: Path) -> None:
+    archive(tmp_path, "1")
+    (tmp_path / "t.csv").write_text("image,dx,tone\n1,odd,1\n2,mel,7\n")
+    with pytest.raises(AdapterError, match=r"(?s)2 problems.*line 2: diagnosis 'odd'.*line 3: skin tone '7'"):
+        imported(
+            "csv", tmp_path, table="t.csv", label="dx", codes={"mel": "MEL"}, skin_tone="tone",
+            scale="fitzpatrick",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({}, "options of adapter 'csv': table: Field required"),
+        ({"table": "t.csv", "labell": "dx"}, "unknown key `labell`; did you mean `label`"),
+        ({"table": "t.csv", "skin_tone": "tone"}, "go together"),
+        ({"table": "t.csv", "skin_tone": "tone", "scale": "monc"}, "did you mean `monk`"),
+        ({"table": "t.csv", "extra": {"x": "label"}}, "may not make the column label"),
+    ],
+)
+def test_csv_options_that_do_not_fit_are_refused(options: dict[str, object], match: str) -> None:
+    with pytest.raises(AdapterError, match=match):
+        make_adapter("csv", options)
+
+
+def test_synthetic_refuses_a_folder_with_another_number_of_pictures(tmp_path: Path) -> None:
+    folder = tmp_path / "made-up"
+    assert len(make_adapter("synthetic", {"pictures": 6, "size": 32}).manifest(folder).rows) == 6
+    with pytest.raises(AdapterError, match="holds 6 pictures, the job asks for 7"):
+        make_adapter("synthetic", {"pictures": 7, "size": 32}).manifest(folder)
+
+
+@pytest.mark.real
+def test_ham10000_as_published(real_data: Path) -> None:
+    manifest = make_adapter("ham10000", {}).manifest(real_data / "ham10000")
+    assert Counter(manifest.values("label")) == {
+        "NV": 6705, "MEL": 1113, "BKL": 1099, "BCC": 514, "AKIEC": 327, "VASC": 142, "DF": 115,
+    }  # fmt: skip
+    assert len(set(manifest.values("lesion_id"))) == 7470
+    assert len(set(manifest.values("clinic"))) == 4
+
+
+@pytest.mark.real
+def test_milk10k_as_published(real_data: Path) -> None:
+    manifest = make_adapter("milk10k", {}).manifest(real_data / "milk10k")
+    lesions = {row.lesion_id: row.skin_tone for row in manifest.rows}
+    assert len(manifest.rows) == 8390
+    assert Counter(lesions.values()) == {"0": 5, "1": 85, "2": 405, "3": 2542, "4": 853, "5": 305}
+    assert Counter(Counter(filter(None, manifest.values("duplicate_group"))).values()) == {4: 5}

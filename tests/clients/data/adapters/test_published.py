@@ -1,0 +1,53 @@
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from clients.data.adapters.published import find_pictures, image_of, read_table
+from clients.data.errors import AdapterError
+
+
+def test_pictures_are_found_in_folders_and_zip_files(tmp_path: Path) -> None:
+    (tmp_path / "part 1").mkdir()
+    (tmp_path / "part 1" / "a.JPG").touch()
+    (tmp_path / "notes.txt").touch()
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        for name in ("images/b.png", "readme.md", "__MACOSX/._b.png"):
+            archive.writestr(name, b"")
+    assert find_pictures(tmp_path) == {"a": "part 1/a.JPG", "b": "z.zip::images/b.png"}
+
+
+def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").touch()
+    (tmp_path / "a.png").touch()
+    with pytest.raises(AdapterError, match=r"1 pictures .* share a name(?s:.*)a.jpg and a.png"):
+        find_pictures(tmp_path)
+
+
+def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="does not exist"):
+        find_pictures(tmp_path / "no")
+    (tmp_path / "z.zip").write_text("no zip file")
+    with pytest.raises(AdapterError, match="no zip file that can be read"):
+        find_pictures(tmp_path)
+    with pytest.raises(AdapterError, match="hold no pictures"):
+        image_of("a", {}, tmp_path)
+
+
+def test_a_missing_picture_keeps_its_published_name(tmp_path: Path) -> None:
+    places = {"a": "z.zip::a.jpg"}
+    assert [image_of(name, places, tmp_path) for name in ("a", "a.png", "b", "b.png")] == [
+        "z.zip::a.jpg",
+        "z.zip::a.jpg",
+        "b.jpg",
+        "b.png",
+    ]
+
+
+def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\ufeffa, b\n 1 ,2\n3\n", encoding="utf-8")
+    assert read_table(tmp_path / "t.csv", ["b"]) == [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]
+    with pytest.raises(AdapterError, match="has no column c; it has a, b"):
+        read_table(tmp_path / "t.csv", ["a", "c"])
+    with pytest.raises(AdapterError, match="put the published table there"):
+        read_table(tmp_path / "u.csv", [])

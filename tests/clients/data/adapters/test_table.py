@@ -1,0 +1,71 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from clients.data.adapters.table import OURS, adapter_names, find_adapter, make_adapter
+from clients.data.errors import AdapterError
+
+PLUGIN = """
+from pathlib import Path
+from typing import Literal
+
+from clients.data.adapters.adapter import Adapter
+from clients.data.manifest import Manifest, Row
+
+
+class OurClinic(Adapter):
+    name: Literal["our-clinic"] = "our-clinic"
+    label: str = "NV"
+
+    def manifest(self, folder: Path) -> Manifest:
+        return Manifest.of([Row(path.name, self.label) for path in sorted(folder.glob("*.jpg"))], folder)
+
+
+not_an_adapter = "text"
+"""
+
+
+@pytest.fixture
+def installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another package that offers adapters, as pip would leave it."""
+    site = tmp_path / "site"
+    information = site / "ourclinic-1.0.dist-info"
+    information.mkdir(parents=True)
+    (site / "ourclinic_plugin.py").write_text(PLUGIN)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: ourclinic\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(
+        "[dermfed.adapters]\n"
+        "our-clinic = ourclinic_plugin:OurClinic\n"
+        "wrong = ourclinic_plugin:not_an_adapter\n"
+        "csv = ourclinic_plugin:OurClinic\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    yield
+    sys.modules.pop("ourclinic_plugin", None)
+
+
+@pytest.mark.usefixtures("installed_plugin")
+def test_an_adapter_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").touch()
+    assert "our-clinic" in adapter_names()
+    manifest = make_adapter("our-clinic", {"label": "MEL"}).manifest(tmp_path)
+    assert [(row.image, row.label) for row in manifest.rows] == [("a.jpg", "MEL")]
+
+
+@pytest.mark.usefixtures("installed_plugin")
+def test_another_package_cannot_replace_ours_nor_offer_what_is_no_adapter() -> None:
+    assert find_adapter("csv") is OURS["csv"]
+    with pytest.raises(AdapterError, match=r"'wrong' .*is no subclass of Adapter"):
+        find_adapter("wrong")
+
+
+def test_an_unknown_adapter_names_the_nearest() -> None:
+    with pytest.raises(AdapterError, match="'ham1000'; did you mean `ham10000`"):
+        find_adapter("ham1000")
+
+
+def test_names_in_the_table_are_the_adapters_own() -> None:
+    assert {name: adapter.model_fields["name"].default for name, adapter in OURS.items()} == {
+        name: name for name in OURS
+    }

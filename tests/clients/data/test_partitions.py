@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from clients.data.errors import PartitionError
+from clients.data.partitions import NOBODY, by_name, by_value, dirichlet, iid
+
+
+def lesions(count: int, seed: int = 0) -> np.ndarray:
+    """`count` components of one to three rows: the component of each row."""
+    return np.repeat(np.arange(count), np.random.default_rng(seed).integers(1, 4, count))
+
+
+def whole(numbers: np.ndarray, holders: np.ndarray) -> bool:
+    return all(len(set(holders[numbers == number])) == 1 for number in set(numbers.tolist()))
+
+
+def test_by_value_sorts_the_clients() -> None:
+    partition = by_value(["b", "a", "b"], column="clinic")
+    assert partition.clients == ("a", "b")
+    assert partition.holders.tolist() == [1, 0, 1]
+
+
+def test_by_value_refuses_rows_that_nobody_would_hold() -> None:
+    with pytest.raises(PartitionError, match="2 of 3 pictures have no clinic"):
+        by_value(["b", "", ""], column="clinic")
+
+
+def test_by_name_keeps_the_order_and_leaves_others_to_nobody() -> None:
+    partition = by_name(["b", "c", "a"], ["b", "a"])
+    assert partition.holders.tolist() == [0, NOBODY, 1]
+
+
+def test_by_name_refuses_a_client_without_pictures() -> None:
+    with pytest.raises(PartitionError, match="client b, d of 3 would have no pictures"):
+        by_name(["a"], ["a", "b", "d"])
+
+
+def test_iid_shares_every_split_equally_and_keeps_components_whole() -> None:
+    numbers = lesions(600)
+    splits = np.where(numbers % 5 == 0, "test", "train")
+    partition = iid(4, numbers, [f"{number}" for number in numbers], splits.tolist(), seed=0)
+    assert whole(numbers, partition.holders)
+    assert partition.clients == ("client-0", "client-1", "client-2", "client-3")
+    for name in ("train", "test"):
+        held = np.bincount(partition.holders[splits == name])
+        assert held.max() - held.min() <= 6
+
+
+def test_dirichlet_deals_each_class_in_the_shares_drawn_for_it_in_every_split() -> None:
+    numbers = lesions(3000)
+    labels = np.where(numbers % 3 == 0, "MEL", "NV")
+    splits = np.where(numbers % 7 == 0, "test", "train")
+    partition = dirichlet(
+        5, 0.5, numbers, [f"{number}" for number in numbers], labels.tolist(), splits.tolist(), seed=1
+    )
+    assert whole(numbers, partition.holders)
+    for label in ("MEL", "NV"):
+        train, test = (
+            np.bincount(partition.holders[(labels == label) & (splits == name)], minlength=5)
+            for name in ("train", "test")
+        )
+        assert np.abs(train / train.sum() - test / test.sum()).max() < 0.03
+
+
+def test_clients_differ_the_more_the_smaller_alpha_is() -> None:
+    numbers = np.arange(2000)
+    labels = np.where(numbers % 2, "MEL", "NV")
+
+    def spread(alpha: float) -> float:
+        partition = dirichlet(
+            5, alpha, numbers, [str(number) for number in numbers], labels.tolist(), ["train"] * 2000, seed=2
+        )
+        table = np.array(
+            [np.bincount(partition.holders[labels == label], minlength=5) for label in ("MEL", "NV")]
+        )
+        return float((table[0] / table.sum(axis=0)).std())
+
+    assert spread(1000) < 0.03 < spread(0.5)
+
+
+def test_mean_shares_over_seeds_are_equal_as_of_a_symmetric_dirichlet() -> None:
+    numbers = np.arange(50)
+    held = np.zeros(3)
+    for seed in range(60):
+        partition = dirichlet(
+            3, 5.0, numbers, [str(number) for number in numbers], ["NV"] * 50, ["train"] * 50, seed=seed
+        )
+        held += np.bincount(partition.holders, minlength=3) / 50
+    # Var p = (1/3)(2/3) / (3 * 5 + 1) = 1/72; of the mean of 60 draws, 0.0152: four of these.
+    assert np.abs(held / 60 - 1 / 3).max() < 0.061
+
+
+def test_a_client_with_nothing_to_train_on_is_refused() -> None:
+    numbers, names = np.arange(4), list("abcd")
+    with pytest.raises(PartitionError, match="would have no pictures to train on; ask for fewer clients"):
+        iid(3, numbers, names, ["train", "train", "test", "test"], seed=0)
+    with pytest.raises(PartitionError, match="would have no pictures; raise `alpha`"):
+        dirichlet(5, 0.5, numbers, names, ["NV"] * 4, [""] * 4, seed=0)
+
+
+def test_partitions_do_not_depend_on_the_order_of_rows() -> None:
+    numbers = lesions(40)
+    names = [f"{number}" for number in numbers]
+    order = np.random.default_rng(5).permutation(len(numbers))
+    plain = iid(3, numbers, names, ["train"] * len(names), seed=0).holders
+    shuffled = iid(3, numbers[order], [names[row] for row in order], ["train"] * len(names), seed=0).holders
+    assert (plain[order] == shuffled).all()

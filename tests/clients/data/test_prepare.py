@@ -1,0 +1,338 @@
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clients.data.errors import (
+    AdapterError,
+    BrokenPicturesError,
+    ClientDataError,
+    LabelError,
+    PartitionError,
+    SplitError,
+    SubgroupError,
+    UnknownColumnError,
+)
+from clients.data.manifest import Row
+from clients.data.manifest_csv import read_manifest, write_manifest
+from clients.data.prepare import prepare
+from clients.data.prepared import PreparedDataset
+from clients.data.report import Cell
+from training.data import SPLITS, DataConfig, Dataset
+from training.errors import DataError
+
+WritePictures = Callable[[list[Row]], Path]
+
+
+def rows(count: int = 40) -> list[Row]:
+    """Two pictures a lesion; two labels, three tones and two clinics, all known by the row's number."""
+    return [
+        Row(
+            f"images/{number:03d}.png",
+            label="MEL" if number // 2 % 2 else "NV",
+            skin_tone=("1", "2", "6")[number // 2 % 3],
+            skin_tone_scale="fitzpatrick",
+            lesion_id=f"L{number // 2}",
+            extra={"clinic": "a" if number // 2 % 5 else "b"},
+        )
+        for number in range(count)
+    ]
+
+
+def prepared(path: Path, seed: int = 0, **settings: Any) -> PreparedDataset:
+    config = DataConfig(manifest=path.name, image_size=12, **settings)
+    return prepare(config, seed=seed, folder=path.parent, cache=path.parent / "cache")
+
+
+def everything(dataset: Dataset) -> list[tuple[str, str, bytes, int, int]]:
+    """(client, split, pixels, label, subgroup) of every picture, sorted."""
+    found = []
+    for client in dataset.clients:
+        for split in SPLITS:
+            examples = dataset.examples(client, split)
+            pixels = examples.batch(np.arange(len(examples)))
+            found += [
+                (client, split, one.tobytes(), int(label), int(group))
+                for one, label, group in zip(pixels, examples.labels, examples.subgroups, strict=True)
+            ]
+    return sorted(found)
+
+
+def test_every_picture_arrives_once_with_its_label_and_subgroup(write_pictures: WritePictures) -> None:
+    path = write_pictures(rows())
+    groups = {"light": ["I", "II"], "dark": ["VI"]}
+    dataset = prepared(path, subgroups={"scale": "fitzpatrick", "groups": groups}, clients={"by": "subgroup"})
+    assert dataset.clients == dataset.subgroups == ("light", "dark")
+    assert [label.code for label in dataset.labels] == ["MEL", "NV"]
+    expected = []
+    for row in rows():
+        group = int(row.skin_tone == "6")
+        pixels = np.asarray(Image.open(path.parent / row.image)).tobytes()
+        expected.append((("light", "dark")[group], pixels, int(row.label == "NV"), group))
+    found = [(client, pixels, label, group) for client, _, pixels, label, group in everything(dataset)]
+    assert sorted(found) == sorted(expected)
+
+
+def test_lesions_are_numbered_and_never_parted(write_pictures: WritePictures) -> None:
+    dataset = prepared(write_pictures(rows()), clients={"by": "iid", "count": 2})
+    places: dict[int, set[tuple[str, str]]] = {}
+    for client in dataset.clients:
+        for split in SPLITS:
+            for lesion in dataset.examples(client, split).lesions.tolist():
+                places.setdefault(lesion, set()).add((client, split))
+    assert len(places) == 20
+    assert all(len(found) == 1 for found in places.values())
+
+
+def test_the_same_seed_gives_the_same_data_and_another_seed_other_splits(
+    write_pictures: WritePictures,
+) -> None:
+    path = write_pictures(rows())
+    first, again, other = prepared(path), prepared(path), prepared(path, seed=1)
+    assert everything(first) == everything(again) != everything(other)
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+
+
+def test_neither_the_order_of_rows_nor_the_place_of_files_matters(
+    write_pictures: WritePictures, tmp_path: Path
+) -> None:
+    path = write_pictures(rows())
+    first = prepared(path)
+    shutil.copytree(tmp_path / "images", tmp_path / "moved" / "images")
+    manifest = read_manifest(path)
+    shutil.copy(path, tmp_path / "moved" / "manifest.csv")
+    moved = read_manifest(tmp_path / "moved" / "manifest.csv")
+    write_manifest(moved.keep(manifest.rows[::-1]), tmp_path / "moved" / "manifest.csv")
+    second = prepared(tmp_path / "moved" / "manifest.csv")
+    assert everything(first) == everything(second)
+    assert first.fingerprint == second.fingerprint
+
+
+def test_a_client_alone_has_the_splits_that_it_has_among_others(
+    write_pictures: WritePictures, tmp_path: Path
+) -> None:
+    path = write_pictures(rows())
+    together = prepared(path, clients={"by": "column", "column": "clinic"})
+    alone = prepared(path, where={"clinic": "b"})
+    only_b = [(*entry[1:],) for entry in everything(together) if entry[0] == "b"]
+    assert only_b == [(*entry[1:],) for entry in everything(alone)]
+
+
+def test_the_fingerprint_changes_with_a_label_and_with_a_picture(write_pictures: WritePictures) -> None:
+    path = write_pictures(rows())
+    prints = {prepared(path).fingerprint}
+    manifest = read_manifest(path)
+    changed = Row(
+        **{name: manifest.rows[0].value(name) for name in manifest.columns[:8]} | {"label": "MEL"}, extra={}
+    )
+    write_manifest(manifest.keep([changed, *manifest.rows[1:]]), path)
+    prints.add(prepared(path).fingerprint)
+    write_manifest(manifest, path)
+    Image.fromarray(np.zeros((12, 12, 3), np.uint8)).save(path.parent / manifest.rows[0].image)
+    prints.add(prepared(path).fingerprint)
+    assert len(prints) == 3
+
+
+def test_files_with_the_same_bytes_are_kept_together_across_clients(write_pictures: WritePictures) -> None:
+    path = write_pictures(rows())
+    folder = path.parent
+    for number in range(2, 38, 4):  # every other lesion shares a picture with the next
+        shutil.copy(folder / f"images/{number:03d}.png", folder / f"images/{number + 2:03d}.png")
+    dataset = prepared(path, clients={"by": "column", "column": "clinic"})
+    splits: dict[bytes, set[str]] = {}
+    for _, split, pixels, _, _ in everything(dataset):
+        splits.setdefault(pixels, set()).add(split)
+    assert len(splits) == 40 - 9
+    assert all(len(found) == 1 for found in splits.values())
+
+
+def test_pickled_it_is_small_and_works_in_another_process(
+    write_pictures: WritePictures, tmp_path: Path
+) -> None:
+    dataset = prepared(write_pictures(rows()))
+    before = len(pickle.dumps(dataset))
+    pixels = dataset.examples("manifest", "train").images
+    assert isinstance(pixels, np.memmap)
+    assert len(pickle.dumps(dataset)) == before < 8000
+    (tmp_path / "dataset.pickle").write_bytes(pickle.dumps(dataset))
+    code = (
+        "import pickle, sys, pathlib;"
+        "d = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes());"
+        "e = d.examples('manifest', 'train');"
+        "print(len(e), int(e.images[e.rows].sum()))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "dataset.pickle")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    mine = dataset.examples("manifest", "train")
+    assert answer.stdout.split() == [str(len(mine)), str(int(mine.images[mine.rows].sum()))]
+
+
+def test_the_report_counts_what_is_used_and_what_is_left_out(write_pictures: WritePictures) -> None:
+    path = write_pictures([*rows(), Row("images/x.png", label="DF"), Row("images/y.png", label="NV")])
+    (path.parent / "images/001.png").write_text("no picture")
+    dataset = prepared(
+        path,
+        where={"clinic": ["a", ""]},
+        label_map={"NV": "NV", "MEL": "MEL", "DF": None},
+        subgroups={"scale": "fitzpatrick", "groups": {"light": ["1"], "dark": ["6"]}},
+        clients={"by": "subgroup"},
+        on_broken="skip",
+    )
+    report = dataset.report
+    in_clinic_a = [row for row in rows() if row.extra["clinic"] == "a"]
+    assert report.left_out.where == 40 - len(in_clinic_a)
+    assert report.left_out.label_map == 1
+    assert report.left_out.broken == len(report.broken) == 0  # picture 001 is of clinic b
+    nobody = sum(row.skin_tone == "2" for row in in_clinic_a)
+    assert report.left_out.nobody == nobody + 1
+    assert report.pictures == len(in_clinic_a) - nobody == sum(report.counts.values())
+    dark = sum(count for cell, count in report.counts.items() if cell.client == "dark")
+    assert dark == sum(row.skin_tone == "6" for row in in_clinic_a)
+    assert all(isinstance(cell, Cell) and cell.subgroup == cell.client for cell in report.counts)
+
+
+def test_broken_pictures_are_refused_by_name_or_skipped_and_reported(write_pictures: WritePictures) -> None:
+    path = write_pictures(rows())
+    (path.parent / "images/003.png").write_text("no picture")
+    (path.parent / "images/004.png").unlink()
+    with pytest.raises(BrokenPicturesError, match=r"(?s)2 of 40.*003.png: .*no picture.*004.png: .*no such"):
+        prepared(path)
+    dataset = prepared(path, on_broken="skip")
+    assert len(everything(dataset)) == 38
+    assert [Path(broken.image).name for broken in dataset.report.broken] == ["003.png", "004.png"]
+    assert dataset.report.left_out.broken == 2
+
+
+def test_several_manifests_are_several_clients(write_pictures: WritePictures, tmp_path: Path) -> None:
+    path = write_pictures(rows())
+    manifest = read_manifest(path)
+    for clinic in ("a", "b"):
+        mine = [row for row in manifest.rows if row.extra["clinic"] == clinic]
+        write_manifest(manifest.keep(mine), tmp_path / clinic / "manifest.csv")
+    config = DataConfig(manifest=("a/manifest.csv", "b/manifest.csv"), image_size=12)
+    dataset = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    assert dataset.clients == ("a/manifest", "b/manifest")
+    by_column = prepared(path, clients={"by": "column", "column": "clinic"})
+    assert [entry[1:] for entry in everything(dataset)] == [entry[1:] for entry in everything(by_column)]
+
+
+def test_unlabelled_pictures_are_kept_without_a_class(write_pictures: WritePictures) -> None:
+    path = write_pictures([*rows(), *(Row(f"images/u{number}.png") for number in range(20))])
+    dataset = prepared(path, label_map="malignancy")
+    labels = [label for _, _, _, label, _ in everything(dataset)]
+    assert [labels.count(label) for label in (-1, 0, 1)] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "match"),
+    [
+        ({"where": {"clinc": "a"}}, UnknownColumnError, "'clinc'; did you mean `clinic`"),
+        ({"where": {"clinic": "z"}}, ClientDataError, r"clinic has 'a' \(32\), 'b' \(8\)"),
+        ({"subgroups": {"column": "hospital"}}, UnknownColumnError, "'hospital'"),
+        ({"clients": {"by": "column", "column": "hospital"}}, UnknownColumnError, "'hospital'"),
+        ({"clients": {"by": "column", "column": "site"}}, PartitionError, "40 of 40 pictures have no site"),
+        ({"clients": {"by": "iid", "count": 30}}, PartitionError, "to train on"),
+        ({"label_map": {"NV": "NV"}}, LabelError, "'MEL': 20 pictures"),
+        ({"label_map": {"NV": None, "MEL": None}}, LabelError, "no row has a label"),
+        ({"subgroups": {"scale": "monk", "groups": {"a": ["6"]}}}, SubgroupError, "fitzpatrick 6"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(
+    write_pictures: WritePictures, settings: dict[str, Any], error: type[DataError], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        prepared(write_pictures(rows()), **settings)
+
+
+def test_given_splits_are_honoured_and_straddling_ones_refused(write_pictures: WritePictures) -> None:
+    given = [Row(f"images/{number}.png", "NV", split=SPLITS[number % 4]) for number in range(8)]
+    path = write_pictures(given)
+    dataset = prepared(path)
+    assert [len(dataset.examples("manifest", split)) for split in SPLITS] == [2, 2, 2, 2]
+    shutil.copy(path.parent / "images/0.png", path.parent / "images/1.png")
+    with pytest.raises(SplitError, match=r"images/0.png\) is in train, .*images/1.png\) is in validation"):
+        prepared(path)
+
+
+def test_paths_may_name_environment_variables(
+    write_pictures: WritePictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pictures(rows())
+    config = DataConfig(manifest="${PICTURES_OF_TEST}/manifest.csv", image_size=12)
+    with pytest.raises(ClientDataError, match="environment variable PICTURES_OF_TEST; set it"):
+        prepare(config, seed=0, folder=Path("/"), cache=tmp_path / "cache")
+    monkeypatch.setenv("PICTURES_OF_TEST", str(tmp_path))
+    assert prepare(config, seed=0, folder=Path("/"), cache=tmp_path / "cache").clients == ("manifest",)
+
+
+def test_the_synthetic_adapter_needs_no_folder_and_draws_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = DataConfig(adapter="synthetic", options={"pictures": 60, "size": 32}, image_size=32)
+    first = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    monkeypatch.setattr("clients.data.adapters.synthetic.write_synthetic", None)
+    second = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    assert first.fingerprint == second.fingerprint
+    assert first.clients == ("synthetic",)
+
+
+def test_other_adapters_need_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="adapter ham10000 needs `folder`"):
+        prepare(DataConfig(adapter="ham10000"), seed=0, folder=tmp_path, cache=tmp_path)
+
+
+def test_unknown_clients_and_splits_are_refused(write_pictures: WritePictures) -> None:
+    dataset = prepared(write_pictures(rows()))
+    with pytest.raises(ClientDataError, match="no client 'manifests'; did you mean `manifest`"):
+        dataset.examples("manifests", "train")
+    with pytest.raises(ClientDataError, match="no split 'tets'; did you mean `test`"):
+        dataset.examples("manifest", "tets")  # type: ignore[arg-type]
+
+
+def test_a_client_whose_pictures_are_all_filtered_is_refused(
+    write_pictures: WritePictures, tmp_path: Path
+) -> None:
+    manifest = read_manifest(write_pictures(rows()))
+    for clinic in ("a", "b"):
+        mine = [row for row in manifest.rows if row.extra["clinic"] == clinic]
+        write_manifest(manifest.keep(mine), tmp_path / f"{clinic}.csv")
+    config = DataConfig(manifest=("a.csv", "b.csv"), where={"clinic": "a"}, image_size=12)
+    with pytest.raises(PartitionError, match="client b of 2 would have no pictures"):
+        prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+
+
+@pytest.mark.real
+def test_milk10k_pairs_stay_together_and_tones_become_subgroups(real_data: Path, tmp_path: Path) -> None:
+    config = DataConfig(
+        adapter="milk10k",
+        folder=str(real_data / "milk10k"),
+        where={"image_type": "dermoscopic"},
+        label_map="malignancy",
+        image_size=16,
+        subgroups={
+            "scale": "milk10k",
+            "groups": {"dark": ["0", "1", "2"], "medium": ["3"], "light": ["4", "5"]},
+        },
+        clients={"by": "subgroup"},
+    )
+    dataset = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    pictures = {
+        client: [len(dataset.examples(client, split)) for split in SPLITS] for client in dataset.clients
+    }
+    assert {client: sum(counts) for client, counts in pictures.items()} == {
+        "dark": 495,
+        "medium": 2542,
+        "light": 1158,
+    }
+    for counts in pictures.values():
+        shares = np.array(counts) / sum(counts)
+        assert np.abs(shares - [0.6, 0.1, 0.1, 0.2]).max() < 0.005
