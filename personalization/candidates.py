@@ -1,0 +1,85 @@
+"""The epochs of fine-tuning among which selection chooses, kept on disk until it has chosen."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from training.files import write_text
+from training.messages import Tensors
+from training.tensor_file import read_tensors, write_tensors
+
+
+class Candidates:
+    """Validation accuracy of every epoch, and weights of the first epoch of each distinct accuracy.
+
+    Among epochs of equal accuracy selection takes the earliest, so no other weights can be asked for.
+    Writing an epoch again, as a resumed run does, changes nothing.
+
+    Args:
+        folder: the stage's own.
+        job: the job's digest.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._folder = folder
+        self._job = job
+        self._index = folder / "epochs.json"
+        # subgroup -> epoch -> validation accuracy and pictures
+        self._accuracies: dict[str, dict[int, float]] = {}
+        self._pictures: dict[str, int] = {}
+        if self._index.exists():
+            stored = json.loads(self._index.read_text())
+            self._pictures = stored["pictures"]
+            self._accuracies = {
+                name: {int(epoch): value for epoch, value in by_epoch.items()}
+                for name, by_epoch in stored["accuracies"].items()
+            }
+
+    @property
+    def accuracies(self) -> Mapping[str, Mapping[int, float]]:
+        """Validation accuracy by subgroup and epoch; epoch 0 is the global model."""
+        return self._accuracies
+
+    @property
+    def pictures(self) -> Mapping[str, int]:
+        """Validation pictures by subgroup."""
+        return self._pictures
+
+    def has(self, epoch: int) -> bool:
+        """Whether an epoch was kept."""
+        return any(epoch in by_epoch for by_epoch in self._accuracies.values())
+
+    def keep(
+        self, epoch: int, accuracies: Mapping[str, tuple[float, int]], weights: Mapping[str, Tensors]
+    ) -> None:
+        """Keep one epoch of every subgroup.
+
+        Args:
+            epoch: which; 0 is the global model, whose weights are elsewhere.
+            accuracies: validation accuracy and pictures by subgroup.
+            weights: of the epoch's model by subgroup.
+
+        Raises:
+            CheckpointError: when the disk does not take it.
+        """
+        for name, (value, n) in accuracies.items():
+            by_epoch = self._accuracies.setdefault(name, {})
+            earlier = {other for at, other in by_epoch.items() if at < epoch}
+            if epoch > 0 and value not in earlier:
+                write_tensors(self._path(name, epoch), self._job, {}, weights[name])
+            by_epoch[epoch] = value
+            self._pictures[name] = n
+        write_text(self._index, json.dumps({"accuracies": self._accuracies, "pictures": self._pictures}))
+
+    def weights(self, subgroup: str, epoch: int) -> Tensors:
+        """The weights of one kept epoch."""
+        return read_tensors(self._path(subgroup, epoch), self._job)[1]
+
+    def _path(self, subgroup: str, epoch: int) -> Path:
+        place = list(self._accuracies).index(subgroup)
+        return self._folder / f"candidate-{place}-{epoch:06d}.safetensors"
+
+
+def candidate_files(folder: Path) -> list[Path]:
+    """The weights of all candidates in a stage's folder."""
+    return sorted(folder.glob("candidate-*.safetensors"))

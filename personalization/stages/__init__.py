@@ -1,0 +1,1 @@
+"""The stages of a job that belong to personalization."""

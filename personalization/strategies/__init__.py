@@ -1,0 +1,9 @@
+"""Strategies: how a subgroup's own model comes from the global one. The table of what a job may name."""
+
+from personalization.strategies.base import Strategy
+from personalization.strategies.finetune import FineTune
+from training.parts import PartTable
+
+STRATEGIES: PartTable[Strategy] = PartTable("strategy", FineTune)
+
+__all__ = ["STRATEGIES", "FineTune", "Strategy"]

@@ -1,0 +1,99 @@
+"""Weights over subgroups instead of clients.
+
+The papers have one skin type per client and one loss per client. A real hospital holds every tone, so a
+subgroup's loss is the sample-weighted mean over the clients that hold it,
+L_s = Σ_c N_{c,s} L_{c,s} / Σ_c N_{c,s}, and subgroup weights w_s become client weights
+w_c = Σ_s w_s N_{c,s} / Σ_i N_{i,s}. With one subgroup per client both are the papers' own.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Literal
+
+from training.aggregators.base import Aggregator, Mixture, Report, ServerState
+
+Unit = Literal["client", "subgroup"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one client holds of one subgroup: N_{c,s} pictures and, if any was drawn, their loss L_{c,s}."""
+
+    client: str
+    n: int
+    loss: float | None
+
+
+class UnitAggregator(Aggregator):
+    """An aggregator whose formula gives one weight to each unit.
+
+    Attributes:
+        unit: what the formula weighs. By default subgroups where the job names any, else clients.
+    """
+
+    unit: Unit | None = None
+
+    @abstractmethod
+    def unit_weights(
+        self, losses: Mapping[str, float], state: ServerState
+    ) -> tuple[Mapping[str, float], ServerState]:
+        """One weight per unit, summing to 1, from the units' losses."""
+
+    def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
+        """Weigh the units, then spread their weights over the clients that hold them."""
+        shares = shares_by_unit(reports, self.unit or default_unit(reports))
+        weights, state = self.unit_weights(losses_by_unit(shares), state)
+        return Mixture(spread(weights, shares)), state
+
+
+def default_unit(reports: Sequence[Report]) -> Unit:
+    """Subgroups where the reports tell any two apart, else clients."""
+    return "subgroup" if len({name for report in reports for name in report.num_examples}) > 1 else "client"
+
+
+def shares_by_unit(reports: Sequence[Report], unit: Unit) -> dict[str, list[Share]]:
+    """Who holds what of each unit; units without pictures are absent."""
+    shares: dict[str, list[Share]] = {}
+    for report in reports:
+        for subgroup, n in report.num_examples.items():
+            if n > 0:
+                share = Share(report.client, n, report.losses.get(subgroup))
+                shares.setdefault(report.client if unit == "client" else subgroup, []).append(share)
+    return shares
+
+
+def losses_by_unit(shares: Mapping[str, Sequence[Share]]) -> dict[str, float]:
+    """L_s of every unit.
+
+    A unit of which no picture was drawn this round has no loss; it takes the mean over all pictures, so that
+    it neither gains nor loses weight by chance.
+    """
+    overall = mean_loss(share for held in shares.values() for share in held)
+    means = {unit: mean_loss(held) for unit, held in shares.items()}
+    return {unit: (overall or 0.0) if mean is None else mean for unit, mean in means.items()}
+
+
+def mean_loss(shares: Iterable[Share]) -> float | None:
+    """Σ N L / Σ N over the shares that have a loss; None when none has."""
+    known = [(share.n, share.loss) for share in shares if share.loss is not None]
+    return sum(n * loss for n, loss in known) / sum(n for n, _ in known) if known else None
+
+
+def spread(weights: Mapping[str, float], shares: Mapping[str, Sequence[Share]]) -> dict[str, float]:
+    """w_c = Σ_s w_s N_{c,s} / Σ_i N_{i,s}."""
+    clients: dict[str, float] = {}
+    for unit, held in shares.items():
+        total = sum(share.n for share in held)
+        for share in held:
+            clients[share.client] = clients.get(share.client, 0.0) + weights[unit] * share.n / total
+    return clients
+
+
+def softmax(scores: Mapping[str, float]) -> dict[str, float]:
+    """e^{x} / Σ e^{x}, shifted by the maximum so that no exponential overflows."""
+    top = max(scores.values())
+    raised = {name: exp(score - top) for name, score in scores.items()}
+    total = sum(raised.values())
+    return {name: value / total for name, value in raised.items()}

@@ -1,0 +1,119 @@
+"""The census: how many pictures each client holds, by split, subgroup and class. Asked once, at the start."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from training.client import Client
+from training.data import SPLITS, Dataset, Split
+from training.errors import DataError, MessageError
+from training.messages import Broadcast, Update, reply
+from training.subgroups import UNDECLARED
+
+CENSUS = "census"
+
+
+def take_census(broadcast: Broadcast, client: Client) -> Update:
+    """The question `census`."""
+    return reply(broadcast, tensors={CENSUS: torch.from_numpy(count_pictures(client.dataset, client.id))})
+
+
+def count_pictures(dataset: Dataset, client: str) -> NDArray[np.int64]:
+    """Pictures of one client, `(splits, subgroups + 1, classes + 1)`.
+
+    Undeclared subgroups and missing labels take the last places.
+    """
+    places, classes = len(dataset.subgroups) + 1, len(dataset.labels) + 1
+    counts = np.zeros((len(SPLITS), places, classes), dtype=np.int64)
+    for row, split in enumerate(SPLITS):
+        examples = dataset.examples(client, split)
+        np.add.at(counts[row], (examples.subgroups % places, examples.labels % classes), 1)
+    return counts
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the clients hold.
+
+    Attributes:
+        subgroups: the subgroups' names; `undeclared` follows them in the counts.
+        classes: the classes' codes; pictures without a label follow them in the counts.
+        counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
+    """
+
+    subgroups: tuple[str, ...]
+    classes: tuple[str, ...]
+    counts: Mapping[str, NDArray[np.int64]]
+
+    @classmethod
+    def from_updates(
+        cls, updates: Sequence[Update], subgroups: Sequence[str], classes: Sequence[str]
+    ) -> "Census":
+        """The census that the clients' answers make.
+
+        Raises:
+            MessageError: when an answer has another shape than the job's subgroups and classes give.
+        """
+        shape = (len(SPLITS), len(subgroups) + 1, len(classes) + 1)
+        for update in updates:
+            if tuple(update.tensors[CENSUS].shape) != shape:
+                found = tuple(update.tensors[CENSUS].shape)
+                raise MessageError(
+                    f"{update.client} counts {found} (splits, subgroups, classes); "
+                    f"the job has {shape}; do its label map and subgroups equal the job's?"
+                )
+        counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
+        return cls(tuple(subgroups), tuple(classes), counts)
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> "Census":
+        """The census of data that are all here."""
+        counts = {client: count_pictures(dataset, client) for client in dataset.clients}
+        return cls(tuple(dataset.subgroups), tuple(label.code for label in dataset.labels), counts)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The subgroups' names and `undeclared`."""
+        return (*self.subgroups, UNDECLARED)
+
+    def labelled(self, client: str, split: Split, subgroups: Sequence[str]) -> int:
+        """How many labelled pictures of some subgroups a client holds in a split."""
+        rows = [self.places.index(name) for name in subgroups]
+        return int(self.counts[client][SPLITS.index(split)][rows, :-1].sum())
+
+    def holders(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """The clients that hold labelled pictures of any of these subgroups in a split, in order."""
+        return tuple(name for name in self.counts if self.labelled(name, split, subgroups))
+
+    def check(self) -> None:
+        """Refuse a federation that cannot be trained or judged.
+
+        Raises:
+            DataError: naming every client without training pictures and every subgroup without pictures.
+        """
+        idle = [name for name, counts in self.counts.items() if counts[SPLITS.index("train")].sum() == 0]
+        if idle:
+            raise DataError(
+                f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"
+            )
+        absent = [name for name in self.subgroups if not self.holders("train", [name])]
+        if absent:
+            raise DataError(
+                f"no labelled training pictures of subgroup {', '.join(absent)}; "
+                "remove it from data.subgroups, or merge it with another group"
+            )
+
+    def table(self) -> list[dict[str, Any]]:
+        """Labelled pictures as rows of client, split, subgroup, class and n; zeros are left out."""
+        return [
+            {"client": client, "split": split, "subgroup": place, "label": code, "n": int(n)}
+            for client, counts in self.counts.items()
+            for split, by_place in zip(SPLITS, counts, strict=True)
+            for place, by_class in zip(self.places, by_place, strict=True)
+            for code, n in zip((*self.classes, "unlabelled"), by_class, strict=True)
+            if n > 0
+        ]

@@ -1,0 +1,44 @@
+"""A client: a hospital's data, its store and the process's workbench, as a stage sees them."""
+
+from dataclasses import dataclass
+
+from training.data import Dataset, Examples, Split
+from training.state import StateStore
+from training.subgroups import UNDECLARED, in_subgroup
+from training.workbench import Workbench
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client of a job.
+
+    Attributes:
+        id: its name in the job.
+        seed: the job's seed.
+        min_count: a block of counts over fewer pictures is not sent.
+        dataset: where its pictures are.
+        store: where it keeps what does not travel.
+        bench: the model it trains on.
+    """
+
+    id: str
+    seed: int
+    min_count: int
+    dataset: Dataset
+    store: StateStore
+    bench: Workbench
+
+    @property
+    def subgroups(self) -> tuple[str, ...]:
+        """The names of the job's subgroups."""
+        return tuple(self.dataset.subgroups)
+
+    def examples(self, split: Split, subgroup: str | None = None) -> Examples:
+        """The pictures of one split, of one subgroup if one is named."""
+        examples = self.dataset.examples(self.id, split)
+        return examples if subgroup is None else in_subgroup(examples, self.subgroups, subgroup)
+
+    def by_subgroup(self, split: Split) -> dict[str, Examples]:
+        """The pictures of one split by subgroup; those without pictures are absent."""
+        parts = {name: self.examples(split, name) for name in (*self.subgroups, UNDECLARED)}
+        return {name: part for name, part in parts.items() if len(part)}

@@ -1,0 +1,142 @@
+"""All clients on one machine, in this process or in a few worker processes.
+
+With one worker the clients run here, one after another. With more, each worker is a process with a model of
+its own; weights go out and come back through files that all can map. Either way every client computes the
+same, because its draws depend on what it is and not on where it runs, and every worker uses the same number
+of threads.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import torch
+
+from training.data import Dataset
+from training.job import Job
+from training.messages import Answer, Broadcast, Tensors, Update, tensor_bytes
+from training.site import Site
+from training.spool import Spool, SpooledTensors
+from training.state import StateStore
+
+MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
+
+
+@dataclass(frozen=True)
+class SiteParts:
+    """What a `Site` is made of; small enough to send to a worker."""
+
+    job: Job
+    dataset: Dataset
+    store: StateStore
+
+    def build(self) -> Site:
+        """The site, at the number of threads that the job gives each client."""
+        torch.set_num_threads(self.job.engine.threads_per_client)
+        return Site(self.job, self.dataset, self.store)
+
+
+class InProcessEngine:
+    """Runs clients on this machine.
+
+    Args:
+        parts: the job and its data.
+        spool: an empty folder for updates that wait.
+        memory: bytes of updates that may wait in memory.
+    """
+
+    def __init__(self, parts: SiteParts, spool: Path, memory: int = MEMORY_FOR_UPDATES) -> None:
+        self._spool = Spool(spool)
+        self._memory = memory
+        workers = parts.job.engine.workers
+        self._site = parts.build() if workers == 1 else None
+        self._pool = None
+        if workers > 1:
+            self._pool = ProcessPoolExecutor(
+                workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(parts, spool)
+            )
+
+    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+        """Answers in the order of the questions."""
+        self._spool.clear()
+        return self._here(broadcasts) if self._site else self._in_workers(broadcasts)
+
+    def _here(self, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+        assert self._site is not None
+        answers: list[Answer] = []
+        waiting = 0
+        for broadcast in broadcasts:
+            answer = self._site.answer(broadcast)
+            if isinstance(answer, Update):
+                waiting += tensor_bytes(answer.tensors)
+                if waiting > self._memory:
+                    answer = self._spool.spooled(answer)
+            answers.append(answer)
+        return answers
+
+    def _in_workers(self, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+        assert self._pool is not None
+        written: dict[int, Path] = {}
+        futures = []
+        for broadcast in broadcasts:
+            # Most questions of a round carry the very same tensors: written once, mapped by every worker.
+            identity = id(broadcast.tensors)
+            if identity not in written:
+                written[identity] = self._spool.write(broadcast.tensors)
+            bare = replace(broadcast, tensors={})
+            futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
+        answers: list[Answer] = []
+        for future in futures:
+            answer, path = future.result()
+            if isinstance(answer, Update) and path is not None:
+                answer = replace(answer, tensors=SpooledTensors(path))
+            answers.append(answer)
+        return answers
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class _Worker:
+    """A worker process's own site, and the tensors it read last."""
+
+    def __init__(self, parts: SiteParts, spool: Path) -> None:
+        self.site = parts.build()
+        self.spool = Spool(spool / f"worker-{os.getpid()}")
+        self.tensors: tuple[Path, Tensors] | None = None
+
+    def answer(self, broadcast: Broadcast, path: Path) -> tuple[Answer, Path | None]:
+        if self.tensors is None or self.tensors[0] != path:
+            self.tensors = (path, dict(SpooledTensors(path)))
+        answer = self.site.answer(replace(broadcast, tensors=self.tensors[1]))
+        if not isinstance(answer, Update):
+            return answer, None
+        return replace(answer, tensors={}), self.spool.write(answer.tensors)
+
+
+_worker: _Worker
+
+
+def _start_worker(parts: SiteParts, spool: Path) -> None:
+    global _worker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _worker = _Worker(parts, spool)
+
+
+def _end_with_parent() -> None:
+    """A coordinator that is killed outright must not leave workers behind."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _answer_in_worker(broadcast: Broadcast, path: Path) -> tuple[Answer, Path | None]:
+    return _worker.answer(broadcast, path)

@@ -1,0 +1,38 @@
+"""What can go wrong while training, as one tree.
+
+TrainingError
+├── JobError            the job file asks for something that does not exist or does not fit
+├── DataError           a client's data cannot be used as the job asks
+├── MessageError        an update does not match what was asked (names, shapes, finite values)
+├── QuorumError         fewer clients answered than the job demands
+├── CheckpointError     a checkpoint cannot be written, read, or belongs to another job
+└── ExportError         the exported graph does not compute what torch computes
+"""
+
+
+class TrainingError(Exception):
+    """Base of all errors that a user of the training room may see; its text is for them."""
+
+
+class JobError(TrainingError):
+    """The job file asks for something that does not exist or does not fit."""
+
+
+class DataError(TrainingError):
+    """A client's data cannot be used as the job asks."""
+
+
+class MessageError(TrainingError):
+    """An update does not match what was asked for."""
+
+
+class QuorumError(TrainingError):
+    """Fewer clients answered a round than the job demands."""
+
+
+class CheckpointError(TrainingError):
+    """A checkpoint cannot be written, cannot be read, or belongs to another job."""
+
+
+class ExportError(TrainingError):
+    """The exported graph does not compute what torch computes."""

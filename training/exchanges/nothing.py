@@ -1,0 +1,20 @@
+"""No exchange: nothing travels besides weights."""
+
+from typing import Literal
+
+from training.exchanges.base import Exchange
+from training.messages import Tensors, Update
+
+
+class NoExchange(Exchange):
+    """Nothing goes out and nothing is kept."""
+
+    name: Literal["none"] = "none"
+
+    def outgoing(self, client: str, round_: int, memory: Tensors) -> Tensors:
+        """Nothing."""
+        return {}
+
+    def collect(self, update: Update, memory: Tensors) -> Tensors:
+        """Nothing to remember."""
+        return memory

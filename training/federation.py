@@ -1,0 +1,311 @@
+"""The round loop. It names no algorithm: objective, sync, exchange and aggregator do their parts.
+
+Choose the cohort → build each client's `Broadcast` → ask the engine → check each `Update` → aggregate →
+evaluate by subgroup → log → checkpoint. A stage may train several models side by side, one per subgroup;
+each is a `Track`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import ceil
+from time import perf_counter
+
+from training.aggregation import mix
+from training.aggregators.base import Aggregator, Mixture, Report, ServerState
+from training.aggregators.fedavg import FedAvg
+from training.checkpoint import Checkpoint, Checkpoints
+from training.data import Split
+from training.engines.base import Engine
+from training.errors import MessageError, QuorumError
+from training.evaluation import Blocks, EvaluateQuestion
+from training.exchanges.base import PREFIX, Exchange
+from training.journal import Journal
+from training.messages import Answer, Broadcast, Failure, Tensors, Update, check_update, named, prefixed
+from training.polling import Traffic, ask_all, ask_blocks
+from training.round_line import RoundLine
+from training.seeds import generator
+
+FIT, EVALUATE, COLLECT = "fit", "evaluate", "collect"
+
+
+@dataclass(frozen=True)
+class Track:
+    """One model in training.
+
+    Attributes:
+        name: `global`, or the subgroup whose model it is.
+        trainers: the clients that may train it, in order.
+        judges: the clients that evaluate it, in order.
+        subgroups: the subgroups on which it is evaluated.
+    """
+
+    name: str
+    trainers: tuple[str, ...]
+    judges: tuple[str, ...]
+    subgroups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stays the same through all rounds of a stage.
+
+    Attributes:
+        stage: the stage's key.
+        rounds: how many.
+        tracks: the models.
+        travels, stays: the names of the weights that travel, and of those that stay at their client.
+        participation: the share of a track's trainers asked each round.
+        min_clients: answers that a track needs each round; None demands all that were asked.
+        average_at_end: whether what stays is averaged once, after the last round.
+        split: on what to evaluate after each round; None leaves it out.
+        seed: the job's.
+    """
+
+    stage: str
+    rounds: int
+    tracks: tuple[Track, ...]
+    travels: tuple[str, ...]
+    stays: tuple[str, ...]
+    exchange: Exchange
+    aggregator: Aggregator
+    participation: float
+    min_clients: int | None
+    average_at_end: bool
+    split: Split | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class TrackState:
+    """What the server knows of one model after a round.
+
+    Attributes:
+        weights: the model's floating-point state.
+        server: what the aggregator remembers.
+        memory: what the exchange remembers.
+        seen: the clients that have trained it; they keep what does not travel.
+    """
+
+    weights: Tensors
+    server: ServerState
+    memory: Tensors = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+
+
+States = dict[str, TrackState]
+AfterRound = Callable[[int, States, Blocks], None]
+
+
+def run_rounds(
+    plan: Plan,
+    states: States,
+    engine: Engine,
+    journal: Journal,
+    checkpoints: Checkpoints,
+    after_round: AfterRound | None = None,
+) -> tuple[States, Traffic]:
+    """All rounds of a stage, from the newest checkpoint if there is one; returns the models and the traffic.
+
+    `after_round` sees each round's models and counts before its checkpoint is written; after a kill it may
+    see the same round again.
+
+    Raises:
+        QuorumError: when a model gets fewer answers than it needs; the last checkpoint stands.
+        CheckpointError: when the disk is full; the last checkpoint stands.
+    """
+    done, states, traffic = restore(plan, states, journal, checkpoints)
+    journal.begin(plan.stage, plan.rounds, done)
+    for round_ in range(done + 1, plan.rounds + 1):
+        started, before = perf_counter(), replace(traffic)
+        cohorts = {track.name: choose_cohort(track, plan, round_) for track in plan.tracks}
+        broadcasts = [
+            fit_broadcast(plan, track, states[track.name], client, round_)
+            for track in plan.tracks
+            for client in cohorts[track.name]
+        ]
+        answers = engine.run_round(broadcasts)
+        traffic.count(broadcasts, answers)
+        updates, failures = admit(plan, states, broadcasts, answers)
+        mixtures: dict[str, Mixture] = {}
+        for track in plan.tracks:
+            require_quorum(plan, track, round_, cohorts[track.name], updates[track.name], failures)
+            mixtures[track.name], states[track.name] = aggregate(
+                plan, states[track.name], updates[track.name]
+            )
+        if round_ == plan.rounds and plan.stays and plan.average_at_end:
+            states = average_stays(plan, states, engine, traffic)
+        blocks, silent = evaluate_tracks(plan, states, engine, round_, traffic)
+        line = RoundLine.of(plan.stage, round_, cohorts, updates, [*failures, *silent], mixtures, blocks)
+        journal.write(
+            {
+                **line.to_json(),
+                "server": {name: dict(state.server) for name, state in states.items()},
+                "bytes_up": traffic.up - before.up,
+                "bytes_down": traffic.down - before.down,
+                "seconds": round(perf_counter() - started, 3),
+            }
+        )
+        if after_round is not None:
+            after_round(round_, states, blocks)
+        save(plan, round_, states, traffic, journal, checkpoints)
+        journal.advance(plan.stage, round_, plan.rounds, line.note)
+    journal.end()
+    return states, traffic
+
+
+def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
+    """The clients asked this round, in client order, drawn without replacement."""
+    size = max(1, ceil(plan.participation * len(track.trainers) - 1e-9))
+    if size == len(track.trainers):
+        return track.trainers
+    random = generator(plan.seed, plan.stage, track.name, round_, "cohort")
+    chosen = sorted(random.choice(len(track.trainers), size=size, replace=False))
+    return tuple(track.trainers[place] for place in chosen)
+
+
+def fit_broadcast(plan: Plan, track: Track, state: TrackState, client: str, round_: int) -> Broadcast:
+    """The question `fit` to one client."""
+    extra = plan.exchange.outgoing(client, round_, state.memory)
+    tensors = weights_for(plan, state, client)
+    if extra:
+        tensors = {**tensors, **{PREFIX + name: value for name, value in extra.items()}}
+    return Broadcast(client, plan.stage, round_, FIT, track.name, tensors)
+
+
+def weights_for(plan: Plan, state: TrackState, client: str) -> Tensors:
+    """What travels; a client that has not trained this model yet also gets what will stay with it."""
+    if not plan.stays or client not in state.seen:
+        return state.weights
+    return {name: state.weights[name] for name in plan.travels}
+
+
+def admit(
+    plan: Plan, states: States, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]
+) -> tuple[dict[str, list[Update]], list[Failure]]:
+    """The updates that are what was asked for, by track in client order, and what became of the others."""
+    updates: dict[str, list[Update]] = {track.name: [] for track in plan.tracks}
+    failures: list[Failure] = []
+    for broadcast, answer in zip(broadcasts, answers, strict=True):
+        if isinstance(answer, Failure):
+            failures.append(answer)
+            continue
+        weights = states[broadcast.track].weights
+        try:
+            check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels})
+        except MessageError as error:
+            failures.append(Failure(broadcast.client, broadcast.track, str(error)))
+        else:
+            updates[broadcast.track].append(answer)
+    return updates, failures
+
+
+def require_quorum(
+    plan: Plan,
+    track: Track,
+    round_: int,
+    asked: Sequence[str],
+    updates: Sequence[Update],
+    failures: Sequence[Failure],
+) -> None:
+    """Refuse a round with too few answers; who did not answer is said, never left out silently."""
+    needed = len(asked) if plan.min_clients is None else min(plan.min_clients, len(asked))
+    if len(updates) < max(needed, 1):
+        reasons = "; ".join(f"{f.client}: {f.reason}" for f in failures if f.track == track.name)
+        raise QuorumError(
+            f"round {round_} of {plan.stage} ({track.name}): {len(updates)} of {len(asked)} clients "
+            f"answered, {needed} are needed (engine.min_clients). {reasons}. "
+            "Mend what they report and continue with --resume, or lower engine.min_clients"
+        )
+
+
+def aggregate(plan: Plan, state: TrackState, updates: Sequence[Update]) -> tuple[Mixture, TrackState]:
+    """The next model from the updates, and what the server remembers."""
+    reports = [Report(update.client, update.num_examples, update.losses) for update in updates]
+    mixture, server = plan.aggregator.weigh(reports, state.server)
+    memory = state.memory
+    for update in updates:
+        memory = plan.exchange.collect(update, memory)
+    weights = mix(mixture, updates, state.weights, plan.travels)
+    seen = state.seen | {update.client for update in updates}
+    return mixture, TrackState(weights, server, memory, seen)
+
+
+def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:
+    """Average what stayed at the clients, once, by their training pictures.
+
+    Raises:
+        QuorumError: when a client that trained does not upload what it kept.
+    """
+    averaged: States = {}
+    for track in plan.tracks:
+        state = states[track.name]
+        clients = [client for client in track.trainers if client in state.seen]
+        broadcasts = [Broadcast(client, plan.stage, plan.rounds, COLLECT, track.name) for client in clients]
+        shapes = {name: state.weights[name].shape for name in plan.stays}
+        updates = ask_all(engine, broadcasts, traffic, shapes)
+        reports = [Report(update.client, update.num_examples, {}) for update in updates]
+        mixture, _ = FedAvg().weigh(reports, {})
+        averaged[track.name] = replace(state, weights=mix(mixture, updates, state.weights, plan.stays))
+    return averaged
+
+
+def evaluate_tracks(
+    plan: Plan, states: States, engine: Engine, round_: int, traffic: Traffic
+) -> tuple[Blocks, list[Failure]]:
+    """Counts by subgroup, each from the model that is meant for it, and the clients that gave none."""
+    if plan.split is None:
+        return {}, []
+    question = {
+        track.name: EvaluateQuestion(split=plan.split, subgroups=track.subgroups).model_dump()
+        for track in plan.tracks
+    }
+    broadcasts = [
+        Broadcast(
+            client,
+            plan.stage,
+            round_,
+            EVALUATE,
+            track.name,
+            weights_for(plan, states[track.name], client),
+            question[track.name],
+        )
+        for track in plan.tracks
+        for client in track.judges
+    ]
+    return ask_blocks(engine, broadcasts, traffic)
+
+
+def restore(
+    plan: Plan, states: States, journal: Journal, checkpoints: Checkpoints
+) -> tuple[int, States, Traffic]:
+    """Where to go on: the newest checkpoint, or the beginning."""
+    newest = checkpoints.newest()
+    if newest is None:
+        return 0, states, Traffic()
+    journal.cut(newest.log_bytes)
+    restored = {
+        track.name: TrackState(
+            weights=named(newest.tensors, f"{track.name}/weights/"),
+            memory=named(newest.tensors, f"{track.name}/memory/"),
+            server=newest.facts["server"][track.name],
+            seen=frozenset(newest.facts["seen"][track.name]),
+        )
+        for track in plan.tracks
+    }
+    return newest.round, restored, Traffic(**newest.facts["traffic"])
+
+
+def save(
+    plan: Plan, round_: int, states: States, traffic: Traffic, journal: Journal, checkpoints: Checkpoints
+) -> None:
+    """Write the checkpoint of a round that is complete and logged."""
+    facts = {
+        "server": {name: dict(state.server) for name, state in states.items()},
+        "seen": {name: sorted(state.seen) for name, state in states.items()},
+        "traffic": asdict(traffic),
+    }
+    tensors = {}
+    for name, state in states.items():
+        tensors.update(prefixed(state.weights, f"{name}/weights/"))
+        tensors.update(prefixed(state.memory, f"{name}/memory/"))
+    checkpoints.save(Checkpoint(round_, journal.size, facts, tensors))

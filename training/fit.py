@@ -1,0 +1,88 @@
+"""The question `fit`: train one round on what arrived, and send back what travels."""
+
+from training.client import Client
+from training.exchanges.base import PREFIX
+from training.local_training import train_locally
+from training.messages import Broadcast, Update, named, prefixed, reply
+from training.objectives.base import LocalWork, Objective
+from training.state import State
+from training.subgroups import count_by_subgroup
+from training.sync import Sync
+
+# How what a client keeps is named in its store.
+WEIGHTS, OBJECTIVE, OPTIMIZER = "weights/", "objective/", "optimizer/"
+
+
+def fit(
+    broadcast: Broadcast,
+    client: Client,
+    objective: Objective,
+    sync: Sync,
+    *,
+    rounds: int,
+    subgroup: str | None,
+) -> Update:
+    """One client's round.
+
+    Args:
+        broadcast: carries the weights that travel and the exchange's tensors.
+        client: who trains.
+        objective: what it minimises.
+        sync: what travels and how it merges with what the client kept.
+        rounds: how many rounds the stage has.
+        subgroup: train on this subgroup's pictures alone.
+
+    Raises:
+        DataError: when there is nothing to train on.
+    """
+    kept = client.store.load(client.id, store_key(broadcast), broadcast.round) or State()
+    received = {name: value for name, value in broadcast.tensors.items() if not name.startswith(PREFIX)}
+    client.bench.load(sync.merge(received, named(kept.tensors, WEIGHTS)))
+    work = LocalWork(
+        client=client.id,
+        stage=broadcast.stage,
+        track=broadcast.track,
+        round=broadcast.round,
+        rounds=rounds,
+        seed=client.seed,
+        examples=client.examples("train", subgroup),
+        subgroups=client.subgroups,
+        received=named(broadcast.tensors, PREFIX),
+        kept=named(kept.tensors, OBJECTIVE),
+        device=client.bench.device,
+    )
+    result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
+
+    travels = sync.travels(client.bench.model)
+    stays = tuple(name for name in client.bench.names if name not in travels)
+    keep = {
+        **prefixed(client.bench.take(stays), WEIGHTS),
+        **prefixed(result.kept, OBJECTIVE),
+        **prefixed(result.optimizer, OPTIMIZER),
+    }
+    if keep:
+        client.store.save(client.id, store_key(broadcast), broadcast.round, State(keep))
+    return reply(
+        broadcast,
+        tensors={**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)},
+        num_examples=result.num_examples,
+        losses=result.losses,
+    )
+
+
+def load_merged(broadcast: Broadcast, client: Client, sync: Sync) -> None:
+    """Put into the workbench what the client would start this round from."""
+    kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
+    client.bench.load(sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS)))
+
+
+def collect_kept(broadcast: Broadcast, client: Client) -> Update:
+    """The question `collect`: upload, once, the weights that stayed here."""
+    kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
+    held = count_by_subgroup(client.examples("train"), client.subgroups)
+    return reply(broadcast, tensors=named(kept.tensors, WEIGHTS), num_examples=held)
+
+
+def store_key(broadcast: Broadcast) -> str:
+    """Under what a client keeps its state of one model of one stage."""
+    return f"{broadcast.stage}/{broadcast.track}"

@@ -1,0 +1,177 @@
+"""The job file: everything that determines a run's weights, checked before anything starts."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from training.config import FrozenConfig
+from training.data import DataConfig
+from training.errors import JobError
+from training.models import ModelConfig
+from training.stages import ORDER, STAGES
+from training.stages.base import Stage
+from training.workbench import Device, Precision
+
+
+class About(FrozenConfig):
+    """What a recipe is: shown by `--recipes`, of no effect on a run."""
+
+    system: str
+    paper: str
+    note: str = ""
+
+
+class EngineConfig(FrozenConfig):
+    """Where clients run.
+
+    Attributes:
+        workers: processes; does not change the weights.
+        threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
+        min_clients: answers that a round needs; by default of all that were asked.
+    """
+
+    name: Literal["in-process"] = "in-process"
+    workers: int = Field(1, ge=1)
+    threads_per_client: int = Field(1, ge=1)
+    min_clients: int | None = Field(None, ge=1)
+    device: Device = "auto"
+    precision: Precision = "float32"
+
+
+class PrivacyConfig(FrozenConfig):
+    """What leaves a client: a block of counts over fewer than `min_count` pictures does not."""
+
+    min_count: int = Field(10, ge=1)
+
+
+class EvaluationConfig(FrozenConfig):
+    """How test figures are made: intervals come from `replicates` bootstrap replicates drawn by lesion."""
+
+    replicates: int = Field(200, ge=0, le=2000)
+
+
+class Job(FrozenConfig):
+    """A job file."""
+
+    version: Literal[1] = 1
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = 0
+    about: About | None = None
+    data: DataConfig
+    model: ModelConfig
+    engine: EngineConfig = EngineConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    stages: tuple[Annotated[Stage, STAGES], ...] = Field(min_length=1)
+
+    @field_validator("stages")
+    @classmethod
+    def _inherit(cls, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        filled: list[Stage] = []
+        for stage in stages:
+            filled.append(stage.inherit(filled))
+        return tuple(filled)
+
+    @model_validator(mode="after")
+    def _stages_in_order(self) -> "Job":
+        names = [stage.stage for stage in self.stages]
+        places = [ORDER.index(name) if name in ORDER else len(ORDER) for name in names]
+        if places != sorted(places):
+            raise ValueError(f"stages run in the order {', '.join(ORDER)}; these are {', '.join(names)}")
+        if "calibrate" in names and "export" not in names:
+            raise ValueError("calibrate works on the exported graph; put {stage: export} before it")
+        return self
+
+    def key(self, place: int) -> str:
+        """The key of the stage at `place`, e.g. `0-federate`."""
+        return f"{place}-{self.stages[place].stage}"
+
+    def stage(self, key: str) -> Stage:
+        """The stage with this key."""
+        return self.stages[int(key.partition("-")[0])]
+
+    def resolved(self) -> dict[str, Any]:
+        """The job with every default filled in, as plain data."""
+        return self.model_dump(mode="json")
+
+    @property
+    def digest(self) -> str:
+        """What determines the weights, in one word: workers and notes about the recipe are left out."""
+        plain = self.resolved()
+        plain.pop("about")
+        plain["engine"].pop("workers")
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
+    """Read and check a job file.
+
+    Args:
+        path: the YAML file.
+        changes: `key.path=value` overrides; a number or a stage's name picks from `stages`.
+
+    Raises:
+        JobError: with one line for each thing that is wrong.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise JobError(
+            f"cannot read {path}: {error.strerror}; list the built-in jobs with --recipes"
+        ) from error
+    except yaml.YAMLError as error:
+        raise JobError(f"{path} is not YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise JobError(f"{path} holds no job; see the shape with --schema")
+    for change in changes:
+        apply_change(raw, change)
+    try:
+        return Job.model_validate(raw)
+    except ValidationError as error:
+        raise JobError(f"{path}:\n" + "\n".join(describe(error))) from error
+
+
+def apply_change(raw: dict[str, Any], change: str) -> None:
+    """Set one value of a job that is not checked yet.
+
+    Raises:
+        JobError: when the change is not `key.path=value` or a step of the path does not exist.
+    """
+    path, equals, value = change.partition("=")
+    if not equals or not path:
+        raise JobError(f"--set {change}: write it as key.path=value, e.g. stages.federate.rounds=5")
+    *steps, last = path.split(".")
+    place: Any = raw
+    for step in steps:
+        place = step_into(place, step, change)
+    parsed = yaml.safe_load(value)
+    if isinstance(place, list):
+        place[place.index(step_into(place, last, change))] = parsed
+    else:
+        place[last] = parsed
+
+
+def step_into(place: Any, step: str, change: str) -> Any:
+    """One step of a path: a key, a number in a list, or the name of a stage."""
+    if isinstance(place, dict):
+        return place.setdefault(step, {})
+    if isinstance(place, list):
+        for number, item in enumerate(place):
+            if step == str(number) or (isinstance(item, dict) and item.get("stage") == step):
+                return item
+    raise JobError(f"--set {change}: there is no `{step}` there")
+
+
+def describe(error: ValidationError) -> list[str]:
+    """One line for each thing that is wrong: where, what, and what is allowed."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(step) for step in problem["loc"]) or "job"
+        lines.append(f"  {where}: {problem['msg'].removeprefix('Value error, ')}")
+    return lines

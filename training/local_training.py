@@ -1,0 +1,99 @@
+"""Local training: what every objective shares. Epochs of batches, a gradient step each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from training.errors import DataError
+from training.messages import Tensors
+from training.objectives.base import LocalWork, Objective
+from training.seeds import derive_seed
+from training.workbench import Workbench
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What one client's round gives beside the weights, which are left in the workbench's model.
+
+    Attributes:
+        num_examples, losses: N_{c,s} and L_{c,s} by subgroup.
+        outgoing: what the exchange carries back.
+        kept: what the objective keeps at the client.
+        optimizer: the optimizer's state, when the job keeps it.
+    """
+
+    num_examples: Mapping[str, int]
+    losses: Mapping[str, float]
+    outgoing: Tensors
+    kept: Tensors
+    optimizer: Tensors
+
+
+def train_locally(
+    bench: Workbench, objective: Objective, work: LocalWork, optimizer_state: Tensors
+) -> LocalResult:
+    """One client's round on the workbench's model, which holds the state the round starts from.
+
+    Raises:
+        DataError: when the client has nothing to train on.
+    """
+    model = bench.model.train()
+    # For what draws inside the network, such as dropout.
+    torch.manual_seed(derive_seed(work.seed, work.stage, work.track, work.round, work.client, "network"))
+    task = objective.begin(model, work)
+    if sum(task.num_examples().values()) < 2:
+        raise DataError(
+            f"{work.client} has fewer than two pictures to train on with {objective.name}; "
+            "give it more, or leave it out of the job"
+        )
+    optimizer = bench.optimizer(objective.optimizer)
+    restore_optimizer(optimizer, optimizer_state)
+    anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
+    for epoch in range(objective.epochs):
+        factor = objective.schedule.factor(work.round, work.rounds, epoch, objective.epochs)
+        for group in optimizer.param_groups:
+            group["lr"] = objective.optimizer.lr * factor
+        for batch in task.batches(epoch):
+            optimizer.zero_grad(set_to_none=True)
+            with bench.autocast():
+                loss = task.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if objective.mu:
+                add_proximal_gradient(model, anchor, objective.mu)
+            if objective.clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), objective.clip_norm)
+            optimizer.step()
+            task.after_step()
+    kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
+    return LocalResult(task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer)
+
+
+def add_proximal_gradient(model: nn.Module, anchor: list[Tensor], mu: float) -> None:
+    """Add μ (θ − θ^t), the gradient of FedProx's (μ/2) ‖θ − θ^t‖² (Li et al. 2020, Eq. 2)."""
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), anchor, strict=True):
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter - start, alpha=mu)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's state as named tensors on the CPU: `<parameter's place>/<key>`."""
+    return {
+        f"{place}/{key}": torch.as_tensor(value).to("cpu", copy=True)
+        for place, state in optimizer.state_dict()["state"].items()
+        for key, value in state.items()
+        if value is not None
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+    """Give an optimizer the state that `optimizer_tensors` took."""
+    if not tensors:
+        return
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        place, key = name.split("/")
+        state.setdefault(int(place), {})[key] = tensor.clone()
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

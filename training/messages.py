@@ -1,0 +1,162 @@
+"""What travels between the coordinator and a client, and what is checked at the door.
+
+A `Broadcast` asks one client one question about one model ("track"); the client answers with an
+`Update`, or the engine reports a `Failure`. Nothing else crosses between the two.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+import torch
+
+from training.errors import MessageError
+
+Tensors = Mapping[str, torch.Tensor]
+Shapes = Mapping[str, torch.Size]
+
+GLOBAL = "global"  # the track of the model that all clients train together
+
+
+def tensor_bytes(tensors: Tensors) -> int:
+    """Bytes of the tensors' values."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def named(tensors: Tensors, prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose name starts with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def prefixed(tensors: Tensors, prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors under `prefix`."""
+    return {prefix + name: value for name, value in tensors.items()}
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """One question to one client.
+
+    Attributes:
+        client: whom it is for.
+        stage: the stage's key, e.g. `0-federate`.
+        round: the round, from 1.
+        ask: which of the stage's questions this is, e.g. `fit` or `evaluate`.
+        track: which model it is about: `global` or a subgroup's name.
+        tensors: weights and whatever else the part that asks sends.
+        options: further settings of the question, JSON-able; whoever answers validates them.
+    """
+
+    client: str
+    stage: str
+    round: int
+    ask: str
+    track: str = GLOBAL
+    tensors: Tensors = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> tuple[str, str, int, str, str]:
+        """What an answer must repeat to be the answer to this question."""
+        return (self.client, self.stage, self.round, self.ask, self.track)
+
+
+@dataclass(frozen=True)
+class Update:
+    """One client's answer.
+
+    Attributes:
+        client, stage, round, ask, track: as in the question.
+        tensors: named tensors (weights, counts).
+        num_examples: training pictures behind the answer, by subgroup.
+        losses: mean training loss by subgroup, where the question was `fit`.
+        scalars: further numbers.
+    """
+
+    client: str
+    stage: str
+    round: int
+    ask: str
+    track: str = GLOBAL
+    tensors: Tensors = field(default_factory=dict)
+    num_examples: Mapping[str, int] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def address(self) -> tuple[str, str, int, str, str]:
+        """The question that this answers."""
+        return (self.client, self.stage, self.round, self.ask, self.track)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client that did not answer, and why."""
+
+    client: str
+    track: str
+    reason: str
+
+
+Answer = Update | Failure
+
+
+def reply(
+    broadcast: Broadcast,
+    *,
+    tensors: Tensors | None = None,
+    num_examples: Mapping[str, int] | None = None,
+    losses: Mapping[str, float] | None = None,
+    scalars: Mapping[str, float] | None = None,
+) -> Update:
+    """The answer to `broadcast` that carries these."""
+    return Update(*broadcast.address, tensors or {}, num_examples or {}, losses or {}, scalars or {})
+
+
+def check_update(update: Update, broadcast: Broadcast, expected: Shapes | None = None) -> None:
+    """Refuse an answer that is not one to `broadcast`, has other tensors than expected, or is not finite.
+
+    Raises:
+        MessageError: naming the client, what was found and what is allowed.
+    """
+    if update.address != broadcast.address:
+        raise MessageError(f"{broadcast.client} answered {update.address}; asked was {broadcast.address}")
+    numbers = {**update.losses, **update.scalars}
+    bad = {name: value for name, value in numbers.items() if not isfinite(value)}
+    if bad:
+        raise MessageError(f"{update.client} reports {bad}: not a finite number")
+    if any(n < 0 for n in update.num_examples.values()):
+        raise MessageError(
+            f"{update.client} reports a negative number of pictures: {dict(update.num_examples)}"
+        )
+    if expected is not None:
+        _check_tensors(update, expected)
+
+
+def _check_tensors(update: Update, expected: Shapes) -> None:
+    missing = sorted(expected.keys() - update.tensors.keys())
+    surplus = sorted(update.tensors.keys() - expected.keys())
+    if missing or surplus:
+        raise MessageError(
+            f"{update.client} sent other tensors than asked for: missing {missing[:3]}, "
+            f"unexpected {surplus[:3]}"
+        )
+    for name, shape in expected.items():
+        tensor = update.tensors[name]
+        if tensor.shape != shape:
+            raise MessageError(
+                f"{update.client} sent {name} as {tuple(tensor.shape)}; expected {tuple(shape)}"
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise MessageError(
+                f"{update.client} sent {name} with values that are not finite; it may have diverged"
+            )
+
+
+def unknown_question(broadcast: Broadcast) -> MessageError:
+    """What a client says of a question that its stage does not know."""
+    return MessageError(
+        f"stage {broadcast.stage} knows no question `{broadcast.ask}`; "
+        "do the coordinator and this site run the same version of dermfed?"
+    )

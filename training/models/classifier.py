@@ -1,0 +1,133 @@
+"""An image classifier on a timm encoder, with normalisation inside."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from training.config import FrozenConfig, nearest
+from training.errors import JobError
+from training.models.torchvision_ops import prepare_torchvision
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class ModelConfig(FrozenConfig):
+    """The `model` block of a job.
+
+    Attributes:
+        name: a timm model, e.g. `resnet18`, `vgg11`, `vit_tiny_patch16_224`.
+        weights: `none` for random initial weights (drawn from the job's seed), or a safetensors file.
+        options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet.
+    """
+
+    name: str
+    weights: str = "none"
+    options: Mapping[str, Any] = {}
+
+
+class Classifier(nn.Module):
+    """A timm encoder and its linear head.
+
+    Takes float pictures `(batch, 3, height, width)` in [0, 1], RGB, and normalises them with ImageNet's
+    mean and standard deviation, so that whoever holds the weights holds the whole function.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, encoder: Any) -> None:  # a timm model; timm has no types
+        super().__init__()
+        self.encoder = encoder
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Pooled features `(batch, features)` before the linear head."""
+        features = self.encoder.forward_features((images - self.mean) / self.std)
+        embedding: Tensor = self.encoder.forward_head(features, pre_logits=True)
+        return embedding
+
+    def classify(self, embedding: Tensor) -> Tensor:
+        """Logits `(batch, classes)` of an embedding."""
+        logits: Tensor = self.encoder.get_classifier()(embedding)
+        return logits
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits `(batch, classes)`."""
+        return self.classify(self.embed(images))
+
+
+def build_model(config: ModelConfig, num_classes: int, seed: int) -> Classifier:
+    """The model of a job, with initial weights that follow from `seed` alone.
+
+    Raises:
+        JobError: for an unknown timm model, options that it does not take, or weights that do not fit.
+    """
+    prepare_torchvision()
+    import timm
+
+    if config.name not in timm.list_models():
+        raise JobError(f"model.name: unknown timm model `{config.name}`; {nearest_model(config.name)}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            encoder = timm.create_model(
+                config.name, pretrained=False, num_classes=num_classes, **dict(config.options)
+            )
+        except TypeError as error:
+            raise JobError(
+                f"model.options: {config.name} does not take {dict(config.options)}: {error}"
+            ) from error
+    model = Classifier(encoder)
+    if config.weights != "none":
+        load_weights(model, Path(config.weights))
+    return model
+
+
+def nearest_model(name: str) -> str:
+    """A hint for a misspelt model name."""
+    import timm
+
+    return nearest(
+        name, timm.list_models(f"*{name[:4]}*")[:12] or ["resnet18", "vgg11", "vit_tiny_patch16_224"]
+    )
+
+
+def load_weights(model: Classifier, path: Path) -> None:
+    """Copy a safetensors file into the model; the classifier's head may differ and is then left as it is.
+
+    Raises:
+        JobError: when the file is missing or its tensors do not fit the model.
+    """
+    if not path.is_file():
+        raise JobError(f"model.weights: {path} does not exist; give a safetensors file or `none`")
+    stored = load_file(path)
+    own = model.state_dict()
+    named = {
+        name if name.startswith("encoder.") else f"encoder.{name}": value for name, value in stored.items()
+    }
+    head = {f"encoder.{name}" for name in head_names(model.encoder)}
+    unfit = [
+        name
+        for name, value in own.items()
+        if name not in head and (name not in named or named[name].shape != value.shape)
+    ]
+    if unfit:
+        raise JobError(
+            f"model.weights: {path} does not fit the model: {len(unfit)} tensors missing or of another "
+            f"shape, first {unfit[0]}; was it saved from another architecture?"
+        )
+    fitting = {name: value for name, value in named.items() if name in own and own[name].shape == value.shape}
+    model.load_state_dict({**own, **fitting})
+
+
+def head_names(encoder: Any) -> list[str]:
+    """State names of a timm encoder's linear classifier."""
+    classifier = encoder.get_classifier()
+    prefix = next(name for name, module in encoder.named_modules() if module is classifier)
+    return [f"{prefix}.{name}" for name in classifier.state_dict()]

@@ -1,0 +1,9 @@
+"""Objectives: what a client minimises. The table of what a job may name."""
+
+from training.objectives.base import LocalTask, LocalWork, Objective
+from training.objectives.supervised import Supervised
+from training.parts import PartTable
+
+OBJECTIVES: PartTable[Objective] = PartTable("objective", Supervised)
+
+__all__ = ["OBJECTIVES", "LocalTask", "LocalWork", "Objective"]

@@ -1,0 +1,117 @@
+"""What an objective is: the settings of local training, and the loss of a batch.
+
+Local training itself is the same for all (`training.local_training`): epochs of batches, a gradient step
+each. An objective prepares one client's round as a `LocalTask`, which draws the batches and computes their
+loss.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from training.augmentations import AugmentConfig
+from training.config import FrozenConfig
+from training.data import Examples
+from training.messages import Tensors
+from training.models import Classifier
+from training.optimizers import OptimizerConfig, ScheduleConfig
+from training.seeds import derive_seed, generator
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """One client's round: what an objective has to work with.
+
+    Attributes:
+        client, stage, track, round, rounds: which round this is, and of how many.
+        seed: the job's seed.
+        examples: the client's training pictures.
+        subgroups: the subgroups' names, in the order of `examples.subgroups`.
+        received: what the exchange sent beside the weights.
+        kept: what this objective kept at this client from its last round.
+        device: where the model is.
+    """
+
+    client: str
+    stage: str
+    track: str
+    round: int
+    rounds: int
+    seed: int
+    examples: Examples
+    subgroups: tuple[str, ...]
+    received: Tensors
+    kept: Tensors
+    device: torch.device
+
+    def numpy_generator(self, purpose: str) -> np.random.Generator:
+        """Draws for `purpose`, the same for this client and round whenever it runs."""
+        return generator(self.seed, self.stage, self.track, self.round, self.client, purpose)
+
+    def torch_generator(self, purpose: str) -> torch.Generator:
+        """As `numpy_generator`, for torch on the CPU."""
+        seed = derive_seed(self.seed, self.stage, self.track, self.round, self.client, purpose)
+        return torch.Generator().manual_seed(seed)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures `(batch, 3, height, width)` in [0, 1], and positions `(batch,)` in the client's examples."""
+
+    images: Tensor
+    positions: NDArray[np.int64]
+
+
+class LocalTask(Protocol):
+    """One client's round under one objective."""
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """The batches of one local epoch (from 0)."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean loss of a batch, a scalar that carries a gradient."""
+
+    def after_step(self) -> None:
+        """What follows a gradient step, e.g. an EMA."""
+
+    def num_examples(self) -> Mapping[str, int]:
+        """N_{c,s}: the pictures that this objective trains on, by subgroup."""
+
+    def losses(self) -> Mapping[str, float]:
+        """L_{c,s}: the mean loss by subgroup over the last local epoch."""
+
+    def outgoing(self) -> Tensors:
+        """What the exchange should carry back."""
+
+    def keep(self) -> Tensors:
+        """What stays at this client for its next round."""
+
+
+class Objective(FrozenConfig, ABC):
+    """Settings that every objective shares.
+
+    Attributes:
+        epochs: local epochs a round.
+        mu: the weight of FedProx's proximal term (μ/2) ‖θ − θ^t‖² (Li et al. 2020); 0 leaves it out.
+        clip_norm: the largest allowed norm of a gradient; None leaves it alone.
+    """
+
+    name: str
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(64, ge=1)
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    augment: AugmentConfig = AugmentConfig()
+    mu: float = Field(0.0, ge=0)
+    clip_norm: float | None = Field(None, gt=0)
+
+    @abstractmethod
+    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
+        """Prepare one client's round on `model`, which holds the state the round starts from."""

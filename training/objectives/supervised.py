@@ -1,0 +1,94 @@
+"""Supervised cross-entropy on a client's labelled pictures (Xu et al. 2023, section IV-A).
+
+l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
+
+Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
+mean over the pictures drawn.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from training.augmentations import augment
+from training.data import Examples
+from training.messages import Tensors
+from training.models import Classifier
+from training.objectives.base import Batch, LocalTask, LocalWork, Objective
+from training.pictures import to_model_input
+from training.sampling import Sampling, epoch_order, in_batches
+from training.subgroups import count_by_subgroup, name_losses
+
+
+class Supervised(Objective):
+    """Cross-entropy against the labels; pictures without one are left out."""
+
+    name: Literal["supervised"] = "supervised"
+    sampling: Sampling = "class-balanced"
+
+    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
+        """Prepare one client's round."""
+        return SupervisedTask(self, model, work)
+
+
+class SupervisedTask:
+    """One client's round of supervised training."""
+
+    def __init__(self, config: Supervised, model: Classifier, work: LocalWork) -> None:
+        self._config = config
+        self._model = model
+        self._work = work
+        self._examples: Examples = work.examples.where(work.examples.labels >= 0)
+        self._labels = torch.from_numpy(self._examples.labels).to(work.device)
+        # Undeclared subgroups (-1) take the last place.
+        self._subgroups = torch.from_numpy(self._examples.subgroups).to(work.device) % (
+            len(work.subgroups) + 1
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        places = len(self._work.subgroups) + 1
+        self._loss_sums = torch.zeros(places, dtype=torch.float64, device=self._work.device)
+        self._drawn = torch.zeros(places, dtype=torch.float64, device=self._work.device)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Class-balanced or uniform batches, augmented."""
+        self._forget()
+        order = epoch_order(
+            self._examples.labels, self._config.sampling, self._work.numpy_generator(f"order {epoch}")
+        )
+        random = self._work.torch_generator(f"augment {epoch}")
+        for positions in in_batches(order, self._config.batch_size):
+            images = to_model_input(self._examples.batch(positions), self._work.device)
+            yield Batch(augment(images, self._config.augment, random), positions)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy of the batch."""
+        positions = torch.from_numpy(batch.positions).to(self._work.device)
+        losses = F.cross_entropy(self._model(batch.images), self._labels[positions], reduction="none")
+        places = self._subgroups[positions]
+        self._loss_sums.index_add_(0, places, losses.detach().double())
+        self._drawn.index_add_(0, places, torch.ones_like(losses, dtype=torch.float64))
+        return losses.mean()
+
+    def after_step(self) -> None:
+        """Nothing follows a step."""
+
+    def num_examples(self) -> Mapping[str, int]:
+        """Labelled pictures by subgroup."""
+        return count_by_subgroup(self._examples, self._work.subgroups)
+
+    def losses(self) -> Mapping[str, float]:
+        """Mean loss by subgroup over the last epoch's draws."""
+        return name_losses(self._loss_sums, self._drawn, self._work.subgroups)
+
+    def outgoing(self) -> Tensors:
+        """Nothing travels besides weights."""
+        return {}
+
+    def keep(self) -> Tensors:
+        """Nothing stays."""
+        return {}

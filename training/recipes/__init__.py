@@ -1,0 +1,28 @@
+"""Recipes: a job file per published system with its hyper-parameters, and jobs for known data sets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.job import About, Job, read_job
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One built-in job file."""
+
+    name: str
+    path: Path
+    job: Job
+
+    @property
+    def about(self) -> About:
+        """What it is."""
+        assert self.job.about is not None, f"{self.path} says nothing about itself"
+        return self.job.about
+
+
+def read_recipes() -> list[Recipe]:
+    """Every built-in job file, by name."""
+    return [Recipe(path.stem, path, read_job(path)) for path in sorted(FOLDER.glob("*.yaml"))]

@@ -1,0 +1,187 @@
+"""`python training/run.py JOB.yaml`: reads a job file, puts the rooms together, starts the loop.
+
+Wiring alone: whatever could go wrong or be decided here belongs in a room.
+"""
+
+import json
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import platformdirs
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clients.data.errors import ClientDataError
+from clients.data.prepare import prepare
+from clients.data.prepared import PreparedDataset
+from clients.store import ClientStore
+from personalization.report.page import render_report
+from personalization.run_report import report_data
+from registry.bundle.errors import BundleError
+from training.census import Census
+from training.engines import InProcessEngine
+from training.engines.in_process import SiteParts
+from training.errors import JobError, QuorumError, TrainingError
+from training.files import write_text
+from training.job import Job, read_job
+from training.journal import Journal
+from training.pipeline import RunResult, run_stages
+from training.recipes import read_recipes
+from training.run_folder import RunFolder
+
+DONE, REFUSED, WRONG = 0, 1, 2
+EXAMPLES = """Examples:
+
+\b
+  dermfed-train training/recipes/demo.yaml --out runs/demo
+  dermfed-train job.yaml --resume
+  dermfed-train job.yaml --set stages.federate.rounds=5 --set seed=1
+  dermfed-train --check job.yaml
+"""
+
+app = typer.Typer(add_completion=False)
+console = Console(stderr=True)
+
+
+def cache_folder() -> Path:
+    """Where decoded pictures are kept between runs: `DERMFED_CACHE`, or the user's cache directory."""
+    return Path(os.environ.get("DERMFED_CACHE") or platformdirs.user_cache_dir("dermfed"))
+
+
+def load_data(job: Job, job_file: Path) -> PreparedDataset:
+    """The pictures of a job, decoded once."""
+    return prepare(job.data, seed=job.seed, folder=job_file.resolve().parent, cache=cache_folder())
+
+
+def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
+    """Run a job from its file to its report."""
+    folder = RunFolder(out)
+    folder.claim(job, resume=resume)
+    dataset = load_data(job, job_file)
+    engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder.store)), folder.spool)
+    try:
+        with Journal(folder.metrics, console) as journal:
+            result = run_stages(job, dataset, engine, journal, out)
+    finally:
+        engine.close()
+    write_text(folder.report, render_report(report_data(result)))
+    return result
+
+
+def check(job: Job, job_file: Path) -> list[dict[str, Any]]:
+    """Read a job's data as a run would, without training; returns who holds what."""
+    census = Census.of_dataset(load_data(job, job_file))
+    census.check()
+    return census.table()
+
+
+@app.command(epilog=EXAMPLES)
+def run(
+    job_file: Annotated[Path | None, typer.Argument(metavar="JOB.yaml", help="The job file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where results go; by default runs/<name of the job>.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change one setting of the job."),
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients run: in-process.")] = None,
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Check the job and its data; train nothing.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the job file's JSON Schema.")] = False,
+    recipes: Annotated[
+        bool, typer.Option("--recipes", help="List the built-in jobs with their papers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON on standard output.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Train, personalize, export and calibrate as a job file says.
+
+    Exit codes: 0 done, 1 refused by a rule of the job (too few answers), 2 wrong use or bad input.
+    """
+    if show_version:
+        print(version("dermfed"))
+    elif schema:
+        print(json.dumps(Job.model_json_schema(), indent=2))
+    elif recipes:
+        print_recipes(as_json=as_json)
+    elif job_file is None:
+        raise JobError("name a job file; list the built-in ones with --recipes")
+    else:
+        job = read_job(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
+        if check_only:
+            print_census(check(job, job_file), as_json=as_json)
+        else:
+            target = out or Path("runs") / job.name
+            print_result(train(job, job_file, target, resume=resume), target, as_json=as_json)
+
+
+def print_recipes(*, as_json: bool) -> None:
+    """The built-in jobs."""
+    rows = [
+        {"name": recipe.name, "path": str(recipe.path), **recipe.about.model_dump()}
+        for recipe in read_recipes()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("recipe", "system", "paper", "note")
+    for row in rows:
+        table.add_row(row["name"], row["system"], row["paper"], row["note"])
+    Console().print(table)
+
+
+def print_census(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Who holds what."""
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("client", "split", "subgroup", "class", "pictures")
+    for row in rows:
+        table.add_row(row["client"], row["split"], row["subgroup"], row["label"], str(row["n"]))
+    Console().print(table)
+
+
+def print_result(result: RunResult, out: Path, *, as_json: bool) -> None:
+    """The figures that matter first, and where the rest is."""
+    if as_json:
+        print(json.dumps(result.summary))
+        return
+    test = result.summary["test"]
+    table = Table("test pictures", "n", "accuracy", "balanced accuracy", "AUROC", "ECE")
+    if test:
+        for name, row in {"all": test, **test["by_subgroup"]}.items():
+            figures = [row.get(key) for key in ("accuracy", "balanced_accuracy", "auroc", "ece")]
+            shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
+            table.add_row(name, str(row["n"]), *shown)
+        Console().print(table)
+    print(f"report: {out / 'report.html'}")
+    print(f"summary: {out / 'summary.json'}")
+
+
+def main() -> None:
+    """Run the command; errors that a user can mend are told in a line and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except QuorumError as error:
+        fail(error, REFUSED)
+    except (TrainingError, ClientDataError, BundleError) as error:
+        fail(error, WRONG)
+
+
+def fail(error: Exception, code: int) -> None:
+    """Say what failed and end."""
+    console.print(
+        f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""A site: whoever plays clients and answers the coordinator's questions."""
+
+from training.census import CENSUS, take_census
+from training.client import Client
+from training.data import Dataset
+from training.errors import TrainingError
+from training.job import Job
+from training.messages import Answer, Broadcast, Failure
+from training.models import build_model
+from training.seeds import derive_seed
+from training.state import StateStore
+from training.workbench import Workbench
+
+
+class Site:
+    """Plays any of a job's clients, one question at a time, on one workbench.
+
+    Args:
+        job: what to do, the same at the coordinator and at every site.
+        dataset: the pictures of the clients played here.
+        store: where those clients keep what does not travel.
+    """
+
+    def __init__(self, job: Job, dataset: Dataset, store: StateStore) -> None:
+        self._job = job
+        self._dataset = dataset
+        self._store = store
+        model = build_model(job.model, len(dataset.labels), derive_seed(job.seed, "initial weights"))
+        self._bench = Workbench(model, job.engine.device, job.engine.precision)
+
+    def answer(self, broadcast: Broadcast) -> Answer:
+        """Answer one question; what cannot be done is reported, not raised."""
+        client = Client(
+            broadcast.client,
+            self._job.seed,
+            self._job.privacy.min_count,
+            self._dataset,
+            self._store,
+            self._bench,
+        )
+        try:
+            if broadcast.ask == CENSUS:
+                return take_census(broadcast, client)
+            return self._job.stage(broadcast.stage).answer(broadcast, client)
+        except TrainingError as error:
+            return Failure(broadcast.client, broadcast.track, str(error))

@@ -1,0 +1,75 @@
+"""Tensors on disk: where updates wait when memory should not grow with the cohort."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from training.errors import CheckpointError
+from training.messages import Tensors, Update, tensor_bytes
+
+
+class SpooledTensors(Mapping[str, torch.Tensor]):
+    """Named tensors in a safetensors file, read when asked for and not kept in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with safe_open(path, framework="pt") as file:
+            self._names = tuple(file.keys())
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        with safe_open(self._path, framework="pt") as file:
+            tensor: torch.Tensor = file.get_tensor(name)
+            return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Spool:
+    """A folder of updates that wait to be summed.
+
+    Args:
+        folder: emptied at the start; what was in it belongs to a round that will be done again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._count = 0
+
+    def write(self, tensors: Tensors) -> Path:
+        """Put tensors on disk; returns the file.
+
+        Raises:
+            CheckpointError: when the disk does not take them.
+        """
+        self._count += 1
+        path = self._folder / f"{self._count:08d}.safetensors"
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"cannot spool {tensor_bytes(tensors):,} bytes to {self._folder}: {error}; "
+                "free some disk space and continue with --resume"
+            ) from error
+        return path
+
+    def spooled(self, update: Update) -> Update:
+        """The same update with its tensors on disk."""
+        return replace(update, tensors=SpooledTensors(self.write(update.tensors)))
+
+    def clear(self) -> None:
+        """Forget all that waited here, the workers' updates included."""
+        for path in self._folder.rglob("*.safetensors"):
+            path.unlink()

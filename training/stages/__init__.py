@@ -1,0 +1,13 @@
+"""Stages: the steps of a job, each with the coordinator's half and the clients' half in one file."""
+
+from training.parts import PartTable
+from training.stages.base import Stage
+from training.stages.export import Export
+from training.stages.federate import Federate
+
+STAGES: PartTable[Stage] = PartTable("stage", Federate, Export, key="stage")
+
+# In which order stages may stand; one from elsewhere comes last.
+ORDER = ("pretrain", "finetune", "federate", "personalize", "export", "calibrate", "register")
+
+__all__ = ["ORDER", "STAGES", "Stage"]

@@ -1,0 +1,62 @@
+"""What one process keeps and reuses for all the clients it plays: one model, its optimizers, the device."""
+
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from training.errors import JobError
+from training.messages import Tensors
+from training.models import Classifier
+from training.models.groups import float_state
+from training.optimizers import OptimizerConfig, build_optimizer
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["float32", "bf16"]
+
+
+class Workbench:
+    """One model into which every client's weights are copied in place.
+
+    Args:
+        model: the job's model.
+        device: `auto` takes the GPU where there is one.
+        precision: `bf16` runs forward passes under autocast; weights stay float32.
+    """
+
+    def __init__(self, model: Classifier, device: Device = "auto", precision: Precision = "float32") -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise JobError("engine.device is cuda, but torch finds no GPU here; use `auto` or `cpu`")
+        self.device = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.precision = precision
+        self._optimizers: dict[OptimizerConfig, torch.optim.Optimizer] = {}
+        self._state = float_state(self.model)
+
+    def load(self, tensors: Tensors) -> None:
+        """Copy named tensors into the model in place."""
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                self._state[name].copy_(tensor)
+
+    def take(self, names: tuple[str, ...]) -> dict[str, Tensor]:
+        """A copy on the CPU of the model's named tensors."""
+        return {name: self._state[name].to("cpu", copy=True) for name in names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model's floating-point tensors, in order."""
+        return tuple(self._state)
+
+    def optimizer(self, config: OptimizerConfig) -> torch.optim.Optimizer:
+        """The optimizer for `config`, kept from client to client, with its state forgotten."""
+        if config not in self._optimizers:
+            self._optimizers[config] = build_optimizer(config, self.model)
+        optimizer = self._optimizers[config]
+        optimizer.state.clear()
+        return optimizer
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context in which forward passes run."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
