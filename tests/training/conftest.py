@@ -1,0 +1,198 @@
+"""A federation small enough to compute by hand: three clients of unequal size, made-up pictures."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from clients.store import ClientStore
+from registry.bundle.labels import Label
+from training.client import Client
+from training.data import SPLITS, Dataset, Examples, Split
+from training.engines.in_process import InProcessEngine, SiteParts
+from training.job import Job
+from training.journal import Journal
+from training.models import build_model
+from training.pipeline import RunResult, run_stages
+from training.workbench import Workbench
+
+LABELS = (
+    Label(code="benign", name="Benign", malignancy="benign"),
+    Label(code="malignant", name="Malignant", malignancy="malignant"),
+)
+SUBGROUPS = ("light", "dark")
+# Pictures in each split by client and subgroup: no two clients and no two subgroups are alike.
+SIZES: Mapping[str, Mapping[str, tuple[int, int, int, int]]] = {
+    "north": {"light": (13, 4, 4, 6), "dark": (5, 3, 3, 4)},
+    "south": {"dark": (9, 4, 3, 5)},
+    "west": {"light": (4, 3, 3, 3), "undeclared": (3, 2, 2, 2)},
+}
+
+
+@dataclass(frozen=True)
+class MadeDataset:
+    """Pictures in memory; implements `training.data.Dataset`."""
+
+    held: Mapping[tuple[str, Split], Examples]
+    clients: tuple[str, ...]
+    labels: tuple[Label, ...] = LABELS
+    subgroups: tuple[str, ...] = SUBGROUPS
+    fingerprint: str = "sha256:made-up"
+
+    def examples(self, client: str, split: Split) -> Examples:
+        return self.held[client, split]
+
+
+def draw_examples(
+    rng: np.random.Generator, by_subgroup: Mapping[str, int], size: int, first: int
+) -> Examples:
+    """Noise on a colour, darker where malignant. Classes are unequal; the first two share a lesion."""
+    places = {**{name: index for index, name in enumerate(SUBGROUPS)}, "undeclared": -1}
+    subgroups = np.repeat([places[name] for name in by_subgroup], list(by_subgroup.values())).astype(np.int64)
+    n = len(subgroups)
+    labels = (np.arange(n) % 3 == 0).astype(np.int64)
+    shade = np.where(labels == 1, 70, 150)[:, None, None, None] + 25 * subgroups[:, None, None, None]
+    images = np.clip(shade + rng.normal(0, 40, (n, size, size, 3)), 0, 255).astype(np.uint8)
+    images.flags.writeable = False
+    return Examples(images, np.arange(n), labels, subgroups, first + np.maximum(np.arange(n) - 1, 0))
+
+
+def make(
+    sizes: Mapping[str, Mapping[str, tuple[int, int, int, int]]] = SIZES, *, size: int = 16, seed: int = 0
+) -> MadeDataset:
+    """A dataset with so many pictures in (train, validation, calibration, test), by client and subgroup."""
+    rng = np.random.default_rng(seed)
+    held: dict[tuple[str, Split], Examples] = {}
+    for client, by_subgroup in sizes.items():
+        for place, split in enumerate(SPLITS):
+            numbers = {name: counts[place] for name, counts in by_subgroup.items()}
+            held[client, split] = draw_examples(rng, numbers, size, first=1000 * len(held))
+    return MadeDataset(held, tuple(sizes))
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, blocks merged key by key."""
+    both = {
+        key: merged(value, changes.get(key, {})) for key, value in base.items() if isinstance(value, dict)
+    }
+    return {**base, **changes, **both}
+
+
+BASE: dict[str, Any] = {
+    "name": "tiny",
+    "seed": 7,
+    "data": {
+        "manifest": "made-up.csv",
+        "image_size": 16,
+        "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}},
+    },
+    "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}},
+    "engine": {"workers": 1, "threads_per_client": 1, "device": "cpu"},
+    "privacy": {"min_count": 2},
+    "evaluation": {"replicates": 3},
+}
+FEDERATE: dict[str, Any] = {
+    "stage": "federate",
+    "rounds": 2,
+    "objective": {
+        "name": "supervised",
+        "epochs": 1,
+        "batch_size": 6,
+        "optimizer": {"name": "sgd", "lr": 0.02, "momentum": 0.9},
+    },
+    "aggregator": {"name": "fedavg"},
+}
+
+
+@dataclass
+class Ran:
+    """A finished run: what it returned and what it left."""
+
+    result: RunResult
+    out: Path
+    store: ClientStore
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def weights(self, key: str = "0-federate", model: str = "global") -> dict[str, torch.Tensor]:
+        return dict(self.result.stages[key].outcome.models[model])
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def make_dataset() -> Callable[..., MadeDataset]:
+    """`make_dataset(sizes, size=16, seed=0)`: pictures by client, subgroup and split."""
+    return make
+
+
+@pytest.fixture(scope="session")
+def dataset() -> MadeDataset:
+    """Three clients: north holds 13 light and 5 dark training pictures, south 9 dark, west 4 light and 3
+    undeclared."""
+    return make()
+
+
+@pytest.fixture(scope="session")
+def make_job() -> Callable[..., Job]:
+    """`make_job(stages=[...], **blocks)`: a tiny job; `federate={...}` changes its one stage of rounds."""
+
+    def build(*, federate: Mapping[str, Any] | None = None, **changes: Any) -> Job:
+        stages = changes.pop("stages", [merged(FEDERATE, federate or {})])
+        return Job.model_validate({**merged(BASE, changes), "stages": stages})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def federate_block() -> Callable[..., dict[str, Any]]:
+    """`federate_block(**changes)`: the stage of rounds of a tiny job, as plain data."""
+
+    def build(**changes: Any) -> dict[str, Any]:
+        return merged(FEDERATE, changes)
+
+    return build
+
+
+@pytest.fixture
+def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
+    """`run_job(job, data=dataset, out=tmp_path / "run")`: run a job's stages in this process."""
+
+    def run(job: Job, data: Dataset | None = None, out: Path | None = None, **engine_parts: Any) -> Ran:
+        folder = out or tmp_path / "run"
+        pictures = data or dataset
+        store = ClientStore(folder / "clients")
+        engine = InProcessEngine(SiteParts(job, pictures, store), folder / "spool", **engine_parts)
+        try:
+            with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
+                result = run_stages(job, pictures, engine, journal, folder)
+                lines = journal.lines()
+        finally:
+            engine.close()
+        return Ran(result, folder, store, lines)
+
+    return run
+
+
+@pytest.fixture
+def make_client(tmp_path: Path, dataset: MadeDataset, make_job: Callable[..., Job]) -> Callable[..., Client]:
+    """`make_client("north", data=dataset, job=make_job())`: a client with its own store and workbench."""
+
+    def build(name: str = "north", data: Dataset | None = None, job: Job | None = None) -> Client:
+        job, pictures = job or make_job(), data or dataset
+        bench = Workbench(build_model(job.model, len(pictures.labels), seed=1), "cpu")
+        store = ClientStore(tmp_path / "store")
+        return Client(name, job.seed, job.privacy.min_count, pictures, store, bench)
+
+    return build
