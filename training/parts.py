@@ -1,7 +1,7 @@
 """Tables of interchangeable parts: aggregators, objectives, syncs, exchanges, stages.
 
 A part is a frozen config that knows how to do its job. A table holds ours and finds other people's
-through the entry-point group `dermfed.<kind>s`, so that a part from another distribution is named in a
+through an entry-point group such as `dermfed.aggregators`, so that a part from another distribution is named in a
 job file like one of our own. Used as an annotation, `Annotated[Aggregator, AGGREGATORS]`, a table tells
 pydantic which classes a job may name.
 """
@@ -22,21 +22,23 @@ class PartTable(Generic[Part]):
     """The parts of one kind, by name.
 
     Args:
-        kind: what they are, as a user would say it ("aggregator"); also the entry-point group's stem.
+        kind: what they are, as a user would say it ("aggregator").
         own: our members.
         key: the field whose literal value is the part's name in a job file.
+        plural: of `kind`, for the entry-point group, where it is not `kind` and an s.
     """
 
-    def __init__(self, kind: str, *own: type[Part], key: str = "name") -> None:
+    def __init__(self, kind: str, *own: type[Part], key: str = "name", plural: str | None = None) -> None:
         self.kind = kind
         self.key = key
+        self.group = f"dermfed.{plural or kind + 's'}"
         self._own = own
 
     @cached_property
     def members(self) -> dict[str, type[Part]]:
         """Every known part by its name; raises ValueError when two claim one name."""
         found: dict[str, type[Part]] = {}
-        outside = [point.load() for point in entry_points(group=f"dermfed.{self.kind}s")]
+        outside = [point.load() for point in entry_points(group=self.group)]
         for part in (*self._own, *outside):
             name = part.model_fields[self.key].default
             if found.setdefault(name, part) is not part:

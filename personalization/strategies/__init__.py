@@ -4,6 +4,6 @@ from personalization.strategies.base import Strategy
 from personalization.strategies.finetune import FineTune
 from training.parts import PartTable
 
-STRATEGIES: PartTable[Strategy] = PartTable("strategy", FineTune)
+STRATEGIES: PartTable[Strategy] = PartTable("strategy", FineTune, plural="strategies")
 
 __all__ = ["STRATEGIES", "FineTune", "Strategy"]

@@ -1,0 +1,134 @@
+"""How fair is each aggregator, and what does personalization change? Real pictures, several seeds.
+
+Runs a recipe once for every aggregator and seed (federated training alone), and FedAuto with
+personalization under each rule of selection, as `python training/run.py` would; a run that is there already
+is not done again. Prints one table per data set: the mean over seeds, and in brackets the envelope of the
+runs' own 95 % intervals, which come from bootstrap replicates drawn by lesion.
+
+    DERMFED_DATA=... python benchmarks/fairness.py --runs runs/fairness --seeds 3
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+RECIPES = Path("training/recipes")
+AGGREGATORS: Mapping[str, Mapping[str, Any]] = {
+    "fedavg": {"name": "fedavg"},
+    "fedequal": {"name": "fedequal"},
+    "fedloss": {"name": "fedloss"},
+    "fedexp": {"name": "fedexp", "m": 1},
+    "fedauto": {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3},
+}
+FIGURES = ("balanced_accuracy", "auroc")
+FAIRNESS = ("variance", "gap", "worst", "spread", "spread_standardised")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table: a job, and the place of the stage whose test figures are shown."""
+
+    name: str
+    job: Mapping[str, Any]
+    stage: int
+
+
+def variants(recipe: str) -> list[Variant]:
+    """The rows of one data set: every aggregator, then both rules of selection if the recipe personalizes."""
+    job = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
+    federate, *others = job["stages"]
+    rows = [
+        Variant(name, {**job, "stages": [{**federate, "aggregator": aggregator}]}, 0)
+        for name, aggregator in AGGREGATORS.items()
+    ]
+    personalize = [stage for stage in others if stage["stage"] == "personalize"]
+    for stage in personalize:
+        for rule in ("floor", "paper"):
+            chosen = {**stage, "selection": {**stage["selection"], "rule": rule}}
+            rows.append(Variant(f"fedauto + finetune, {rule}", {**job, "stages": [federate, chosen]}, 1))
+    return rows
+
+
+def run(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
+    """The test figures of one run, done now or before, with its seconds."""
+    out = runs / f"{recipe} {variant.name} {seed}".replace(" ", "_").replace(",", "")
+    summary, seconds = out / "summary.json", out / "seconds.txt"
+    if not summary.exists():
+        runs.mkdir(parents=True, exist_ok=True)
+        job_file = runs / f"{out.name}.yaml"
+        job_file.write_text(yaml.safe_dump({**variant.job, "seed": seed}))
+        command = [sys.executable, "training/run.py", str(job_file), "--out", str(out)]
+        started = time.perf_counter()
+        subprocess.run([*command, "--resume"] if out.exists() else command, check=True)
+        seconds.write_text(f"{time.perf_counter() - started:.0f}")
+    figures: dict[str, Any] = json.loads(summary.read_text())["stages"][variant.stage]["test"]
+    return {**figures, "seconds": float(seconds.read_text())}
+
+
+def cell(runs: Sequence[Mapping[str, Any]], key: str) -> str:
+    """The mean over runs and the envelope of their intervals."""
+    values = [run[key] for run in runs if run[key] is not None]
+    ends = [run["intervals"][key] for run in runs if run.get("intervals", {}).get(key)]
+    if not values:
+        return "unknown"
+    mean = f"{sum(values) / len(values):.3f}" if key != "variance" else f"{sum(values) / len(values):.5f}"
+    if not ends:
+        return mean
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    digits = 5 if key == "variance" else 3
+    return f"{mean} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def table(recipe: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """One data set as Markdown: overall and fairness figures, then accuracy by subgroup."""
+    subgroups = list(
+        dict.fromkeys(name for runs in rows.values() for run in runs for name in run["by_subgroup"])
+    )
+    lines = [f"### {recipe}", "", "| | " + " | ".join((*FIGURES, *FAIRNESS)) + " | seconds a run |"]
+    lines.append("|---" * (len(FIGURES) + len(FAIRNESS) + 2) + "|")
+    for name, runs in rows.items():
+        cells = [cell(runs, key) for key in FIGURES]
+        cells += [cell([run["fairness"] for run in runs], key) for key in FAIRNESS]
+        seconds = [run["seconds"] for run in runs]
+        cells.append(f"{min(seconds):.0f}–{max(seconds):.0f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for figure in ("accuracy", "balanced_accuracy", "auroc"):
+        lines += ["", f"{figure} by subgroup (n)", ""]
+        counts = [f"{name} ({'/'.join(sizes(rows, name))})" for name in subgroups]
+        lines += ["| | " + " | ".join(counts) + " |", "|---" * (len(subgroups) + 1) + "|"]
+        for name, runs in rows.items():
+            cells = [cell([run["by_subgroup"][place] for run in runs], figure) for place in subgroups]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def sizes(rows: Mapping[str, Sequence[Mapping[str, Any]]], subgroup: str) -> list[str]:
+    """The test pictures of a subgroup in each seed's split."""
+    first = next(iter(rows.values()))
+    return list(dict.fromkeys(str(run["by_subgroup"][subgroup]["n"]) for run in first))
+
+
+def main(
+    runs: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/fairness"),
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 3,
+    recipes: Annotated[list[str] | None, typer.Option(help="Which recipes.")] = None,
+) -> None:
+    """Run what is missing and print the tables."""
+    for recipe in recipes or ["milk10k-fedauto", "ham10000-clinics"]:
+        rows: dict[str, list[Mapping[str, Any]]] = {}
+        for seed in range(seeds):
+            for variant in variants(recipe):
+                rows.setdefault(variant.name, []).append(run(recipe, variant, seed, runs))
+        print(table(recipe, rows), end="\n\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
