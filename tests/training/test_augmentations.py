@@ -1,0 +1,143 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from training.augmentations import AugmentConfig, augment, flip, grey, jitter, rotate_and_scale
+
+STILL = {"flip": False}
+EVERYTHING = AugmentConfig(rotation=30, scale=0.2, brightness=0.3, contrast=0.3, saturation=0.3)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(count=8, size=12, seed=3):
+    return torch.rand(count, 3, size, size, generator=seeded(seed))
+
+
+def copies(count):
+    """One picture many times: what differs afterwards was drawn for each."""
+    return pictures(1).expand(count, -1, -1, -1).clone()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AugmentConfig(),
+        AugmentConfig(flip=False, rotation=90),
+        AugmentConfig(flip=False, scale=0.5),
+        AugmentConfig(flip=False, brightness=0.5),
+        AugmentConfig(flip=False, contrast=0.5),
+        AugmentConfig(flip=False, saturation=0.5),
+    ],
+)
+def test_every_picture_has_a_draw_of_its_own(config):
+    changed = augment(copies(32), config, seeded())
+    distinct = {picture.numpy().tobytes() for picture in changed}
+    assert len(distinct) == 4 if config.flip else len(distinct) > 24
+
+
+def test_the_same_seed_gives_the_same_pictures_and_another_seed_others():
+    first, again, other = (augment(pictures(), EVERYTHING, seeded(seed)) for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_pictures_keep_their_shape_and_their_range():
+    changed = augment(pictures(64), EVERYTHING, seeded())
+    assert changed.shape == (64, 3, 12, 12)
+    assert changed.dtype == torch.float32
+    assert changed.min() >= 0
+    assert changed.max() <= 1
+
+
+def test_the_input_is_left_as_it_is():
+    given = pictures()
+    before = given.clone()
+    augment(given, EVERYTHING, seeded())
+    assert torch.equal(given, before)
+
+
+def test_nothing_asked_for_changes_nothing():
+    given = pictures()
+    assert torch.equal(augment(given, AugmentConfig(flip=False), seeded()), given)
+
+
+def test_flips_are_mirror_images_each_about_half_of_the_time():
+    given = pictures(400, size=4)
+    left_right, up_down = 0, 0
+    for before, after in zip(given, flip(given, seeded()), strict=True):
+        mirrors = {
+            (a, b): before.flip([axis for axis, on in ((-1, a), (-2, b)) if on])
+            for a in (0, 1)
+            for b in (0, 1)
+        }
+        [(a, b)] = [key for key, mirror in mirrors.items() if torch.equal(after, mirror)]
+        left_right, up_down = left_right + a, up_down + b
+    # Binomial(400, 1/2): standard deviation 10.
+    assert [left_right, up_down] == pytest.approx([200, 200], abs=40)
+
+
+def test_flipping_twice_by_the_same_draws_is_no_change():
+    given = pictures()
+    once = flip(given, seeded())
+    assert not torch.equal(once, given)
+    assert torch.equal(flip(once, seeded()), given)
+
+
+def test_no_angle_and_no_zoom_is_no_change():
+    given = pictures()
+    torch.testing.assert_close(rotate_and_scale(given, 0.0, 0.0, seeded()), given, rtol=0, atol=1e-5)
+
+
+def angles(count, degrees, seed):
+    return (torch.rand(count, generator=seeded(seed)) * 2 - 1) * math.radians(degrees)
+
+
+def test_a_turned_blob_is_where_trigonometry_puts_it():
+    size, count = 33, 16
+    y, x = torch.meshgrid(torch.arange(size) - 16.0, torch.arange(size) - 16.0, indexing="ij")
+    blob = torch.exp(-((x - 5) ** 2 + y**2) / 4)  # five pixels right of the centre
+    turned = rotate_and_scale(blob.expand(count, 3, size, size), 60.0, 0.0, seeded(9))[:, 0]
+    mass = turned.sum(dim=(1, 2))
+    found = torch.stack([(turned * x).sum(dim=(1, 2)) / mass, (turned * y).sum(dim=(1, 2)) / mass], dim=1)
+    expected = 5 * torch.stack([torch.cos(angles(count, 60, 9)), -torch.sin(angles(count, 60, 9))], dim=1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
+
+
+def test_a_zoomed_disc_has_the_area_that_the_factor_gives():
+    size, count = 65, 16
+    y, x = torch.meshgrid(torch.arange(size) - 32.0, torch.arange(size) - 32.0, indexing="ij")
+    disc = (x**2 + y**2 < 15**2).float()
+    random = seeded(4)
+    zoomed = rotate_and_scale(disc.expand(count, 3, size, size), 0.0, 0.3, random)[:, 0]
+    random = seeded(4)
+    torch.rand(count, generator=random)  # the angles are drawn first
+    factors = 1 + (torch.rand(count, generator=random) * 2 - 1) * 0.3
+    areas = zoomed.sum(dim=(1, 2)) / disc.sum()
+    torch.testing.assert_close(areas, factors**2, rtol=0.02, atol=0)
+
+
+def test_grey_is_the_luma_of_television():
+    rgb = torch.tensor([[0.1, 0.5, 0.9], [1.0, 1.0, 1.0]]).view(2, 3, 1, 1)
+    expected = [0.299 * 0.1 + 0.587 * 0.5 + 0.114 * 0.9, 1.0]
+    np.testing.assert_allclose(grey(rgb).flatten(), expected, rtol=1e-6)
+
+
+def test_brightness_contrast_and_saturation_by_hand():
+    given = pictures(5) * 0.5 + 0.25
+    config = AugmentConfig(flip=False, brightness=0.2, contrast=0.3, saturation=0.4)
+    random = seeded(2)
+    draws = [(torch.rand(5, generator=random).numpy() * 2 - 1) * reach for reach in (0.2, 0.3, 0.4)]
+    brightness, contrast, saturation = (1 + draw[:, None, None, None] for draw in draws)
+    luma = np.array([0.299, 0.587, 0.114])[None, :, None, None]
+
+    expected = given.numpy() * brightness
+    mean = (expected * luma).sum(axis=1, keepdims=True).mean(axis=(2, 3), keepdims=True)
+    expected = mean + (expected - mean) * contrast
+    shade = (expected * luma).sum(axis=1, keepdims=True)
+    expected = np.clip(shade + (expected - shade) * saturation, 0, 1)
+    np.testing.assert_allclose(jitter(given, config, seeded(2)), expected, atol=1e-5)

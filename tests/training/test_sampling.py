@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.sampling import epoch_order, in_batches
+
+LABELS = np.array([0] * 90 + [1] * 9 + [4])
+
+
+def test_uniform_is_a_permutation():
+    order = epoch_order(LABELS, "uniform", np.random.default_rng(0))
+    assert sorted(order) == list(range(100))
+    assert list(order) != list(range(100))
+
+
+def test_class_balanced_expects_every_class_that_is_held_equally_often():
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([LABELS[epoch_order(LABELS, "class-balanced", rng)] for _ in range(300)])
+    # 30,000 draws of probability 1/3: the share's standard deviation is 0.0027.
+    shares = [np.mean(drawn == label) for label in (0, 1, 4)]
+    assert shares == pytest.approx([1 / 3] * 3, abs=4 * 0.0027)
+
+
+def test_class_balanced_draws_each_picture_of_a_class_equally_often():
+    rng = np.random.default_rng(1)
+    drawn = np.concatenate([epoch_order(LABELS, "class-balanced", rng) for _ in range(300)])
+    counts = np.bincount(drawn, minlength=100)[90:99]
+    # Each of the nine pictures of class 1: 30,000 draws of probability 1/27, standard deviation 32.7.
+    np.testing.assert_allclose(counts, 30_000 / 27, atol=4 * 32.7)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced"])
+def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sampling):
+    first, again, other = (epoch_order(LABELS, sampling, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert len(first) == len(LABELS)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+@given(n=st.integers(1, 200), batch_size=st.integers(2, 64))
+def test_batches_are_the_order_cut_up_and_none_is_a_single_picture(n, batch_size):
+    order = np.random.default_rng(n).permutation(n)
+    batches = in_batches(order, batch_size)
+    np.testing.assert_array_equal(np.concatenate(batches), order)
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+    assert 2 <= len(batches[-1]) <= batch_size + 1 or n == 1
+
+
+def test_a_last_batch_of_one_joins_the_one_before():
+    assert [len(batch) for batch in in_batches(np.arange(9), 4)] == [4, 5]
+    assert [len(batch) for batch in in_batches(np.arange(10), 4)] == [4, 4, 2]
+    assert [len(batch) for batch in in_batches(np.arange(3), 4)] == [3]
