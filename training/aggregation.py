@@ -16,16 +16,20 @@ def mix(
 
     Args:
         mixture: the weights.
-        updates: in client order; each is read once and only one is in memory at a time if they are spooled.
+        updates: in client order, at least one; each is read once and only one is in memory at a time if they
+            are spooled.
         previous: θ^t.
         names: what travelled.
     """
-    total = {
-        name: previous[name] * mixture.previous if mixture.previous else torch.zeros_like(previous[name])
-        for name in names
-    }
+    total = {name: start(mixture, previous[name], updates[0].tensors[name]) for name in names}
     for update in updates:
         weight = mixture.clients.get(update.client, 0.0)
         for name, value in total.items():
             value.add_(update.tensors[name], alpha=weight)
     return {**previous, **total}
+
+
+def start(mixture: Mixture, previous: Tensor, update: Tensor) -> Tensor:
+    """w_previous θ^t, laid out in memory as the updates are: adding across layouts is three times slower."""
+    total = torch.zeros_like(update, dtype=previous.dtype)
+    return total.add_(previous, alpha=mixture.previous) if mixture.previous else total

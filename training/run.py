@@ -23,8 +23,7 @@ from personalization.report.page import render_report
 from personalization.run_report import report_data
 from registry.bundle.errors import BundleError
 from training.census import Census
-from training.engines import InProcessEngine
-from training.engines.in_process import SiteParts
+from training.engines.in_process import InProcessEngine, SiteParts
 from training.errors import JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.job import Job, read_job
@@ -171,7 +170,7 @@ def main() -> None:
         app(standalone_mode=True)
     except QuorumError as error:
         fail(error, REFUSED)
-    except (TrainingError, ClientDataError, BundleError) as error:
+    except (TrainingError, ClientDataError, BundleError, OSError) as error:
         fail(error, WRONG)
 
 
