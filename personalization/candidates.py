@@ -45,10 +45,6 @@ class Candidates:
         """Validation pictures by subgroup."""
         return self._pictures
 
-    def has(self, epoch: int) -> bool:
-        """Whether an epoch was kept."""
-        return any(epoch in by_epoch for by_epoch in self._accuracies.values())
-
     def keep(
         self, epoch: int, accuracies: Mapping[str, tuple[float, int]], weights: Mapping[str, Tensors]
     ) -> None:

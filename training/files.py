@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -26,10 +27,11 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         temporary.replace(path)
         sync_folder(path.parent)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise CheckpointError(
-            f"cannot write {path}: {error}; nothing that was there is lost: free some disk space "
-            "and continue with --resume"
+            f"cannot write {path}: {error}; nothing that was there is lost: free some disk space, or make "
+            "the folder writable, and continue with --resume"
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from training.config import FrozenConfig
+from training.config import FrozenConfig, nearest
 from training.data import DataConfig
 from training.errors import JobError
 from training.models import ModelConfig
@@ -125,6 +125,8 @@ def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
         raise JobError(
             f"cannot read {path}: {error.strerror}; list the built-in jobs with --recipes"
         ) from error
+    except UnicodeDecodeError as error:
+        raise JobError(f"{path} is not text in UTF-8 ({error}); a job is a YAML file") from error
     except yaml.YAMLError as error:
         raise JobError(f"{path} is not YAML: {error}") from error
     if not isinstance(raw, dict):
@@ -150,9 +152,13 @@ def apply_change(raw: dict[str, Any], change: str) -> None:
     place: Any = raw
     for step in steps:
         place = step_into(place, step, change)
-    parsed = yaml.safe_load(value)
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise JobError(f"--set {change}: the value is not YAML: {error}") from error
+    present = step_into(place, last, change)
     if isinstance(place, list):
-        place[place.index(step_into(place, last, change))] = parsed
+        place[place.index(present)] = parsed
     else:
         place[last] = parsed
 
@@ -165,13 +171,22 @@ def step_into(place: Any, step: str, change: str) -> Any:
         for number, item in enumerate(place):
             if step == str(number) or (isinstance(item, dict) and item.get("stage") == step):
                 return item
-    raise JobError(f"--set {change}: there is no `{step}` there")
+        numbers = [str(number) for number in range(len(place))]
+        names = [str(item["stage"]) for item in place if isinstance(item, dict) and "stage" in item]
+        raise JobError(f"--set {change}: there is no `{step}` there; {nearest(step, [*names, *numbers])}")
+    raise JobError(f"--set {change}: there is no `{step}` there, only the value {place!r}")
 
 
 def describe(error: ValidationError) -> list[str]:
     """One line for each thing that is wrong: where, what, and what is allowed."""
+    problems = error.errors(include_url=False)
+    inside = {problem["loc"][:-1] for problem in problems if len(problem["loc"]) > 1}
     lines = []
-    for problem in error.errors(include_url=False):
-        where = ".".join(str(step) for step in problem["loc"]) or "job"
-        lines.append(f"  {where}: {problem['msg'].removeprefix('Value error, ')}")
+    for problem in problems:
+        where, value = problem["loc"], problem["input"]
+        if problem["type"] == "too_short" and any(place[: len(where)] == where for place in inside):
+            continue  # it is short because of what is wrong inside it
+        found = f"; found {value!r}" if isinstance(value, str | int | float) else ""
+        message = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {message}{found}")
     return lines

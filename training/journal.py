@@ -19,6 +19,9 @@ class Journal:
     Args:
         path: `metrics.jsonl`.
         console: where progress is shown.
+
+    Attributes:
+        stage_start: the length of the log when the present stage began, also where a run was resumed.
     """
 
     def __init__(self, path: Path, console: Console | None = None) -> None:
@@ -28,6 +31,7 @@ class Journal:
         self._task: Any = None
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+        self.stage_start = self.size
 
     @property
     def size(self) -> int:

@@ -65,7 +65,7 @@ def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out
     census = ask_census(job, dataset, engine)
     model = build_model(job.model, len(dataset.labels), derive_seed(job.seed, "initial weights"))
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
-    outcome = Outcome({GLOBAL: initial})
+    outcome, log_bytes = Outcome({GLOBAL: initial}), 0
     finished: dict[str, Finished] = {}
     for place, stage in enumerate(job.stages):
         key = job.key(place)
@@ -81,6 +81,7 @@ def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out
             fingerprint=dataset.fingerprint,
             model=model,
         )
+        journal.stage_start = log_bytes
         done = load_finished(setting.folder, job.digest)
         if done is None:
             started = perf_counter()
@@ -89,8 +90,8 @@ def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out
             save_finished(setting.folder, job.digest, done)
         stage.tidy(setting.folder)
         finished[key] = done
-        outcome = done.outcome
-    journal.cut(finished[key].log_bytes)
+        outcome, log_bytes = done.outcome, done.log_bytes
+    journal.cut(log_bytes)
     summary = summarise_run(setting, finished)
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")

@@ -1,5 +1,6 @@
 """The folder of one run: what is in it, and whether a run may use it."""
 
+import shutil
 from pathlib import Path
 
 import yaml
@@ -21,20 +22,25 @@ class RunFolder:
         self.job_file = path / "job.resolved.yaml"
         self.metrics = path / "metrics.jsonl"
         self.report = path / "report.html"
+        self.checkpoints = path / "checkpoints"
         self.store = path / "clients"
         self.spool = path / "spool"
 
     def claim(self, job: Job, *, resume: bool) -> None:
         """Take the folder for a job: a new one, or one that the same job began.
 
+        A run that stopped before its first checkpoint, as it does when its data cannot be used, has nothing
+        to lose: its folder is taken like a new one.
+
         Raises:
             CheckpointError: when something else is there, or another job.
         """
-        if not self.job_file.exists():
-            if self.path.is_dir() and any(self.path.iterdir()):
-                raise CheckpointError(
-                    f"{self.path} is not empty and holds no run of ours; choose another --out"
-                )
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a file; --out names a folder: choose another")
+        if not self.job_file.exists() and self.path.is_dir() and any(self.path.iterdir()):
+            raise CheckpointError(f"{self.path} is not empty and holds no run of ours; choose another --out")
+        if not self.checkpoints.exists():
+            shutil.rmtree(self.store, ignore_errors=True)
             write_text(self.job_file, yaml.safe_dump(job.resolved(), sort_keys=False, allow_unicode=True))
             return
         if not resume:

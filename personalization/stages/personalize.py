@@ -53,9 +53,9 @@ class Personalize(Stage):
         states = {track.name: TrackState(start, plan.aggregator.initial_state()) for track in plan.tracks}
         candidates = Candidates(setting.folder, setting.job.digest)
         traffic = Traffic()
-        if not candidates.has(0):
-            blocks, _ = evaluate_tracks(plan, states, setting.engine, 0, traffic)
-            keep_epoch(candidates, 0, states, blocks)
+        # Asked again after a resume: the answer is the same, and so is what it costs.
+        blocks, _ = evaluate_tracks(plan, states, setting.engine, 0, traffic)
+        keep_epoch(candidates, 0, states, blocks)
 
         def after_round(round_: int, states: States, blocks: Blocks) -> None:
             keep_epoch(candidates, round_, states, blocks)

@@ -8,7 +8,7 @@ from training.aggregators import AGGREGATORS, Aggregator
 from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
-from training.errors import JobError
+from training.errors import QuorumError
 from training.evaluation import evaluate
 from training.exchanges import EXCHANGES, Exchange, NoExchange
 from training.federation import COLLECT, EVALUATE, FIT, Plan, Track, TrackState, run_rounds
@@ -53,13 +53,14 @@ class Federate(Stage):
         """What stays the same through the rounds.
 
         Raises:
-            JobError: when the job demands more answers than there are clients.
+            QuorumError: when the job demands more answers than there are clients.
         """
         clients = setting.census.holders("train", setting.places)
         needed = setting.job.engine.min_clients
         if needed is not None and needed > len(clients):
-            raise JobError(
-                f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures"
+            raise QuorumError(
+                f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures: "
+                f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = setting.census.holders(self.evaluate_on, setting.places) if self.evaluate_on else ()
         travels, stays = divide(self.sync, setting.model)

@@ -1,0 +1,109 @@
+import os
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "seed": 3,
+    "data": {
+        "adapter": "synthetic",
+        "options": {"pictures": 80, "size": 32, "seed": 1},
+        "label_map": "malignancy",
+        "image_size": 16,
+        "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}},
+        "clients": {"by": "subgroup"},
+        "split": {"train": 0.4, "validation": 0.2, "calibration": 0.2, "test": 0.2},
+    },
+    "model": {"name": "resnet18", "weights": "none", "options": {"channels": [4, 8, 16, 32]}},
+    "privacy": {"min_count": 2},
+    "evaluation": {"replicates": 5},
+    "stages": [
+        {
+            "stage": "federate",
+            "rounds": 2,
+            "objective": {"name": "supervised", "batch_size": 16, "optimizer": {"name": "adam", "lr": 1e-3}},
+            "aggregator": {"name": "fedavg"},
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def tiny() -> dict[str, Any]:
+    """A job of two clients, two rounds and 80 drawn pictures, as plain data to change at will."""
+    return deepcopy(TINY)
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Callable[[dict[str, Any]], Path]:
+    """Write a job into `tmp_path`; gives its path."""
+
+    def write(job: dict[str, Any]) -> Path:
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(job, sort_keys=False))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def pictures_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures are drawn and decoded, once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def train_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, pictures_cache: Path
+) -> Callable[..., Ended]:
+    """Call `dermfed-train` with these arguments, in this process and in `tmp_path`."""
+    from training.run import main
+
+    monkeypatch.setenv("DERMFED_CACHE", str(pictures_cache))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Ended:
+        monkeypatch.setattr("sys.argv", ["dermfed-train", *map(str, arguments)])
+        threads = torch.get_num_threads()
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            torch.set_num_threads(threads)
+        printed = capsys.readouterr()
+        return Ended(code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def quiet_environment(pictures_cache: Path) -> dict[str, str]:
+    """The environment of a command that is run as a process of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DERMFED_", "PYTHON"))}
+    return {**kept, "DERMFED_CACHE": str(pictures_cache), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+@pytest.fixture
+def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs leave an empty report: drawing it takes longer than a tiny run."""
+    monkeypatch.setattr("training.run.render_report", lambda data: "")
