@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,32 +34,39 @@ FAIRNESS = ("variance", "gap", "worst", "spread", "spread_standardised")
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table: a job, and the place of the stage whose test figures are shown."""
+    """One row of a table: a job, what its runs are called, and the stage whose figures are shown."""
 
     name: str
+    run: str
     job: Mapping[str, Any]
     stage: int
 
 
 def variants(recipe: str) -> list[Variant]:
-    """The rows of one data set: every aggregator, then both rules of selection if the recipe personalizes."""
+    """The rows of one data set: every aggregator, then both rules of selection if the recipe personalizes.
+
+    FedAuto's own row is the first stage of its personalized run: the same job up to there gives the same
+    weights.
+    """
     job = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
     federate, *others = job["stages"]
-    rows = [
-        Variant(name, {**job, "stages": [{**federate, "aggregator": aggregator}]}, 0)
+    rows = {
+        name: Variant(name, name, {**job, "stages": [{**federate, "aggregator": aggregator}]}, 0)
         for name, aggregator in AGGREGATORS.items()
-    ]
-    personalize = [stage for stage in others if stage["stage"] == "personalize"]
-    for stage in personalize:
-        for rule in ("floor", "paper"):
-            chosen = {**stage, "selection": {**stage["selection"], "rule": rule}}
-            rows.append(Variant(f"fedauto + finetune, {rule}", {**job, "stages": [federate, chosen]}, 1))
-    return rows
+    }
+    for stage in others:
+        if stage["stage"] == "personalize":
+            for rule in ("floor", "paper"):
+                chosen = {**stage, "selection": {**stage["selection"], "rule": rule}}
+                name = f"fedauto + finetune, {rule}"
+                rows[name] = Variant(name, f"fedauto-{rule}", {**job, "stages": [federate, chosen]}, 1)
+            rows["fedauto"] = replace(rows[f"fedauto + finetune, {rule}"], name="fedauto", stage=0)
+    return list(rows.values())
 
 
 def run(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
     """The test figures of one run, done now or before, with its seconds."""
-    out = runs / f"{recipe} {variant.name} {seed}".replace(" ", "_").replace(",", "")
+    out = runs / f"{recipe}-{variant.run}-{seed}"
     summary, seconds = out / "summary.json", out / "seconds.txt"
     if not summary.exists():
         runs.mkdir(parents=True, exist_ok=True)

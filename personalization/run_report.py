@@ -8,23 +8,41 @@ from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
 from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round
 from personalization.selection import SelectionConfig, select
+from training.evaluation import Blocks
 from training.pipeline import RunResult
 
 
 def report_data(result: RunResult) -> ReportData:
     """All that the report of a finished run shows."""
     facts = {key: done.outcome.facts for key, done in result.stages.items()}
+    names = stage_names(result)
+    lines = result.setting.journal.lines()
     return ReportData(
         summary=result.summary,
         labels=result.setting.labels,
-        counts={key: done.outcome.test for key, done in result.stages.items() if done.outcome.test},
-        rounds=[Round.from_line(line) for line in result.setting.journal.lines()],
+        counts={names[key]: test for key, test in judged(result).items()},
+        rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
         census=[CensusCell(**row) for row in result.setting.census.table()],
         fine_tuning=next(
             (fine_tuning(found) for found in facts.values() if "validation_accuracies" in found), None
         ),
         calibration=next((calibration(found["models"]) for found in facts.values() if "models" in found), ()),
     )
+
+
+def stage_names(result: RunResult) -> dict[str, str]:
+    """How the report calls each stage: by its kind, or by its key where a job has two of a kind."""
+    kinds = {key: result.job.stage(key).stage for key in result.stages}
+    return {key: kind if list(kinds.values()).count(kind) == 1 else key for key, kind in kinds.items()}
+
+
+def judged(result: RunResult) -> dict[str, Blocks]:
+    """The test counts after each stage that judged its models anew."""
+    found: dict[str, Blocks] = {}
+    for key, done in result.stages.items():
+        if done.outcome.test and not result.job.stage(key).passes_figures_on:
+            found[key] = done.outcome.test
+    return found
 
 
 def fine_tuning(facts: Mapping[str, Any]) -> FineTuning:

@@ -6,6 +6,7 @@ TrainingError
 ├── MessageError        an update does not match what was asked (names, shapes, finite values)
 ├── QuorumError         fewer clients answered than the job demands
 ├── CheckpointError     a checkpoint cannot be written, read, or belongs to another job
+├── EngineError         the engine itself failed, not a client
 └── ExportError         the exported graph does not compute what torch computes
 """
 
@@ -36,3 +37,7 @@ class CheckpointError(TrainingError):
 
 class ExportError(TrainingError):
     """The exported graph does not compute what torch computes."""
+
+
+class EngineError(TrainingError):
+    """The engine itself failed, not a client."""

@@ -1,9 +1,9 @@
 """Tables of interchangeable parts: aggregators, objectives, syncs, exchanges, stages.
 
 A part is a frozen config that knows how to do its job. A table holds ours and finds other people's
-through an entry-point group such as `dermfed.aggregators`, so that a part from another distribution is named in a
-job file like one of our own. Used as an annotation, `Annotated[Aggregator, AGGREGATORS]`, a table tells
-pydantic which classes a job may name.
+through an entry-point group such as `dermfed.aggregators`, so that a part from another distribution is
+named in a job file like one of our own. Used as an annotation, `Annotated[Aggregator, AGGREGATORS]`, a
+table tells pydantic which classes a job may name.
 """
 
 from functools import cached_property

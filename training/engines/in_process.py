@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import torch
 
+from training.allocator import keep_freed_memory
 from training.data import Dataset
+from training.errors import EngineError
 from training.job import Job
 from training.messages import Answer, Broadcast, Tensors, Update, tensor_bytes
 from training.site import Site
@@ -37,6 +40,7 @@ class SiteParts:
 
     def build(self) -> Site:
         """The site, at the number of threads that the job gives each client."""
+        keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
         return Site(self.job, self.dataset, self.store)
 
@@ -92,16 +96,23 @@ class InProcessEngine:
             futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
         answers: list[Answer] = []
         for future in futures:
-            answer, path = future.result()
+            try:
+                answer, path = future.result()
+            except BrokenProcessPool as error:
+                raise EngineError(
+                    "a worker process was ended from outside, most often for lack of memory; "
+                    "continue with --resume, and with fewer engine.workers if it happens again"
+                ) from error
             if isinstance(answer, Update) and path is not None:
                 answer = replace(answer, tensors=SpooledTensors(path))
             answers.append(answer)
         return answers
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers and remove what waited."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        self._spool.remove()
 
 
 class _Worker:

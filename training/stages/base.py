@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from registry.bundle.labels import Label
 from registry.bundle.schema import BundleManifest
@@ -85,9 +85,15 @@ class Outcome:
 
 
 class Stage(FrozenConfig, ABC):
-    """One step of a job."""
+    """One step of a job.
+
+    Attributes:
+        stage: its name in a job file.
+        passes_figures_on: whether its outcome's test figures are those of the stage before.
+    """
 
     stage: str
+    passes_figures_on: ClassVar[bool] = False
 
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""

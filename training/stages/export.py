@@ -1,7 +1,8 @@
 """The stage `export`: every model becomes a graph, and hospitals check that nothing changed."""
 
+from copy import deepcopy
 from importlib.metadata import version
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class Export(Stage):
     """
 
     stage: Literal["export"] = "export"
+    passes_figures_on: ClassVar[bool] = True
     tolerance: float = Field(1e-4, gt=0, lt=1)
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
@@ -38,13 +40,13 @@ class Export(Stage):
         Raises:
             ExportError: naming the model, the client and the difference.
         """
-        traffic = Traffic()
+        model, traffic = deepcopy(setting.model), Traffic()
         bundles: dict[str, Graded] = {}
         differences: dict[str, float] = {}
         for name, weights in before.models.items():
             setting.journal.say(f"{setting.key}: {name}")
-            setting.model.load_state_dict(weights, strict=False)
-            graph = export_graph(setting.model, setting.job.data.image_size)
+            model.load_state_dict(weights, strict=False)
+            graph = export_graph(model, setting.job.data.image_size)
             differences[name] = self.check(setting, name, weights, graph, traffic)
             bundles[name] = Graded(manifest(setting, name, graph), graph)
         facts = {"parity": differences, "tolerance": self.tolerance}
