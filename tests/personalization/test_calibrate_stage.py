@@ -1,0 +1,283 @@
+"""The stage `calibrate` on graphs built here by hand, whose every answer NumPy can give too."""
+
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from registry.bundle.folder import read_bundle, write_bundle
+from registry.bundle.graph import Graph
+from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.scores import SCORE_BINS, score_bin
+from training.errors import JobError
+from training.messages import GLOBAL
+from training.outcome_file import Finished, load_finished, save_finished
+from training.stages.base import Graded, Outcome
+
+HOLDER = {"light": "north", "dark": "south"}
+TONES = {"light": ("1", "2"), "dark": ("5", "6")}
+
+
+def sharpness(name: str) -> float:
+    """How overconfident each made-up model is."""
+    return {GLOBAL: 25.0, "light": 40.0, "dark": 15.0}[name]
+
+
+def weights(name: str) -> tuple[np.ndarray, np.ndarray]:
+    matrix = np.array([[1.0, -0.6, -0.4], [-0.5, 1.0, -0.5], [-0.5, -0.4, 1.0]]) * sharpness(name)
+    return matrix.astype(np.float32), np.array([0.1, 0.3, -0.2], np.float32)
+
+
+def logits_of(name: str, images: np.ndarray) -> np.ndarray:
+    """What the graph computes before its temperature: a linear map of the mean colour."""
+    matrix, bias = weights(name)
+    return (images.astype(np.float32) / 255).mean(axis=(1, 2)) @ matrix + bias
+
+
+def graph(name: str, side: int = 16) -> bytes:
+    """Mean colour, a linear layer, a temperature of 1 and a softmax, as ONNX."""
+    matrix, bias = weights(name)
+    constants = {
+        "scale": np.array(255, np.float32),
+        "sides": np.array([1, 2], np.int64),
+        "matrix": matrix,
+        "bias": bias,
+        "temperature": np.array([1], np.float32),
+    }
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["floats", "scale"], ["scaled"]),
+        helper.make_node("ReduceMean", ["scaled", "sides"], ["embedding"], keepdims=0),
+        helper.make_node("MatMul", ["embedding", "matrix"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["raw"]),
+        helper.make_node("Div", ["raw", "temperature"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
+    ]
+    answers = [
+        helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", 3])
+        for output in ("probabilities", "logits", "embedding")
+    ]
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", side, side, 3])
+    initial = [numpy_helper.from_array(value, at) for at, value in constants.items()]
+    made = helper.make_graph(nodes, "by hand", [images], answers, initial)
+    opset = [helper.make_opsetid("", 20)]
+    return helper.make_model(made, opset_imports=opset, ir_version=10).SerializeToString()
+
+
+def exported(job, dataset) -> Outcome:
+    """What a stage of export would leave: three models that promise nothing yet."""
+    bundles = {}
+    for name in (GLOBAL, *TONES):
+        whom = Subgroup() if name == GLOBAL else Subgroup(name=name, scale="fitzpatrick", values=TONES[name])
+        content = graph(name)
+        manifest = BundleManifest(
+            model=job.name,
+            file=ModelFile.of(content),
+            labels=dataset.labels,
+            picture=job.data.picture,
+            subgroup=whom,
+            lineage=Lineage(job=job.digest, recipe=job.name, seed=job.seed, code_version="0"),
+        )
+        bundles[name] = Graded(manifest, content)
+    return Outcome({GLOBAL: {}, "light": {}, "dark": {}}, bundles)
+
+
+def calibrate_job(make_job, privacy: int = 2, **settings):
+    strategy = {"name": "finetune", "epochs": 1, "objective": {"name": "supervised"}}
+    stages = [
+        {"stage": "personalize", "strategy": strategy},
+        {"stage": "export"},
+        {"stage": "calibrate", **settings},
+    ]
+    return make_job(stages, privacy={"min_count": privacy})
+
+
+def run(job, dataset, stand, name: str = "run") -> Outcome:
+    return stand(job, dataset, place=2, name=name).run(exported(job, dataset))
+
+
+def answered_by(name: str) -> tuple[str, ...]:
+    return tuple(HOLDER) if name == GLOBAL else (name,)
+
+
+def pictures(dataset, name: str, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images, labels and lesions on which a model is calibrated or judged."""
+    parts = [dataset.examples(HOLDER[subgroup], split) for subgroup in answered_by(name)]
+    return tuple(
+        np.concatenate([getattr(part, of) for part in parts]) for of in ("images", "labels", "lesions")
+    )
+
+
+def best_temperature(dataset, name: str) -> tuple[float, int]:
+    """The exact optimum on the pooled logits."""
+    images, labels, _ = pictures(dataset, name, "calibration")
+    logits = logits_of(name, images).astype(np.float64)
+
+    def loss(log_t: float) -> float:
+        return -log_softmax(logits / np.exp(log_t), axis=1)[np.arange(len(labels)), labels].mean()
+
+    found = minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-9})
+    return float(np.exp(found.x)), len(labels)
+
+
+@pytest.mark.parametrize("strength", [0.0, 20.0])
+def test_temperatures_are_the_optimum_on_pooled_logits_shrunk_in_log(strength, make_job, stand, hospitals):
+    job = calibrate_job(make_job, shrink_strength=strength)
+    models = run(job, hospitals, stand).facts["models"]
+    of_all, n = best_temperature(hospitals, GLOBAL)
+    assert models[GLOBAL]["temperature"]["value"] == pytest.approx(of_all, rel=0.01)
+    assert models[GLOBAL]["temperature"]["n"] == n == 52
+    for name in HOLDER:
+        own, n = best_temperature(hospitals, name)
+        shrunk = np.exp((n * np.log(own) + strength * np.log(of_all)) / (n + strength))
+        assert models[name]["temperature"]["fitted"] == pytest.approx(own, rel=0.01)
+        assert models[name]["temperature"]["value"] == pytest.approx(shrunk, rel=0.01)
+    assert models["light"]["temperature"]["value"] > 1.05, "a made-up model that is too sure of itself"
+
+
+def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, hospitals):
+    job = calibrate_job(make_job)
+    outcome = run(job, hospitals, stand)
+    for name, bundle in outcome.bundles.items():
+        images, _, _ = pictures(hospitals, name, "test")
+        before, after = Graph(graph(name)).run(images), Graph(bundle.graph).run(images)
+        temperature = bundle.manifest.temperature.value
+        assert temperature == outcome.facts["models"][name]["temperature"]["value"]
+        assert temperature != pytest.approx(1, abs=0.02)
+        np.testing.assert_allclose(after.logits, logits_of(name, images) / temperature, rtol=1e-4, atol=1e-4)
+        expected = softmax(logits_of(name, images) / temperature, axis=1)
+        np.testing.assert_allclose(after.probabilities, expected, atol=1e-5)
+        assert np.abs(after.probabilities - before.probabilities).max() > 0.01
+        assert (after.probabilities.argmax(axis=1) == before.probabilities.argmax(axis=1)).all()
+        np.testing.assert_array_equal(after.embedding, before.embedding)
+
+
+@pytest.mark.parametrize("coverage", [0.7, 0.9])
+def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, stand, hospitals):
+    job = calibrate_job(make_job, coverage=coverage, target_risk=0.4)
+    outcome = run(job, hospitals, stand)
+    for name, bundle in outcome.bundles.items():
+        images, labels, lesions = pictures(hospitals, name, "calibration")
+        served = Graph(bundle.graph).run(images).probabilities
+        first = np.unique(lesions, return_index=True)[1]  # one picture of each lesion
+        assert len(first) < len(labels)
+        of_truth = np.sort(score_bin(served[np.arange(len(labels)), labels])[first])[::-1]
+        rank = ceil((len(first) + 1) * Fraction(str(coverage)))
+        assert bundle.manifest.conformal.n == len(first)
+        expected = of_truth[rank - 1] if rank <= len(first) else 0
+        assert bundle.manifest.conformal.threshold_bin == expected
+        assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
+
+        confidence, wrong = score_bin(served.max(axis=1)), served.argmax(axis=1) != labels
+        allowed = {}
+        for threshold in range(SCORE_BINS):
+            told = confidence >= threshold
+            if told.sum() >= 10 and wrong[told].mean() <= 0.4:
+                allowed[threshold] = told.sum()
+        most = max(allowed.values(), default=None)
+        highest = max((at for at, n in allowed.items() if n == most), default=SCORE_BINS)
+        assert bundle.manifest.abstention.threshold_bin == highest
+        assert bundle.manifest.abstention.n == len(labels)
+
+
+def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
+    job = calibrate_job(make_job, coverage=0.7, target_risk=0.4)
+    outcome = run(job, hospitals, stand)
+    for name in HOLDER:
+        bundle = outcome.bundles[name]
+        images, labels, _ = pictures(hospitals, name, "test")
+        served = Graph(bundle.graph).run(images).probabilities
+        bins = score_bin(served)
+        sets = bins >= bundle.manifest.conformal.threshold_bin
+        told = score_bin(served.max(axis=1)) >= bundle.manifest.abstention.threshold_bin
+        wrong = served.argmax(axis=1) != labels
+        facts = outcome.facts["by_subgroup"][name]
+        assert facts["coverage"] == pytest.approx(sets[np.arange(len(labels)), labels].mean())
+        assert facts["set_size"] == pytest.approx(sets.sum(axis=1).mean())
+        assert facts["reported"] == pytest.approx(told.mean())
+        assert facts["reported_risk"] == (pytest.approx(wrong[told].mean()) if told.any() else None)
+        assert outcome.test[name].point.n == len(labels)
+        assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
+
+
+def test_what_an_earlier_stage_said_of_a_subgroup_is_kept(make_job, stand, hospitals):
+    job = calibrate_job(make_job)
+    before = replace(exported(job, hospitals), facts={"by_subgroup": {"light": {"epoch": 4}}})
+    facts = stand(job, hospitals, place=2).run(before).facts["by_subgroup"]
+    assert facts["light"]["epoch"] == 4
+    assert "coverage" in facts["light"]
+    assert "epoch" not in facts["dark"]
+
+
+def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, draw_hospitals):
+    # Eight lesions at most cannot promise 0.9: that takes nine.
+    sizes = {"light": (4, 2, 40, 12), "dark": (4, 2, 8, 11)}
+    data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
+    outcome = run(calibrate_job(make_job, coverage=0.9), data, stand)
+    dark, light = outcome.bundles["dark"].manifest, outcome.bundles["light"].manifest
+    assert (dark.conformal.guarantee, dark.conformal.threshold_bin) == ("none", 0)
+    assert dark.abstention.threshold_bin == SCORE_BINS, "nothing is reported on eight pictures"
+    assert outcome.facts["by_subgroup"]["dark"]["set_size"] == 3
+    assert outcome.facts["by_subgroup"]["dark"]["coverage"] == 1
+    assert light.conformal.guarantee == "subgroup"
+    assert outcome.bundles[GLOBAL].manifest.conformal.guarantee == "global"
+
+
+def test_a_subgroup_that_may_not_be_counted_takes_the_global_temperature(make_job, stand, hospitals):
+    outcome = run(calibrate_job(make_job, privacy=15), hospitals, stand)
+    models = outcome.facts["models"]
+    assert models["dark"]["temperature"]["n"] == 0, "12 pictures stay at home"
+    assert models["dark"]["temperature"]["fitted"] is None
+    assert models["dark"]["temperature"]["value"] == models[GLOBAL]["temperature"]["value"]
+    assert outcome.bundles["dark"].manifest.conformal.guarantee == "none"
+    assert set(outcome.test) == {"light"}
+
+
+def test_without_calibration_pictures_the_job_is_refused(make_job, stand, draw_hospitals):
+    sizes = {"light": (4, 2, 0, 12), "dark": (4, 2, 0, 11)}
+    data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
+    with pytest.raises(JobError, match=r"no calibration pictures.*data\.split\.calibration"):
+        run(calibrate_job(make_job), data, stand)
+
+
+def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, hospitals):
+    job = calibrate_job(make_job)
+    clean = run(job, hospitals, stand)
+    poisoned = run(job, hospitals.with_labels("test", lambda labels: (labels + 1) % 3), stand, "poisoned")
+    for name, bundle in clean.bundles.items():
+        other = poisoned.bundles[name]
+        assert other.graph == bundle.graph
+        for part in ("temperature", "conformal", "abstention"):
+            assert getattr(other.manifest, part) == getattr(bundle.manifest, part)
+        assert other.manifest.metrics != bundle.manifest.metrics
+
+
+def test_bundles_are_whole_and_survive_the_disk(make_job, stand, hospitals, tmp_path):
+    job = calibrate_job(make_job)
+    outcome = run(job, hospitals, stand)
+    assert list(outcome.bundles) == [GLOBAL, "light", "dark"]
+    for name, bundle in outcome.bundles.items():
+        digest = write_bundle(tmp_path / name, bundle.manifest, bundle.graph)
+        read = read_bundle(tmp_path / name)
+        assert (read.manifest, read.model, read.digest) == (bundle.manifest, bundle.graph, digest)
+        assert read.manifest.subgroup.name == name
+        assert read.manifest.metrics is not None
+        onnx.checker.check_model(onnx.load_from_string(read.model))
+    save_finished(tmp_path / "finished", job.digest, Finished(outcome, 1.0, 0))
+    found = load_finished(tmp_path / "finished", job.digest).outcome
+    assert {name: bundle.manifest for name, bundle in found.bundles.items()} == {
+        name: bundle.manifest for name, bundle in outcome.bundles.items()
+    }
+
+
+def test_the_same_job_gives_the_same_bundles(make_job, stand, hospitals):
+    job = calibrate_job(make_job)
+    first, again = run(job, hospitals, stand), run(job, hospitals, stand, "again")
+    assert first.bundles == again.bundles
+    assert first.facts == again.facts

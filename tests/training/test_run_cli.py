@@ -1,0 +1,144 @@
+"""`dermfed-train`, as people and programs call it."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import yaml
+
+import training.run
+from training.job import Job
+from training.recipes import FOLDER
+
+OPTIONS = (
+    "--out",
+    "--resume",
+    "--set",
+    "--engine",
+    "--check",
+    "--schema",
+    "--recipes",
+    "--json",
+    "--version",
+)
+ROOT = Path(training.run.__file__).parents[1]
+
+
+def flat(text: str) -> str:
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def test_help_documents_every_option_with_examples_and_exit_codes(train_command):
+    ended = train_command("--help")
+    assert ended.code == 0
+    help_ = flat(ended.out)
+    for option in OPTIONS:
+        described = re.search(rf"{option} (<\S+>|[A-Z.=]+)? ?([A-Z][^.]+\.|[A-Z][^.]+: [^.]+\.)", help_)
+        assert described, f"{option} has no sentence of help"
+    examples = help_.split("Examples:")[1]
+    for example in ("--out runs/demo", "--resume", "--set stages.federate.rounds=5", "--check job.yaml"):
+        assert example in examples
+    assert "Exit codes: 0 done, 1 refused by a rule of the job" in help_
+    assert "2 wrong use or bad input" in help_
+
+
+def test_help_names_no_option_that_this_test_does_not_know(train_command):
+    named = set(re.findall(r"│ (--[a-z-]+)", train_command("--help").out))
+    assert named - {"--help"} == set(OPTIONS)
+
+
+def test_an_unknown_option_is_wrong_use(train_command):
+    ended = train_command("--resumee")
+    assert ended.code == 2
+    assert "No such option: --resumee" in flat(ended.err)
+
+
+def test_no_job_is_wrong_use(train_command):
+    ended = train_command()
+    assert ended.code == 2
+    assert "name a job file; list the built-in ones with --recipes" in ended.err
+
+
+def test_version_is_a_number(train_command):
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", train_command("--version").out)
+
+
+def test_the_schema_knows_every_block_and_part(train_command):
+    schema = json.loads(train_command("--schema").out)
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == set(Job.model_fields)
+    assert {"name", "data", "model", "stages"} <= set(schema["required"])
+    text = json.dumps(schema)
+    for part in ("fedauto", "supervised", "finetune", "federate", "personalize", "export", "calibrate"):
+        assert f'"{part}"' in text
+    unresolved = set(re.findall(r'"#/\$defs/([^"]+)"', text)) - set(schema["$defs"])
+    assert not unresolved, "every reference of a JSON Schema leads somewhere"
+
+
+def test_recipes_are_listed_with_their_papers(train_command):
+    rows = json.loads(train_command("--recipes", "--json").out)
+    assert {row["name"] for row in rows} == {path.stem for path in FOLDER.glob("*.yaml")}
+    for row in rows:
+        assert Path(row["path"]).is_file()
+        assert row["paper"]
+        assert row["system"]
+    shown = flat(train_command("--recipes").out.replace("┃", " "))
+    assert all(row["name"] in shown for row in rows)
+
+
+def test_check_counts_pictures_and_leaves_nothing(train_command, job_file, tiny, tmp_path):
+    job = job_file(tiny)
+    ended = train_command("--check", job, "--json")
+    assert ended.code == 0
+    rows = json.loads(ended.out)
+    assert sum(row["n"] for row in rows) == 80
+    assert {row["client"] for row in rows} == {"light", "dark"}
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["job.yaml"]
+    assert "malignant" in train_command("--check", job).out
+
+
+@pytest.mark.usefixtures("without_report")
+def test_json_is_the_summary_and_progress_stays_out_of_it(train_command, job_file, tiny, tmp_path):
+    ended = train_command(job_file(tiny), "--out", "run", "--json")
+    assert ended.code == 0
+    summary = json.loads(ended.out)
+    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["job"] == "tiny"
+    assert summary["seed"] == 3
+    assert [stage["name"] for stage in summary["stages"]] == ["federate"]
+    assert set(summary["test"]["by_subgroup"]) == {"light", "dark"}
+    assert "0-federate 1/2" in ended.err
+    assert "0-federate 2/2" in ended.err
+
+
+def test_a_run_says_where_everything_is_and_resolves_the_job(train_command, job_file, tiny, tmp_path):
+    ended = train_command(job_file(tiny), "--set", "stages.federate.rounds=1", "--set", "seed=11")
+    assert ended.code == 0
+    assert "report: runs/tiny/report.html" in ended.out
+    assert "summary: runs/tiny/summary.json" in ended.out
+    out = tmp_path / "runs" / "tiny"
+    resolved = yaml.safe_load((out / "job.resolved.yaml").read_text())
+    assert resolved["seed"] == 11
+    assert resolved["stages"][0]["rounds"] == 1
+    assert Job.model_validate(resolved).digest == json.loads((out / "summary.json").read_text())["digest"]
+    report = (out / "report.html").read_text()
+    assert not re.findall(r"""(?:src|href)=["']https?:""", report), "the report needs no network"
+
+
+def test_both_commands_are_one_and_warn_of_nothing(quiet_environment, train_command):
+    (command,) = entry_points(group="console_scripts", name="dermfed-train")
+    assert command.load() is training.run.main
+    script = subprocess.run(
+        [sys.executable, str(ROOT / "training" / "run.py"), "--recipes", "--json"],
+        capture_output=True,
+        text=True,
+        env=quiet_environment,
+        check=False,
+    )
+    assert (script.returncode, script.stderr) == (0, "")
+    assert script.stdout == train_command("--recipes", "--json").out
