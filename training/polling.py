@@ -51,7 +51,7 @@ def ask_blocks(
     """Counts added up over the clients that gave them, and the clients that did not."""
     answers = engine.run_round(broadcasts)
     traffic.count(broadcasts, answers)
-    blocks: list[Blocks] = []
+    total: Blocks = {}
     silent: list[Failure] = []
     for broadcast, answer in zip(broadcasts, answers, strict=True):
         if isinstance(answer, Failure):
@@ -59,7 +59,7 @@ def ask_blocks(
             continue
         try:
             check_update(answer, broadcast)
-            blocks.append(unpack_blocks(answer))
+            total = add_blocks([total, unpack_blocks(answer)])
         except MessageError as error:
             silent.append(Failure(broadcast.client, broadcast.track, str(error)))
-    return add_blocks(blocks), silent
+    return total, silent
