@@ -20,7 +20,17 @@ from training.errors import MessageError, QuorumError
 from training.evaluation import Blocks, EvaluateQuestion
 from training.exchanges.base import PREFIX, Exchange
 from training.journal import Journal
-from training.messages import Answer, Broadcast, Failure, Tensors, Update, check_update, named, prefixed
+from training.messages import (
+    Answer,
+    Broadcast,
+    Failure,
+    Tensors,
+    Update,
+    check_trained,
+    check_update,
+    named,
+    prefixed,
+)
 from training.polling import Traffic, ask_all, ask_blocks
 from training.round_line import RoundLine
 from training.seeds import generator
@@ -190,8 +200,10 @@ def admit(
             failures.append(answer)
             continue
         weights = states[broadcast.track].weights
+        beside = PREFIX if plan.exchange.comes_back else None
         try:
-            check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels})
+            check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels}, beside)
+            check_trained(answer)
         except MessageError as error:
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))
         else:
@@ -281,6 +293,7 @@ def restore(
     """Where to go on: the newest checkpoint, or the beginning."""
     newest = checkpoints.newest()
     if newest is None:
+        journal.cut(journal.stage_start)
         return 0, states, Traffic()
     journal.cut(newest.log_bytes)
     restored = {

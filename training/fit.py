@@ -1,9 +1,10 @@
 """The question `fit`: train one round on what arrived, and send back what travels."""
 
 from training.client import Client
+from training.errors import DataError
 from training.exchanges.base import PREFIX
 from training.local_training import train_locally
-from training.messages import Broadcast, Update, named, prefixed, reply
+from training.messages import Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.objectives.base import LocalWork, Objective
 from training.state import State
 from training.subgroups import count_by_subgroup
@@ -33,11 +34,11 @@ def fit(
         subgroup: train on this subgroup's pictures alone.
 
     Raises:
-        DataError: when there is nothing to train on.
+        DataError: when there is nothing to train on, what was kept is lost, or the weights diverge.
     """
     kept = client.store.load(client.id, store_key(broadcast), broadcast.round) or State()
     received = {name: value for name, value in broadcast.tensors.items() if not name.startswith(PREFIX)}
-    client.bench.load(sync.merge(received, named(kept.tensors, WEIGHTS)))
+    load_whole(client, sync.merge(received, named(kept.tensors, WEIGHTS)))
     work = LocalWork(
         client=client.id,
         stage=broadcast.stage,
@@ -60,11 +61,18 @@ def fit(
         **prefixed(result.kept, OBJECTIVE),
         **prefixed(result.optimizer, OPTIMIZER),
     }
+    tensors = {**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)}
     if keep:
+        # The coordinator will refuse such an update; keeping its other half would spoil every later round.
+        if not all(all_finite(tensor) for tensor in (*tensors.values(), *keep.values())):
+            raise DataError(
+                f"{client.id} diverged in round {broadcast.round}: its weights are not finite; what it kept "
+                "before stands. Lower objective.optimizer.lr, or set objective.clip_norm"
+            )
         client.store.save(client.id, store_key(broadcast), broadcast.round, State(keep))
     return reply(
         broadcast,
-        tensors={**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)},
+        tensors=tensors,
         num_examples=result.num_examples,
         losses=result.losses,
     )
@@ -73,7 +81,22 @@ def fit(
 def load_merged(broadcast: Broadcast, client: Client, sync: Sync) -> None:
     """Put into the workbench what the client would start this round from."""
     kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
-    client.bench.load(sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS)))
+    load_whole(client, sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS)))
+
+
+def load_whole(client: Client, state: Tensors) -> None:
+    """Put a state into the workbench, where another client's may still be.
+
+    Raises:
+        DataError: when a tensor is missing: the client no longer has what it kept.
+    """
+    missing = [name for name in client.bench.names if name not in state]
+    if missing:
+        raise DataError(
+            f"{client.id} no longer has what it kept of the model: {len(missing)} tensors are missing, first "
+            f"{missing[0]}; restore its client store, or start the run anew"
+        )
+    client.bench.load(state)
 
 
 def collect_kept(broadcast: Broadcast, client: Client) -> Update:

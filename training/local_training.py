@@ -89,11 +89,18 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Give an optimizer the state that `optimizer_tensors` took."""
+    """Give an optimizer the state that `optimizer_tensors` took.
+
+    A store keeps tensors row by row. Fused kernels walk through a parameter's memory and its state's side by
+    side, so the state takes the parameter's own order again (channels last, for a convolution).
+    """
     if not tensors:
         return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         place, key = name.split("/")
-        state.setdefault(int(place), {})[key] = tensor.clone()
+        parameter = parameters[int(place)].detach()
+        own = torch.empty_like(parameter if tensor.shape == parameter.shape else tensor, dtype=tensor.dtype)
+        state.setdefault(int(place), {})[key] = own.copy_(tensor)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -114,8 +114,16 @@ def reply(
     return Update(*broadcast.address, tensors or {}, num_examples or {}, losses or {}, scalars or {})
 
 
-def check_update(update: Update, broadcast: Broadcast, expected: Shapes | None = None) -> None:
+def check_update(
+    update: Update, broadcast: Broadcast, expected: Shapes | None = None, beside: str | None = None
+) -> None:
     """Refuse an answer that is not one to `broadcast`, has other tensors than expected, or is not finite.
+
+    Args:
+        update: the answer.
+        broadcast: the question.
+        expected: names and shapes of the tensors that must be there, all floating-point; None allows any.
+        beside: tensors whose name starts with it may be there too, of any shape.
 
     Raises:
         MessageError: naming the client, what was found and what is allowed.
@@ -131,27 +139,50 @@ def check_update(update: Update, broadcast: Broadcast, expected: Shapes | None =
             f"{update.client} reports a negative number of pictures: {dict(update.num_examples)}"
         )
     if expected is not None:
-        _check_tensors(update, expected)
+        _check_tensors(update, expected, beside)
 
 
-def _check_tensors(update: Update, expected: Shapes) -> None:
+def check_trained(update: Update) -> None:
+    """Refuse the update of a client that trained on nothing: it has no weight in any mean.
+
+    Raises:
+        MessageError: naming the client.
+    """
+    if not any(update.num_examples.values()):
+        raise MessageError(f"{update.client} reports no pictures behind its update; expected at least one")
+
+
+def _check_tensors(update: Update, expected: Shapes, beside: str | None) -> None:
     missing = sorted(expected.keys() - update.tensors.keys())
-    surplus = sorted(update.tensors.keys() - expected.keys())
+    extra = update.tensors.keys() - expected.keys()
+    surplus = sorted(name for name in extra if beside is None or not name.startswith(beside))
     if missing or surplus:
         raise MessageError(
             f"{update.client} sent other tensors than asked for: missing {missing[:3]}, "
             f"unexpected {surplus[:3]}"
         )
-    for name, shape in expected.items():
-        tensor = update.tensors[name]
-        if tensor.shape != shape:
+    for name, tensor in update.tensors.items():
+        if name in expected and tensor.shape != expected[name]:
             raise MessageError(
-                f"{update.client} sent {name} as {tuple(tensor.shape)}; expected {tuple(shape)}"
+                f"{update.client} sent {name} as {tuple(tensor.shape)}; expected {tuple(expected[name])}"
             )
-        if not bool(torch.isfinite(tensor).all()):
+        if name in expected and not tensor.is_floating_point():
+            raise MessageError(
+                f"{update.client} sent {name} as {tensor.dtype}; expected a floating-point type"
+            )
+        if not all_finite(tensor):
             raise MessageError(
                 f"{update.client} sent {name} with values that are not finite; it may have diverged"
             )
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether no value is infinite or NaN.
+
+    A sum that is finite has only finite terms, and summing is ten times faster than looking at each value.
+    The sum of finite values may itself overflow: then each is looked at.
+    """
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
 def unknown_question(broadcast: Broadcast) -> MessageError:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from training.errors import CheckpointError
 from training.messages import Tensors, Update, tensor_bytes
+from training.tensor_file import unshared
 
 
 class SpooledTensors(Mapping[str, torch.Tensor]):
@@ -57,7 +58,7 @@ class Spool:
         self._count += 1
         path = self._folder / f"{self._count:08d}.safetensors"
         try:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+            save_file(unshared(tensors), path)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"cannot spool {tensor_bytes(tensors):,} bytes to {self._folder}: {error}; "
@@ -73,3 +74,7 @@ class Spool:
         """Forget all that waited here, the workers' updates included."""
         for path in self._folder.rglob("*.safetensors"):
             path.unlink()
+
+    def remove(self) -> None:
+        """Remove the folder; nothing waits any more."""
+        shutil.rmtree(self._folder, ignore_errors=True)

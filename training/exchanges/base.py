@@ -4,6 +4,7 @@ On the wire an exchange's tensors carry its own prefix, so that they can never b
 """
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from training.config import FrozenConfig
 from training.messages import Tensors, Update
@@ -12,8 +13,13 @@ PREFIX = "exchange/"
 
 
 class Exchange(FrozenConfig, ABC):
-    """What else travels in a round, and through whose hands."""
+    """What else travels in a round, and through whose hands.
 
+    Attributes:
+        comes_back: whether clients answer with tensors of the exchange; where they do not, such are refused.
+    """
+
+    comes_back: ClassVar[bool] = False
     name: str
 
     @abstractmethod

@@ -1,10 +1,12 @@
 """An image classifier on a timm encoder, with normalisation inside."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -93,8 +95,10 @@ def nearest_model(name: str) -> str:
     """A hint for a misspelt model name."""
     import timm
 
-    return nearest(
-        name, timm.list_models(f"*{name[:4]}*")[:12] or ["resnet18", "vgg11", "vit_tiny_patch16_224"]
+    known = timm.list_models()
+    return (
+        nearest(name, get_close_matches(name, known, n=8) or ["resnet18", "vgg11", "vit_tiny_patch16_224"])
+        + f", ... ({len(known)} in all)"
     )
 
 
@@ -106,7 +110,10 @@ def load_weights(model: Classifier, path: Path) -> None:
     """
     if not path.is_file():
         raise JobError(f"model.weights: {path} does not exist; give a safetensors file or `none`")
-    stored = load_file(path)
+    try:
+        stored = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise JobError(f"model.weights: {path} is no safetensors file: {error}") from error
     own = model.state_dict()
     named = {
         name if name.startswith("encoder.") else f"encoder.{name}": value for name, value in stored.items()
