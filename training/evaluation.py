@@ -93,19 +93,29 @@ def reply_blocks(
     probabilities: Mapping[str, NDArray[np.float32]],
     question: EvaluateQuestion,
 ) -> Update:
-    """The answer that carries a block of counts for each part."""
+    """The answer that carries a block of counts for each part.
+
+    Raises:
+        MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
+    """
     malignant = malignant_classes(client.dataset.labels)
-    blocks = {
-        name: count(
-            probabilities[name],
-            part.labels,
-            malignant=malignant,
-            lesions=part.lesions,
-            replicates=question.replicates,
-            seed=derive_seed(client.seed, "bootstrap", client.id, name),
-        )
-        for name, part in parts.items()
-    }
+    try:
+        blocks = {
+            name: count(
+                probabilities[name],
+                part.labels,
+                malignant=malignant,
+                lesions=part.lesions,
+                replicates=question.replicates,
+                seed=derive_seed(client.seed, "bootstrap", client.id, name),
+            )
+            for name, part in parts.items()
+        }
+    except CountsError as error:
+        raise MessageError(
+            f"{client.id}: the model's answers are no probabilities: {error}. It may have diverged; "
+            "lower objective.optimizer.lr"
+        ) from error
     return reply(broadcast, tensors=pack_blocks(blocks))
 
 
