@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from training.files import sync_folder
+
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
@@ -44,15 +46,6 @@ def build_folder_once(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def sync_file(path: Path) -> None:
