@@ -1,0 +1,97 @@
+"""Clients in this process or in several: the same weights, and memory that does not grow with the cohort."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clients.data.prepare import prepare
+from clients.store import ClientStore
+from training.engines.in_process import InProcessEngine, SiteParts
+from training.messages import Broadcast, Failure, tensor_bytes
+from training.spool import Spool, SpooledTensors
+
+FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
+
+
+@pytest.fixture
+def spooled(monkeypatch):
+    """The files that were written to a spool."""
+    written: list[Path] = []
+    write = Spool.write
+
+    def remember(self, tensors):
+        path = write(self, tensors)
+        written.append(path)
+        return path
+
+    monkeypatch.setattr(Spool, "write", remember)
+    return written
+
+
+def test_updates_beyond_the_memory_wait_on_disk_and_change_nothing(
+    make_job, run_job, make_dataset, tmp_path, spooled
+):
+    job, data = make_job(federate={"rounds": 2, "evaluate_on": None}), make_dataset(FOUR)
+    here = run_job(job, data, tmp_path / "here")
+    assert not spooled
+
+    one = tensor_bytes(here.weights())
+    there = run_job(job, data, tmp_path / "there", memory=2 * one)
+    first, second = here.weights(), there.weights()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    # Of four updates a round two wait in memory; in the end nothing is left on disk.
+    assert len(spooled) >= 2 * 2
+    assert not list(there.out.glob("spool/**/*.safetensors"))
+
+
+def test_answers_come_in_the_order_of_the_questions_in_memory_or_on_disk(make_job, make_dataset, tmp_path):
+    job, data = make_job(), make_dataset(FOUR)
+    parts = SiteParts(job, data, ClientStore(tmp_path / "clients"))
+    engine = InProcessEngine(parts, tmp_path / "spool", memory=1)
+    questions = [Broadcast(name, "census", 0, "census") for name in reversed(data.clients)]
+    answers = engine.run_round(questions)
+    assert [answer.client for answer in answers] == list(reversed(data.clients))
+    assert all(isinstance(answer.tensors, SpooledTensors) for answer in answers)
+    engine.close()
+
+
+def test_what_a_client_cannot_do_is_an_answer_and_the_others_go_on(make_job, make_dataset, tmp_path):
+    data = make_dataset({"north": {"light": (1, 3, 0, 3)}, "south": {"dark": (5, 3, 0, 3)}})
+    engine = InProcessEngine(SiteParts(make_job(), data, ClientStore(tmp_path / "c")), tmp_path / "spool")
+    weights = engine._site._bench.take(engine._site._bench.names)
+    lone, rest = engine.run_round(
+        [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
+    )
+    assert isinstance(lone, Failure)
+    assert (lone.client, lone.track) == ("north", "global")
+    assert "north has fewer than two pictures to train on" in lone.reason
+    assert rest.num_examples == {"dark": 5}
+    [unknown] = engine.run_round([Broadcast("south", "0-federate", 1, "gossip")])
+    assert "stage 0-federate knows no question `gossip`" in unknown.reason
+    engine.close()
+
+
+def test_one_worker_and_two_give_the_same_bytes(make_job, run_job, tmp_path):
+    """With batch norms and optimizers that stay at their client, whichever worker plays it."""
+    block = {
+        "sync": {"name": "except", "groups": ["norm"]},
+        "objective": {"optimizer": {"name": "adam", "lr": 0.01, "state": "keep"}},
+    }
+    data = {
+        "adapter": "synthetic",
+        "manifest": None,
+        "options": {"pictures": 40, "size": 32, "seed": 0},
+        "label_map": "malignancy",
+        "clients": {"by": "iid", "count": 3},
+    }
+    ran = []
+    for workers in (1, 2):
+        job = make_job(federate=block, data=data, engine={"workers": workers})
+        prepared = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
+        ran.append(run_job(job, prepared, tmp_path / f"{workers} workers"))
+    alone, together = (run.weights() for run in ran)
+    assert len(ran[0].lines[0]["asked"]) == 3
+    assert all(alone[name].numpy().tobytes() == together[name].numpy().tobytes() for name in alone)
+    first, second = ([{**line, "seconds": 0} for line in run.lines] for run in ran)
+    assert first == second
