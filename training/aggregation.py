@@ -21,11 +21,14 @@ def mix(
         previous: θ^t.
         names: what travelled.
     """
-    total = {name: start(mixture, previous[name], updates[0].tensors[name]) for name in names}
+    total: dict[str, Tensor] = {}
     for update in updates:
         weight = mixture.clients.get(update.client, 0.0)
-        for name, value in total.items():
-            value.add_(update.tensors[name], alpha=weight)
+        tensors = dict(update.tensors.items())
+        for name in names:
+            if name not in total:
+                total[name] = start(mixture, previous[name], tensors[name])
+            total[name].add_(tensors[name], alpha=weight)
     return {**previous, **total}
 
 

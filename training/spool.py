@@ -1,13 +1,13 @@
 """Tensors on disk: where updates wait when memory should not grow with the cohort."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from training.errors import CheckpointError
 from training.messages import Tensors, Update, tensor_bytes
@@ -15,7 +15,10 @@ from training.tensor_file import unshared
 
 
 class SpooledTensors(Mapping[str, torch.Tensor]):
-    """Named tensors in a safetensors file, read when asked for and not kept in memory."""
+    """Named tensors in a safetensors file, read when asked for and not kept in memory.
+
+    One by one, each tensor opens the file; `items` and `values` open it once.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,6 +37,18 @@ class SpooledTensors(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def items(self) -> ItemsView[str, torch.Tensor]:
+        """All names and tensors."""
+        return self._read().items()
+
+    def values(self) -> ValuesView[torch.Tensor]:
+        """All tensors."""
+        return self._read().values()
+
+    def _read(self) -> dict[str, torch.Tensor]:
+        tensors: dict[str, torch.Tensor] = load_file(self._path)
+        return tensors
 
 
 class Spool:

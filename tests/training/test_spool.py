@@ -2,6 +2,7 @@ import errno
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from training import spool as module
 from training.errors import CheckpointError
@@ -20,6 +21,21 @@ def test_what_was_spooled_comes_back_bytewise(tmp_path):
     assert all(torch.equal(update.tensors[name], value) for name, value in TENSORS.items())
     with pytest.raises(KeyError, match="c"):
         update.tensors["c"]
+
+
+def test_reading_all_tensors_opens_the_file_once(tmp_path, monkeypatch):
+    tensors = Spool(tmp_path / "spool").spooled(Update("north", "s", 1, "fit", tensors=TENSORS)).tensors
+    opened = []
+
+    def counted(path):
+        opened.append(path)
+        return load_file(path)
+
+    monkeypatch.setattr(module, "load_file", counted)
+    monkeypatch.setattr(module, "safe_open", None)
+    assert all(torch.equal(value, TENSORS[name]) for name, value in tensors.items())
+    assert sorted(value.sum().item() for value in tensors.values()) == [-0.5, 15.0]
+    assert len(opened) == 2
 
 
 def test_tensors_that_share_memory_are_spooled_whole(tmp_path):

@@ -125,7 +125,7 @@ class _Worker:
 
     def answer(self, broadcast: Broadcast, path: Path) -> tuple[Answer, Path | None]:
         if self.tensors is None or self.tensors[0] != path:
-            self.tensors = (path, dict(SpooledTensors(path)))
+            self.tensors = (path, dict(SpooledTensors(path).items()))
         answer = self.site.answer(replace(broadcast, tensors=self.tensors[1]))
         if not isinstance(answer, Update):
             return answer, None
