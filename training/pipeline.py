@@ -1,8 +1,8 @@
 """The stages of a job, one after another, and what a run leaves behind."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -89,13 +89,21 @@ def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out
             done = Finished(left, round(perf_counter() - started, 3), journal.size)
             save_finished(setting.folder, job.digest, done)
         stage.tidy(setting.folder)
-        finished[key] = done
+        finished[key] = done = in_order(done, setting.places)
         outcome, log_bytes = done.outcome, done.log_bytes
     journal.cut(log_bytes)
     summary = summarise_run(setting, finished)
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return RunResult(job, setting, finished, summary)
+
+
+def in_order(done: Finished, places: Sequence[str]) -> Finished:
+    """The same with its test counts in the order of the job's subgroups, as they are not on disk."""
+    test = done.outcome.test
+    return replace(
+        done, outcome=replace(done.outcome, test={name: test[name] for name in places if name in test})
+    )
 
 
 def summarise_run(setting: Setting, finished: Mapping[str, Finished]) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""What a run leaves is what its report is given, whether it ran through or was taken from disk."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from personalization.abstention import AbstentionThreshold
+from personalization.calibration import Temperature
+from personalization.conformal import ConformalThreshold
+from personalization.report.page import render_report
+from personalization.run_report import report_data
+from training.outcome_file import Finished
+from training.pipeline import run_stages
+from training.stages.base import Outcome
+
+OBJECTIVE = {"name": "supervised", "batch_size": 8}
+FEDERATE = {"stage": "federate", "rounds": 2, "objective": OBJECTIVE, "aggregator": {"name": "fedavg"}}
+PERSONALIZE = {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 2}}
+
+
+@pytest.fixture
+def finish(make_job, stand, hospitals, tmp_path):
+    """Run these stages to their end; a second call takes them from disk."""
+
+    def run(*stages, name="run"):
+        setting = stand(make_job(list(stages)), hospitals, name=name).setting
+        return run_stages(setting.job, hospitals, setting.engine, setting.journal, tmp_path / name)
+
+    return run
+
+
+def test_rounds_counts_and_census_are_those_of_the_run(finish, hospitals):
+    result = finish(FEDERATE, PERSONALIZE)
+    data = report_data(result)
+    assert [(round_.stage, round_.round) for round_ in data.rounds] == [
+        ("federate", 1),
+        ("federate", 2),
+        ("personalize", 1),
+        ("personalize", 2),
+    ]
+    assert data.rounds[0].asked == ("north", "south")
+    assert list(data.counts) == ["federate", "personalize"]
+    for key, name in (("0-federate", "federate"), ("1-personalize", "personalize")):
+        assert data.counts[name] == result.stages[key].outcome.test
+    assert {cell.client for cell in data.census} == {"north", "south"}
+    assert sum(cell.n for cell in data.census) == sum(len(part) for part in hospitals.held.values())
+    assert data.calibration == ()
+
+
+def test_two_stages_of_a_kind_are_told_apart_by_their_keys(finish):
+    data = report_data(finish(FEDERATE, {**FEDERATE, "rounds": 1}))
+    assert [round_.stage for round_ in data.rounds] == ["0-federate", "0-federate", "1-federate"]
+    assert list(data.counts) == ["0-federate", "1-federate"]
+    assert data.fine_tuning is None
+
+
+def test_the_selection_shown_is_the_one_that_was_made(finish):
+    result = finish(FEDERATE, {**PERSONALIZE, "selection": {"band": 0.1, "rule": "paper"}})
+    shown = report_data(result).fine_tuning
+    facts = result.stages["1-personalize"].outcome.facts
+    assert shown.selection.epochs == {name: of["epoch"] for name, of in facts["by_subgroup"].items()}
+    assert shown.selection.explanation == facts["explanation"]
+    assert (shown.selection.config.band, shown.selection.config.rule) == (0.1, "paper")
+
+
+def test_a_run_taken_from_disk_shows_the_same(finish):
+    fresh, stored = finish(FEDERATE, PERSONALIZE), finish(FEDERATE, PERSONALIZE)
+    before, after = report_data(fresh), report_data(stored)
+    assert after.fine_tuning == before.fine_tuning
+    assert after.rounds == before.rounds
+    assert after.census == before.census
+    assert json.dumps(after.summary) == json.dumps(before.summary)
+
+
+def test_what_calibration_fixed_is_shown_for_every_model(finish):
+    result = finish(FEDERATE, PERSONALIZE)
+    models = {
+        "global": {
+            "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
+            "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
+            "abstention": {"threshold_bin": 300, "target_risk": 0.1, "risk": 0.05, "coverage": 0.6, "n": 52},
+        },
+        "dark": {
+            "temperature": {"value": 1.4, "fitted": None, "n": 3},
+            "conformal": {"threshold_bin": 0, "coverage": 0.9, "n": 3, "rank": 4},
+            "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 3},
+        },
+    }
+    key = "1-personalize"
+    kept = result.stages[key].outcome
+    outcome = Outcome(kept.models, test=kept.test, facts={**kept.facts, "models": models})
+    data = report_data(replace(result, stages={**result.stages, key: Finished(outcome, 1.0, 0)}))
+    everybody, dark = data.calibration
+    assert everybody.temperature == Temperature(1.5, 1.5, 52)
+    assert everybody.conformal == ConformalThreshold(120, 0.9, 50, 46)
+    assert dark.abstention == AbstentionThreshold(500, 0.1, None, 0.0, 3)
+    assert not dark.conformal.guaranteed
+
+
+def test_the_report_can_be_drawn_from_it(finish):
+    page = render_report(report_data(finish(FEDERATE, PERSONALIZE)))
+    for name in ("light", "dark", "federate", "personalize"):
+        assert name in page
