@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,20 +65,32 @@ def variants(recipe: str) -> list[Variant]:
     return list(rows.values())
 
 
-def run(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
-    """The test figures of one run, done now or before, with its seconds."""
-    out = runs / f"{recipe}-{variant.run}-{seed}"
-    summary, seconds = out / "summary.json", out / "seconds.txt"
-    if not summary.exists():
-        runs.mkdir(parents=True, exist_ok=True)
-        job_file = runs / f"{out.name}.yaml"
-        job_file.write_text(yaml.safe_dump({**variant.job, "seed": seed}))
-        command = [sys.executable, "training/run.py", str(job_file), "--out", str(out)]
-        started = time.perf_counter()
-        subprocess.run([*command, "--resume"] if out.exists() else command, check=True)
-        seconds.write_text(f"{time.perf_counter() - started:.0f}")
-    figures: dict[str, Any] = json.loads(summary.read_text())["stages"][variant.stage]["test"]
-    return {**figures, "seconds": float(seconds.read_text())}
+def folder_of(recipe: str, variant: Variant, seed: int, runs: Path) -> Path:
+    """Where a run is kept."""
+    return runs / f"{recipe}-{variant.run}-{seed}"
+
+
+def run(recipe: str, variant: Variant, seed: int, runs: Path, workers: int | None) -> None:
+    """Do one run, unless it is there already."""
+    out = folder_of(recipe, variant, seed, runs)
+    if (out / "summary.json").exists():
+        return
+    runs.mkdir(parents=True, exist_ok=True)
+    job_file = runs / f"{out.name}.yaml"
+    job_file.write_text(yaml.safe_dump({**variant.job, "seed": seed}))
+    command = [sys.executable, "training/run.py", str(job_file), "--out", str(out)]
+    command += ["--resume"] if out.exists() else []
+    command += ["--set", f"engine.workers={workers}"] if workers else []
+    started = time.perf_counter()
+    subprocess.run(command, check=True)
+    (out / "seconds.txt").write_text(f"{time.perf_counter() - started:.0f}")
+
+
+def figures(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
+    """The test figures of one run, with its seconds."""
+    out = folder_of(recipe, variant, seed, runs)
+    test: dict[str, Any] = json.loads((out / "summary.json").read_text())["stages"][variant.stage]["test"]
+    return {**test, "seconds": float((out / "seconds.txt").read_text())}
 
 
 def cell(runs: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -127,14 +140,23 @@ def main(
     runs: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/fairness"),
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 3,
     recipes: Annotated[list[str] | None, typer.Option(help="Which recipes.")] = None,
+    at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
 ) -> None:
     """Run what is missing and print the tables."""
     for recipe in recipes or ["milk10k-fedauto", "ham10000-clinics"]:
-        rows: dict[str, list[Mapping[str, Any]]] = {}
-        for seed in range(seeds):
-            for variant in variants(recipe):
-                rows.setdefault(variant.name, []).append(run(recipe, variant, seed, runs))
-        print(table(recipe, rows), end="\n\n")
+        rows = variants(recipe)
+        distinct = {variant.run: variant for variant in rows}.values()
+        workers = 1 if at_once > 1 else None
+        with ThreadPoolExecutor(at_once) as pool:
+            asked = [
+                pool.submit(run, recipe, variant, seed, runs, workers)
+                for seed in range(seeds)
+                for variant in distinct
+            ]
+            for one in asked:
+                one.result()
+        found = {row.name: [figures(recipe, row, seed, runs) for seed in range(seeds)] for row in rows}
+        print(table(recipe, found), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":
