@@ -85,7 +85,8 @@ def main(
         folder = Path(name)
         job = write_job(folder)
         seconds, expected = undisturbed(job, folder / "undisturbed")
-        moments = sorted(random.Random(seed).uniform(0, seconds) for _ in range(kills))
+        draws = random.Random(seed)
+        moments = [draws.uniform(0, seconds) for _ in range(kills)]
         print_conditions(
             "Killed at random moments and resumed",
             {
@@ -99,12 +100,13 @@ def main(
         for place, moment in enumerate(moments):
             out = folder / f"run-{place}"
             found.append(kill_and_resume(job, out, moment, options))
-            typer.echo(f"{place + 1} of {kills} killed and resumed", err=True)
+            outcome = "same" if found[-1].left == expected else "DIFFERENT"
+            typer.echo(f"{place + 1} of {kills}: {moment:.1f} s, {found[-1].reached}, {outcome}", err=True)
             shutil.rmtree(out)
             shutil.rmtree(out.with_suffix(".cache"))
     rows = [
         (f"{one.moment:.1f}", one.reached, *(verdict(one.left[key], expected[key]) for key in expected))
-        for one in found
+        for one in sorted(found, key=lambda one: one.moment)
     ]
     print_table(("killed after (s)", "had finished", *expected), rows)
     same = sum(one.left == expected for one in found)
