@@ -52,7 +52,7 @@ def test_losses_by_subgroup_are_means_over_the_pictures_drawn_in_the_last_epoch(
             with torch.no_grad():
                 logits = model(batch.images).double().numpy()
             losses = cross_entropy(logits, examples.labels[batch.positions])
-            assert float(mean) == pytest.approx(losses.mean(), rel=1e-5)
+            assert float(mean.detach()) == pytest.approx(losses.mean(), rel=1e-5)
             for position, loss in zip(batch.positions, losses, strict=True):
                 drawn[names[position]].append(loss)
     expected = {name: np.mean(losses) for name, losses in drawn.items() if losses}
