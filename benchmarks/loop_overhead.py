@@ -44,7 +44,7 @@ from training.census import Census
 from training.checkpoint import Checkpoints
 from training.data import Examples
 from training.engines.in_process import InProcessEngine, SiteParts
-from training.federation import Plan, States, TrackState, fit_broadcast, run_rounds
+from training.federation import fit_broadcast, run_rounds
 from training.job import Job
 from training.journal import Journal
 from training.messages import GLOBAL, Update
@@ -53,6 +53,7 @@ from training.models.groups import float_state
 from training.objectives.supervised import Supervised, SupervisedTask
 from training.optimizers import build_optimizer
 from training.pictures import to_model_input
+from training.plan import Plan, States, TrackState
 from training.round_line import RoundLine
 from training.sampling import epoch_order, in_batches
 from training.seeds import derive_seed, generator

@@ -6,19 +6,18 @@ each is a `Track`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from math import ceil
 from time import perf_counter
 
 from training.aggregation import mix
-from training.aggregators.base import Aggregator, Mixture, Report, ServerState
+from training.aggregators.base import Mixture, Report
 from training.aggregators.fedavg import FedAvg
-from training.checkpoint import Checkpoint, Checkpoints
-from training.data import Split
+from training.checkpoint import Checkpoints
 from training.engines.base import Engine
 from training.errors import MessageError, QuorumError
 from training.evaluation import Blocks, EvaluateQuestion
-from training.exchanges.base import PREFIX, Exchange
+from training.exchanges.base import PREFIX
 from training.journal import Journal
 from training.messages import (
     Answer,
@@ -28,81 +27,14 @@ from training.messages import (
     Update,
     check_trained,
     check_update,
-    named,
-    prefixed,
 )
+from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic, ask_all, ask_blocks
+from training.round_checkpoint import restore, save
 from training.round_line import RoundLine
 from training.seeds import generator
 
 FIT, EVALUATE, COLLECT = "fit", "evaluate", "collect"
-
-
-@dataclass(frozen=True)
-class Track:
-    """One model in training.
-
-    Attributes:
-        name: `global`, or the subgroup whose model it is.
-        trainers: the clients that may train it, in order.
-        judges: the clients that evaluate it, in order.
-        subgroups: the subgroups on which it is evaluated.
-    """
-
-    name: str
-    trainers: tuple[str, ...]
-    judges: tuple[str, ...]
-    subgroups: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What stays the same through all rounds of a stage.
-
-    Attributes:
-        stage: the stage's key.
-        rounds: how many.
-        tracks: the models.
-        travels, stays: the names of the weights that travel, and of those that stay at their client.
-        participation: the share of a track's trainers asked each round.
-        min_clients: answers that a track needs each round; None demands all that were asked.
-        average_at_end: whether what stays is averaged once, after the last round.
-        split: on what to evaluate after each round; None leaves it out.
-        seed: the job's.
-    """
-
-    stage: str
-    rounds: int
-    tracks: tuple[Track, ...]
-    travels: tuple[str, ...]
-    stays: tuple[str, ...]
-    exchange: Exchange
-    aggregator: Aggregator
-    participation: float
-    min_clients: int | None
-    average_at_end: bool
-    split: Split | None
-    seed: int
-
-
-@dataclass(frozen=True)
-class TrackState:
-    """What the server knows of one model after a round.
-
-    Attributes:
-        weights: the model's floating-point state.
-        server: what the aggregator remembers.
-        memory: what the exchange remembers.
-        seen: the clients that have trained it; they keep what does not travel.
-    """
-
-    weights: Tensors
-    server: ServerState
-    memory: Tensors = field(default_factory=dict)
-    seen: frozenset[str] = frozenset()
-
-
-States = dict[str, TrackState]
 AfterRound = Callable[[int, States, Blocks], None]
 
 
@@ -285,40 +217,3 @@ def evaluate_tracks(
         for client in track.judges
     ]
     return ask_blocks(engine, broadcasts, traffic)
-
-
-def restore(
-    plan: Plan, states: States, journal: Journal, checkpoints: Checkpoints
-) -> tuple[int, States, Traffic]:
-    """Where to go on: the newest checkpoint, or the beginning."""
-    newest = checkpoints.newest()
-    if newest is None:
-        journal.cut(journal.stage_start)
-        return 0, states, Traffic()
-    journal.cut(newest.log_bytes)
-    restored = {
-        track.name: TrackState(
-            weights=named(newest.tensors, f"{track.name}/weights/"),
-            memory=named(newest.tensors, f"{track.name}/memory/"),
-            server=newest.facts["server"][track.name],
-            seen=frozenset(newest.facts["seen"][track.name]),
-        )
-        for track in plan.tracks
-    }
-    return newest.round, restored, Traffic(**newest.facts["traffic"])
-
-
-def save(
-    plan: Plan, round_: int, states: States, traffic: Traffic, journal: Journal, checkpoints: Checkpoints
-) -> None:
-    """Write the checkpoint of a round that is complete and logged."""
-    facts = {
-        "server": {name: dict(state.server) for name, state in states.items()},
-        "seen": {name: sorted(state.seen) for name, state in states.items()},
-        "traffic": asdict(traffic),
-    }
-    tensors = {}
-    for name, state in states.items():
-        tensors.update(prefixed(state.weights, f"{name}/weights/"))
-        tensors.update(prefixed(state.memory, f"{name}/memory/"))
-    checkpoints.save(Checkpoint(round_, journal.size, facts, tensors))

@@ -19,10 +19,11 @@ from training.data import ToneSubgroups
 from training.errors import JobError
 from training.evaluation import Blocks, evaluate
 from training.exchanges import NoExchange
-from training.federation import EVALUATE, FIT, Plan, States, Track, TrackState, evaluate_tracks, run_rounds
+from training.federation import EVALUATE, FIT, evaluate_tracks, run_rounds
 from training.final_figures import TEST, answer_test, figures_on_test
 from training.fit import fit, load_merged
 from training.messages import GLOBAL, Broadcast, Tensors, Update, unknown_question
+from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic
 from training.stages.base import Outcome, Setting, Stage
 from training.stages.federate import Federate, divide

@@ -16,11 +16,12 @@ from training.checkpoint import Checkpoints
 from training.errors import QuorumError
 from training.exchanges import NoExchange
 from training.exchanges.base import Exchange
-from training.federation import Plan, Track, TrackState, choose_cohort, run_rounds
+from training.federation import choose_cohort, run_rounds
 from training.journal import Journal
 from training.messages import Failure, reply
 from training.models import build_model
 from training.models.groups import float_state
+from training.plan import Plan, Track, TrackState
 from training.sampling import epoch_order, in_batches
 from training.seeds import derive_seed, generator
 

@@ -11,13 +11,14 @@ from training.data import Split
 from training.errors import QuorumError
 from training.evaluation import evaluate
 from training.exchanges import EXCHANGES, Exchange, NoExchange
-from training.federation import COLLECT, EVALUATE, FIT, Plan, Track, TrackState, run_rounds
+from training.federation import COLLECT, EVALUATE, FIT, run_rounds
 from training.final_figures import TEST, answer_test, figures_on_test
 from training.fit import collect_kept, fit, load_merged
 from training.messages import GLOBAL, Broadcast, Update, unknown_question
 from training.models import Classifier
 from training.models.groups import float_state
 from training.objectives import OBJECTIVES, Objective
+from training.plan import Plan, Track, TrackState
 from training.stages.base import Outcome, Setting, Stage
 from training.sync import SYNCS, Sync, SyncAll
 

@@ -1,0 +1,75 @@
+"""What a stage of rounds plans, and what the server knows of its models after a round."""
+
+from dataclasses import dataclass, field
+
+from training.aggregators.base import Aggregator, ServerState
+from training.data import Split
+from training.exchanges.base import Exchange
+from training.messages import Tensors
+
+
+@dataclass(frozen=True)
+class Track:
+    """One model in training.
+
+    Attributes:
+        name: `global`, or the subgroup whose model it is.
+        trainers: the clients that may train it, in order.
+        judges: the clients that evaluate it, in order.
+        subgroups: the subgroups on which it is evaluated.
+    """
+
+    name: str
+    trainers: tuple[str, ...]
+    judges: tuple[str, ...]
+    subgroups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stays the same through all rounds of a stage.
+
+    Attributes:
+        stage: the stage's key.
+        rounds: how many.
+        tracks: the models.
+        travels, stays: the names of the weights that travel, and of those that stay at their client.
+        participation: the share of a track's trainers asked each round.
+        min_clients: answers that a track needs each round; None demands all that were asked.
+        average_at_end: whether what stays is averaged once, after the last round.
+        split: on what to evaluate after each round; None leaves it out.
+        seed: the job's.
+    """
+
+    stage: str
+    rounds: int
+    tracks: tuple[Track, ...]
+    travels: tuple[str, ...]
+    stays: tuple[str, ...]
+    exchange: Exchange
+    aggregator: Aggregator
+    participation: float
+    min_clients: int | None
+    average_at_end: bool
+    split: Split | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class TrackState:
+    """What the server knows of one model after a round.
+
+    Attributes:
+        weights: the model's floating-point state.
+        server: what the aggregator remembers.
+        memory: what the exchange remembers.
+        seen: the clients that have trained it; they keep what does not travel.
+    """
+
+    weights: Tensors
+    server: ServerState
+    memory: Tensors = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+
+
+States = dict[str, TrackState]
