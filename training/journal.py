@@ -1,6 +1,7 @@
 """The run's log: `metrics.jsonl`, and progress for whoever watches."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +42,7 @@ class Journal:
     def cut(self, size: int) -> None:
         """Drop what was logged after a checkpoint; the rounds will be done and logged again."""
         with self._path.open("r+b") as file:
-            file.truncate(size)
+            file.truncate(min(size, self.size))
 
     def lines(self) -> list[dict[str, Any]]:
         """Everything logged so far."""
@@ -56,6 +57,8 @@ class Journal:
         try:
             with self._path.open("a") as file:
                 file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise CheckpointError(
                 f"cannot write {self._path}: {error}; free some disk space and continue with --resume"

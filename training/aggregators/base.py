@@ -47,6 +47,10 @@ class Aggregator(FrozenConfig, ABC):
 
     name: str
 
+    def for_job(self, *, names_subgroups: bool) -> "Aggregator":
+        """The rule with what depends on the job filled in."""
+        return self
+
     def initial_state(self) -> ServerState:
         """What the server remembers before the first round."""
         return {}

@@ -35,6 +35,11 @@ class UnitAggregator(Aggregator):
 
     unit: Unit | None = None
 
+    def for_job(self, *, names_subgroups: bool) -> "UnitAggregator":
+        """The unit settled once for all rounds, whoever answers in one of them."""
+        unit = self.unit or ("subgroup" if names_subgroups else "client")
+        return self.model_copy(update={"unit": unit})
+
     @abstractmethod
     def unit_weights(
         self, losses: Mapping[str, float], state: ServerState

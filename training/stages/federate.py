@@ -72,7 +72,7 @@ class Federate(Stage):
             travels=travels,
             stays=stays,
             exchange=self.exchange,
-            aggregator=self.aggregator,
+            aggregator=self.aggregator.for_job(names_subgroups=bool(setting.subgroups)),
             participation=self.participation,
             min_clients=needed,
             average_at_end=self.sync.average_at_end,

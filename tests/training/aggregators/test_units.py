@@ -137,3 +137,12 @@ def test_weights_are_a_mixture(kind, cohort):
     mixture, _ = kind().weigh(reports, kind().initial_state())
     assert all(weight >= 0 for weight in mixture.clients.values())
     assert sum(mixture.clients.values()) == pytest.approx(1, rel=1e-12)
+
+
+def test_a_job_settles_the_unit_for_all_rounds_whoever_answers():
+    """One client of one subgroup answers alone with another: the job's word counts, not the round's."""
+    reports = [Report("a", {"dark": 10}, {"dark": 2.0}), Report("b", {"dark": 30}, {"dark": 1.0})]
+    settled = FedEqual().for_job(names_subgroups=True)
+    assert settled.weigh(reports, {})[0].clients == {"a": 0.25, "b": 0.75}
+    assert FedEqual().for_job(names_subgroups=False).weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
+    assert FedEqual(unit="client").for_job(names_subgroups=True).unit == "client"
