@@ -11,7 +11,6 @@ runs' own 95 % intervals, which come from bootstrap replicates drawn by lesion.
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -81,16 +80,14 @@ def run(recipe: str, variant: Variant, seed: int, runs: Path, workers: int | Non
     command = [sys.executable, "training/run.py", str(job_file), "--out", str(out)]
     command += ["--resume"] if out.exists() else []
     command += ["--set", f"engine.workers={workers}"] if workers else []
-    started = time.perf_counter()
-    subprocess.run(command, check=True)
-    (out / "seconds.txt").write_text(f"{time.perf_counter() - started:.0f}")
+    subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def figures(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
-    """The test figures of one run, with its seconds."""
-    out = folder_of(recipe, variant, seed, runs)
-    test: dict[str, Any] = json.loads((out / "summary.json").read_text())["stages"][variant.stage]["test"]
-    return {**test, "seconds": float((out / "seconds.txt").read_text())}
+    """The test figures of one run after the variant's stage, with the seconds of the stages up to it."""
+    stages = json.loads((folder_of(recipe, variant, seed, runs) / "summary.json").read_text())["stages"]
+    test: dict[str, Any] = stages[variant.stage]["test"]
+    return {**test, "seconds": sum(stage["seconds"] for stage in stages[: variant.stage + 1])}
 
 
 def cell(runs: Sequence[Mapping[str, Any]], key: str) -> str:
