@@ -22,8 +22,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 demo: $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, and diagnose one picture
 	rm -rf $(DEMO)
 	$(BIN)/python training/run.py training/recipes/demo.yaml --out $(DEMO)
-	$(BIN)/dermfed-data synth --out $(DEMO)/pictures --pictures 4 --seed 7
-	$(BIN)/python -m registry.bundle.diagnose $(DEMO)/bundles $(DEMO)/pictures/manifest.csv
+	$(BIN)/dermfed-data synth --out $(DEMO)/pictures --pictures 6 --seed 7
+	$(BIN)/python -m registry.bundle.diagnose $(DEMO)/bundles/global $(DEMO)/pictures/images/000000.png
 	@echo "report: $(CURDIR)/$(DEMO)/report.html"
 
 test: lint types imports  ## everything that must hold, in minutes
