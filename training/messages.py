@@ -35,17 +35,15 @@ def prefixed(tensors: Tensors, prefix: str) -> dict[str, torch.Tensor]:
 
 
 @dataclass(frozen=True)
-class Broadcast:
-    """One question to one client.
+class Message:
+    """What every message says of itself.
 
     Attributes:
-        client: whom it is for.
+        client: the client it is for or from.
         stage: the stage's key, e.g. `0-federate`.
         round: the round, from 1.
         ask: which of the stage's questions this is, e.g. `fit` or `evaluate`.
         track: which model it is about: `global` or a subgroup's name.
-        tensors: weights and whatever else the part that asks sends.
-        options: further settings of the question, JSON-able; whoever answers validates them.
     """
 
     client: str
@@ -53,41 +51,41 @@ class Broadcast:
     round: int
     ask: str
     track: str = GLOBAL
-    tensors: Tensors = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def address(self) -> tuple[str, str, int, str, str]:
-        """What an answer must repeat to be the answer to this question."""
+        """What an answer must share with its question."""
         return (self.client, self.stage, self.round, self.ask, self.track)
 
 
 @dataclass(frozen=True)
-class Update:
+class Broadcast(Message):
+    """One question to one client.
+
+    Attributes:
+        tensors: weights and whatever else the part that asks sends.
+        options: further settings of the question, JSON-able; whoever answers validates them.
+    """
+
+    tensors: Tensors = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Update(Message):
     """One client's answer.
 
     Attributes:
-        client, stage, round, ask, track: as in the question.
         tensors: named tensors (weights, counts).
         num_examples: training pictures behind the answer, by subgroup.
         losses: mean training loss by subgroup, where the question was `fit`.
         scalars: further numbers.
     """
 
-    client: str
-    stage: str
-    round: int
-    ask: str
-    track: str = GLOBAL
     tensors: Tensors = field(default_factory=dict)
     num_examples: Mapping[str, int] = field(default_factory=dict)
     losses: Mapping[str, float] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def address(self) -> tuple[str, str, int, str, str]:
-        """The question that this answers."""
-        return (self.client, self.stage, self.round, self.ask, self.track)
 
 
 @dataclass(frozen=True)
