@@ -1,13 +1,14 @@
 """Tensors on disk: where updates wait when memory should not grow with the cohort."""
 
 import shutil
+import sys
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 
 from training.errors import CheckpointError
 from training.messages import Tensors, Update, tensor_bytes
@@ -23,7 +24,7 @@ class SpooledTensors(Mapping[str, torch.Tensor]):
     def __init__(self, path: Path) -> None:
         self._path = path
         with safe_open(path, framework="pt") as file:
-            self._names = tuple(file.keys())
+            self._names = tuple(map(sys.intern, file.keys()))  # one copy of each name for all updates
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._names:
@@ -47,7 +48,8 @@ class SpooledTensors(Mapping[str, torch.Tensor]):
         return self._read().values()
 
     def _read(self) -> dict[str, torch.Tensor]:
-        tensors: dict[str, torch.Tensor] = load_file(self._path)
+        # From bytes: safetensors 0.8 loses 60 bytes for every tensor that it maps from a file.
+        tensors: dict[str, torch.Tensor] = load(self._path.read_bytes())
         return tensors
 
 

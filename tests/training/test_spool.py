@@ -1,8 +1,10 @@
 import errno
+import sys
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 
 from training import spool as module
 from training.errors import CheckpointError
@@ -23,19 +25,40 @@ def test_what_was_spooled_comes_back_bytewise(tmp_path):
         update.tensors["c"]
 
 
-def test_reading_all_tensors_opens_the_file_once(tmp_path, monkeypatch):
+def test_all_tensors_are_read_at_once(tmp_path, monkeypatch):
     tensors = Spool(tmp_path / "spool").spooled(Update("north", "s", 1, "fit", tensors=TENSORS)).tensors
-    opened = []
+    reads = []
 
-    def counted(path):
-        opened.append(path)
-        return load_file(path)
+    def counted(content):
+        reads.append(len(content))
+        return load(content)
 
-    monkeypatch.setattr(module, "load_file", counted)
+    monkeypatch.setattr(module, "load", counted)
     monkeypatch.setattr(module, "safe_open", None)
     assert all(torch.equal(value, TENSORS[name]) for name, value in tensors.items())
     assert sorted(value.sum().item() for value in tensors.values()) == [-0.5, 15.0]
-    assert len(opened) == 2
+    assert len(reads) == 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_reading_again_and_again_takes_no_more_memory(tmp_path):
+    names = [f"layer-{number}" for number in range(100)]
+    many = Spool(tmp_path / "spool").spooled(
+        Update("north", "s", 1, "fit", tensors={name: torch.ones(8) for name in names})
+    )
+
+    def read(times):
+        for _ in range(times):
+            sum(value.sum() for _, value in many.tensors.items())
+        return resident_kilobytes()
+
+    before = read(100)
+    assert read(500) - before < 1000  # mapping the tensors one by one lost 6 kB a time
+
+
+def resident_kilobytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
 
 def test_tensors_that_share_memory_are_spooled_whole(tmp_path):
