@@ -1,17 +1,11 @@
 """The base of every setting that comes from outside: frozen, and strict about unknown keys."""
 
-import difflib
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
-
-def nearest(name: str, valid: list[str]) -> str:
-    """A hint for a misspelt `name`: the closest valid one, if any is close, and all that are valid."""
-    close = difflib.get_close_matches(name, valid, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
-    return f"{hint}valid: {', '.join(valid) or 'none'}"
+from registry.bundle.nearest import nearest
 
 
 class FrozenConfig(BaseModel):

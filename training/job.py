@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from training.config import FrozenConfig, nearest
+from registry.bundle.nearest import nearest
+from training.config import FrozenConfig
 from training.data import DataConfig
 from training.errors import JobError
 from training.models import ModelConfig

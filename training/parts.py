@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from training.config import FrozenConfig, nearest
+from registry.bundle.nearest import nearest
+from training.config import FrozenConfig
 
 Part = TypeVar("Part", bound=FrozenConfig)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clients.data.errors import UnknownColumnError
-from training.config import nearest
+from registry.bundle.nearest import nearest
 
 COLUMNS = (
     "image",

@@ -10,9 +10,9 @@ from clients.data.atomic import write_atomically
 from clients.data.errors import ManifestError
 from clients.data.manifest import COLUMNS, Manifest, Row
 from clients.data.pictures import relocate
-from clients.data.tones import read_scale, read_tone
 from clients.data.wording import listing
-from training.config import nearest
+from registry.bundle.nearest import nearest
+from registry.bundle.tones import read_scale, read_tone
 from training.data import SPLITS
 
 # How spreadsheets and data frames spell "nothing".

@@ -13,7 +13,7 @@ from clients.data.errors import ClientDataError
 from clients.data.report import DataReport
 from clients.data.table import PictureTable
 from registry.bundle.labels import Label
-from training.config import nearest
+from registry.bundle.nearest import nearest
 from training.data import SPLITS, Examples, Split
 
 

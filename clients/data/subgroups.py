@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from clients.data.errors import SubgroupError
 from clients.data.manifest import Row
-from clients.data.tones import read_scale, read_tone
+from registry.bundle.tones import read_scale, read_tone
 from training.data import ColumnSubgroups, ToneSubgroups
 
 UNDECLARED = -1

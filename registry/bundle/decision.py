@@ -138,8 +138,7 @@ def decide(
 
 
 def _is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
-    subgroup = manifest.subgroup
-    return subgroup.is_global or (scale == subgroup.scale and skin_tone in subgroup.values)
+    return manifest.subgroup.is_global or manifest.subgroup.covers(skin_tone, scale)
 
 
 def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> Guarantee:
@@ -159,7 +158,8 @@ def _warnings(
         said.append("No skin tone was declared: the model for all skin tones answered.")
     elif subgroup.is_global:
         said.append(
-            f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} by itself."
+            f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} "
+            f"({scale or 'no scale'}) by itself."
         )
     if not _is_for(manifest, skin_tone, scale):
         said.append(

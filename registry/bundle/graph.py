@@ -6,15 +6,21 @@ all its weights with it: a graph that points to other files is refused, since on
 `model.onnx` are what was digested.
 """
 
+import os
 import tempfile
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from registry.bundle.errors import GraphError
+
+# ONNX Runtime reports its use to its makers and writes a device number into the user's cache, unless
+# it is told otherwise before it is loaded. Nothing goes over the network uninvited.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import onnxruntime
 
 INPUT = "images"
 OUTPUTS = ("probabilities", "logits", "embedding")

@@ -75,7 +75,7 @@ def open_picture(content: bytes) -> ImageFile:
         TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
         DamagedPicture: the header does not decode.
     """
-    kind = _format(content)
+    kind = picture_format(content)
     _refuse_early_end(content, kind)
     try:
         return _READERS[kind](io.BytesIO(content))
@@ -92,7 +92,13 @@ def refusal(error: Exception) -> PictureError:
     return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
 
 
-def _format(content: bytes) -> Format:
+def picture_format(content: bytes) -> Format:
+    """Which of the accepted formats the bytes are in, told by their first bytes.
+
+    Raises:
+        NotAPicture: the bytes are no picture.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP.
+    """
     if content.startswith(b"\xff\xd8\xff"):
         return "JPEG"
     if content.startswith(b"\x89PNG\r\n\x1a\n"):

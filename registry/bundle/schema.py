@@ -16,6 +16,7 @@ from registry.bundle.counts import SCORE_BINS, Counts
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import Label
 from registry.bundle.picture import PictureRule
+from registry.bundle.tones import spelt_alike
 
 SCHEMA_VERSION: Final = 1
 
@@ -61,6 +62,12 @@ class Subgroup(Frozen):
     def is_global(self) -> bool:
         """Whether the model is for everybody."""
         return self.name == GLOBAL
+
+    def covers(self, skin_tone: str | None, scale: str | None) -> bool:
+        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type."""
+        if skin_tone is None or scale is None or scale != self.scale:
+            return False
+        return spelt_alike(skin_tone, scale) in {spelt_alike(value, scale) for value in self.values}
 
     @model_validator(mode="after")
     def _tones_unless_global(self) -> "Subgroup":

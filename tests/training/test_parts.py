@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import ValidationError
 
+from registry.bundle.nearest import nearest
 from training import parts
-from training.config import FrozenConfig, nearest
+from training.config import FrozenConfig
 from training.parts import PartTable
 
 

@@ -10,7 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from training.config import FrozenConfig, nearest
+from registry.bundle.nearest import nearest
+from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.torchvision_ops import prepare_torchvision
 

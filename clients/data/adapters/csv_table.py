@@ -14,8 +14,8 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import find_pictures, image_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifest import COLUMNS, Manifest, Row
-from clients.data.tones import read_scale, read_tone
 from clients.data.wording import listing
+from registry.bundle.tones import read_scale, read_tone
 
 
 class CsvTable(Adapter):

@@ -12,7 +12,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import find_pictures, image_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifest import Manifest, Row
-from training.config import nearest
+from registry.bundle.nearest import nearest
 
 CODES = {
     "akiec": "AKIEC",

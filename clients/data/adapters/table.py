@@ -13,7 +13,7 @@ from clients.data.adapters.image_folder import ImageFolder
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
-from training.config import nearest
+from registry.bundle.nearest import nearest
 
 GROUP = "dermfed.adapters"
 

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -74,3 +78,22 @@ def test_answers_that_are_not_finite_are_refused(onnx_graph):
     graph = Graph(onnx_graph(weights=np.full((3, 2), np.inf)))
     with pytest.raises(GraphError, match="not finite"):
         graph.run(IMAGES)
+
+
+def test_nothing_is_told_to_anybody_and_nothing_is_left_in_the_users_folder(onnx_graph, tmp_path):
+    """ONNX Runtime would open a socket to its makers and number the device, unless told otherwise."""
+    (tmp_path / "model.onnx").write_bytes(onnx_graph())
+    script = (
+        "import sys; from pathlib import Path; from registry.bundle.graph import Graph;"
+        "Graph(Path(sys.argv[1]).read_bytes())"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    # Its makers leave test and build machines alone: a hospital's is neither.
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "VIRTUAL_ENV")}
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model.onnx")],
+        check=True,
+        env={**kept, "HOME": str(home)},
+    )
+    assert list(home.rglob("*")) == []

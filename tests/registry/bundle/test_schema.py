@@ -78,3 +78,23 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
 def test_what_cannot_be_is_refused(manifest, parts, message):
     with pytest.raises(ValidationError, match=message):
         manifest(**parts)
+
+
+@pytest.mark.parametrize(
+    ("values", "tone", "scale", "theirs"),
+    [
+        (("5", "6"), "5", "fitzpatrick", True),
+        (("V", "VI"), "5", "fitzpatrick", True),
+        (("5",), "V", "fitzpatrick", True),
+        (("5",), "4", "fitzpatrick", False),
+        (("5",), "5", "monk", False),
+        (("5",), None, "fitzpatrick", False),
+        (("5",), "5", None, False),
+    ],
+)
+def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale, theirs):
+    assert Subgroup(name="dark", scale="fitzpatrick", values=values).covers(tone, scale) is theirs
+
+
+def test_the_global_model_is_no_tones_own():
+    assert not Subgroup().covers("5", "fitzpatrick")

@@ -1,6 +1,6 @@
 import pytest
 
-from clients.data.tones import SCALES, read_scale, read_tone
+from registry.bundle.tones import SCALES, read_scale, read_tone
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ to light while the others run from light to dark. Values are strings; only their
 
 from collections.abc import Mapping
 
-from training.config import nearest
+from registry.bundle.nearest import nearest
 
 SCALES: Mapping[str, tuple[str, ...]] = {
     "fitzpatrick": ("1", "2", "3", "4", "5", "6"),  # 1 (I) very light to 6 (VI) very dark
@@ -46,3 +46,11 @@ def read_tone(value: str, scale: str) -> str:
         allowed = ", ".join(SCALES[name]) + (" (or I to VI)" if name == "fitzpatrick" else "")
         raise ValueError(f"skin tone {value!r} is not on the scale {name}; allowed: {allowed}, or empty")
     return tone
+
+
+def spelt_alike(value: str, scale: str) -> str:
+    """A tone as this module spells it, and as it stands where the scale or the value is not known here."""
+    try:
+        return read_tone(value, scale)
+    except ValueError:
+        return value
