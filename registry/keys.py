@@ -1,0 +1,21 @@
+"""Keys to the service: a secret is shown once, and only its sha256 is kept.
+
+A secret is 256 random bits, so one fast hash is enough: there is nothing to guess from.
+"""
+
+import secrets
+
+from registry.bundle.schema import sha256
+
+PREFIX = "dfk"
+
+
+def make_secret() -> tuple[str, str]:
+    """A new key's id, 12 hex digits, and its secret `dfk_<id>_<43 characters>`."""
+    key = secrets.token_hex(6)
+    return key, f"{PREFIX}_{key}_{secrets.token_urlsafe(32)}"
+
+
+def key_digest(secret: str) -> str:
+    """What the registry keeps of a secret: `sha256:` and 64 hex digits."""
+    return sha256(secret.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,54 @@
+"""Which names the registry takes, and what it says of one that it does not know."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from registry.errors import InvalidName, NotFound
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LONGEST = 100
+_NEAREST = 5
+
+
+def check_name(kind: str, name: str) -> str:
+    """`name`, if it may name a model or an alias: both become parts of addresses.
+
+    Raises:
+        InvalidName: it may not.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidName(
+            f"{kind} {name!r} is no name; use up to {_LONGEST} letters, digits, `.`, `_` and `-`, "
+            "starting with a letter or a digit"
+        )
+    return name
+
+
+def check_title(kind: str, title: str) -> str:
+    """`title`, if a person can read it in a list: printable, not blank, not long.
+
+    Raises:
+        InvalidName: it is none of that.
+    """
+    if not title.strip() or len(title) > _LONGEST or not title.isprintable():
+        raise InvalidName(f"{kind} {title!r} is no name; use 1 to {_LONGEST} printable characters")
+    return title
+
+
+def not_found(kind: str, name: str, known: Iterable[str], *, of: str = "") -> NotFound:
+    """The error for a name that is not among `known`, with the nearest that are."""
+    names = sorted(known)
+    nearest = get_close_matches(name, names, n=_NEAREST, cutoff=0.4) or names[:_NEAREST]
+    return _not_found(kind, repr(name), nearest, of)
+
+
+def no_such_version(model: str, number: int, known: Iterable[int]) -> NotFound:
+    """The error for a version that the model does not have, with the nearest that it has."""
+    nearest = sorted(sorted(known, key=lambda one: (abs(one - number), one))[:_NEAREST])
+    return _not_found("version", str(number), [str(one) for one in nearest], f" of model {model!r}")
+
+
+def _not_found(kind: str, shown: str, nearest: list[str], of: str) -> NotFound:
+    rest = f"the nearest: {', '.join(nearest)}" if nearest else f"there is no {kind} yet"
+    return NotFound(f"there is no {kind} {shown}{of}; {rest}")

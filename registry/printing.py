@@ -1,0 +1,125 @@
+"""What the commands print: records as JSON for programs, and as lines and columns for people."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from registry.bundle.schema import BundleManifest
+from registry.bundle.scores import SCORE_BINS
+from registry.gates import GateReport, figures_by_subgroup, interval_of, is_share
+from registry.records import ApiKey, Event, Release, Version
+
+FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
+
+
+def as_data(record: Any) -> Any:
+    """A record, or a tuple or dict of them, as what JSON can hold."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows below their header, each column as wide as its widest entry."""
+    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    )
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "" if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def version_table(versions: Sequence[Version], states: Sequence[str] | None = None) -> str:
+    """Versions, one on each line; `states` adds a last column."""
+    header = ["model", "version", "subgroup", "created", "digest"]
+    rows = [
+        [one.model, str(one.number), one.subgroup.name, moment(one.created), one.digest] for one in versions
+    ]
+    if states is not None:
+        header, rows = [*header, "state"], [[*row, state] for row, state in zip(rows, states, strict=True)]
+    return columns(header, rows)
+
+
+def release_line(alias: str, release: Release) -> str:
+    """Where an alias points."""
+    versions = ", ".join(f"{one.number} ({one.subgroup.name})" for one in release.versions)
+    return f"{alias}: release {release.id}, versions {versions}"
+
+
+def version_page(version: Version, manifest: BundleManifest) -> str:
+    """Figures by subgroup, calibration and lineage of one version."""
+    subgroup, lineage = version.subgroup, manifest.lineage
+    tones = "" if subgroup.is_global else f", {subgroup.scale} {', '.join(subgroup.values)}"
+    conformal, abstention = manifest.conformal, manifest.abstention
+    lines = [
+        f"version {version.number} for {subgroup.name}{tones}",
+        f"  digest       {version.digest}",
+        f"  added        {moment(version.created)}",
+        f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
+        f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
+        f"  referral     target risk {abstention.target_risk:.3g}, "
+        f"below {abstention.threshold_bin / SCORE_BINS:.3f} (n {abstention.n})",
+        f"  lineage      recipe {lineage.recipe}, seed {lineage.seed}, dermfed {lineage.code_version}, "
+        f"parent {lineage.parent or 'none'}",
+        f"  job          {lineage.job}",
+        *(f"  data         {client}: {fingerprint}" for client, fingerprint in lineage.data.items()),
+        *(f"  {line}" for line in _figures(manifest).splitlines()),
+    ]
+    return "\n".join(lines)
+
+
+def event_lines(event: Event) -> str:
+    """One event, with all that was said of it."""
+    head = f"{event.id}  {moment(event.time)}  {event.actor}  {event.kind}"
+    if event.versions:
+        head += (
+            f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
+        )
+    if event.alias is not None:
+        head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+    lines = [head]
+    if event.reason is not None:
+        lines.append(f"    reason: {event.reason}")
+    if event.gates is not None:
+        lines += [f"    {line}" for line in gate_lines(event.gates).splitlines()]
+    if event.overridden:
+        lines.append("    GATES OVERRIDDEN")
+    return "\n".join(lines)
+
+
+def gate_lines(report: GateReport) -> str:
+    """What each gate said."""
+    return "\n".join(f"gate {one.gate}: {one.verdict}: {one.detail}" for one in report.results)
+
+
+def key_table(keys: Sequence[ApiKey]) -> str:
+    """Keys, one on each line; no secret is known here."""
+    rows = [[key.id, key.name, moment(key.created), moment(key.revoked) or "valid"] for key in keys]
+    return columns(("id", "name", "created", "revoked"), rows)
+
+
+def _figures(manifest: BundleManifest) -> str:
+    rows = [
+        [name, _count(figures.get("n")), *(_figure(figures, figure) for figure in FIGURES)]
+        for name, figures in figures_by_subgroup(manifest).items()
+        if isinstance(figures, dict)
+    ]
+    if not rows:
+        return "no test figures by subgroup"
+    return columns(("subgroup", "n", *(figure.replace("_", " ") for figure in FIGURES)), rows)
+
+
+def _count(value: Any) -> str:
+    return str(value) if isinstance(value, int) else "unknown"
+
+
+def _figure(figures: dict[str, Any], figure: str) -> str:
+    value = figures.get(figure)
+    if not is_share(value):
+        return "unknown"
+    interval = interval_of(figures, figure)
+    return f"{value:.3f}" if interval is None else f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"

@@ -1,0 +1,160 @@
+"""Reading the tables: rows in, records out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, select
+
+from registry.bundle.schema import Subgroup
+from registry.errors import NotFound
+from registry.gates import GateReport
+from registry.names import no_such_version, not_found
+from registry.records import ApiKey, Event, Release, Version
+from registry.tables import AliasRow, EventRow, KeyRow, MemberRow, ReleaseRow, VersionRow
+
+_VERSION = (
+    VersionRow.model,
+    VersionRow.number,
+    VersionRow.digest,
+    VersionRow.subgroup,
+    VersionRow.scale,
+    VersionRow.tones,
+    VersionRow.created,
+)
+_LARGEST = 2**63 - 1  # what an INTEGER holds
+
+
+def model_names(connection: Connection) -> tuple[str, ...]:
+    """Every model that has a version."""
+    return tuple(connection.scalars(select(VersionRow.model).distinct().order_by(VersionRow.model)))
+
+
+def require_model(connection: Connection, model: str) -> None:
+    """Passes if the model has a version.
+
+    Raises:
+        NotFound: it has none.
+    """
+    if not connection.scalar(select(func.count()).where(VersionRow.model == model)):
+        raise _unknown_model(model, model_names(connection))
+
+
+def all_versions(connection: Connection, model: str | None) -> tuple[Version, ...]:
+    """Every version, of one model or of all."""
+    query = select(*_VERSION).order_by(VersionRow.model, VersionRow.number)
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    return tuple(_version(row) for row in connection.execute(query))
+
+
+def versions_by_number(connection: Connection, model: str, numbers: Sequence[int]) -> tuple[Version, ...]:
+    """These versions, in this order.
+
+    Raises:
+        NotFound: the model has no such version, or there is no such model.
+    """
+    storable = [number for number in numbers if 0 < number <= _LARGEST]
+    query = select(*_VERSION).where(VersionRow.model == model, VersionRow.number.in_(storable))
+    found = {row.number: _version(row) for row in connection.execute(query)}
+    for number in numbers:
+        if number not in found:
+            require_model(connection, model)
+            known = connection.scalars(select(VersionRow.number).where(VersionRow.model == model))
+            raise no_such_version(model, number, known)
+    return tuple(found[number] for number in numbers)
+
+
+def version_by_digest(connection: Connection, model: str, digest: str) -> Version | None:
+    """The version that is this bundle, if it was added."""
+    query = select(*_VERSION).where(VersionRow.model == model, VersionRow.digest == digest)
+    row = connection.execute(query).first()
+    return None if row is None else _version(row)
+
+
+def current_releases(connection: Connection, alias: str) -> dict[str, Release]:
+    """Every model's release under the alias, by model."""
+    return {one.model: one for one in _pointed_to(connection, AliasRow.alias == alias)}
+
+
+def current_release(connection: Connection, model: str, alias: str) -> Release | None:
+    """The release that the alias points to, if it points to any."""
+    found = _pointed_to(connection, AliasRow.alias == alias, AliasRow.model == model)
+    return found[0] if found else None
+
+
+def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
+    """The aliases of a model."""
+    query = select(AliasRow.alias).where(AliasRow.model == model).order_by(AliasRow.alias)
+    return tuple(connection.scalars(query))
+
+
+def events_of(connection: Connection, model: str, alias: str | None = None) -> tuple[Event, ...]:
+    """What was done to a model, or to one alias of it, the oldest first."""
+    query = select(*EventRow.__table__.columns).where(EventRow.model == model).order_by(EventRow.id)
+    if alias is not None:
+        query = query.where(EventRow.alias == alias)
+    return tuple(_event(row) for row in connection.execute(query))
+
+
+def release_stack(events: Sequence[Event]) -> list[int]:
+    """The releases of one alias: a promotion puts one on top, a rollback takes one off."""
+    stack: list[int] = []
+    for event in events:
+        if event.kind == "promoted" and event.release is not None:
+            stack.append(event.release)
+        elif event.kind == "rolled-back" and stack:
+            stack.pop()
+    return stack
+
+
+def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
+    """Every key, revoked ones too, the oldest first."""
+    query = select(*KeyRow.__table__.columns).order_by(KeyRow.created, KeyRow.id)
+    return tuple(ApiKey(**row._mapping) for row in connection.execute(query))
+
+
+def _unknown_model(model: str, known: Sequence[str]) -> NotFound:
+    return not_found("model", model, known)
+
+
+def _pointed_to(connection: Connection, *which: ColumnElement[bool]) -> list[Release]:
+    query = (
+        select(ReleaseRow.id.label("release"), *_VERSION)
+        .select_from(AliasRow)
+        .join(ReleaseRow, ReleaseRow.id == AliasRow.release_id)
+        .join(MemberRow, MemberRow.release_id == ReleaseRow.id)
+        .join(VersionRow, VersionRow.id == MemberRow.version_id)
+        .where(*which)
+        .order_by(AliasRow.model)
+    )
+    members: dict[tuple[int, str], list[Version]] = {}
+    for row in connection.execute(query):
+        members.setdefault((row.release, row.model), []).append(_version(row))
+    return [Release(number, model, tuple(versions)) for (number, model), versions in members.items()]
+
+
+def _version(row: "Row[*tuple[Any, ...]]") -> Version:
+    return Version(
+        model=row.model,
+        number=row.number,
+        digest=row.digest,
+        subgroup=Subgroup(name=row.subgroup, scale=row.scale, values=tuple(row.tones)),
+        created=row.created,
+    )
+
+
+def _event(row: "Row[*tuple[Any, ...]]") -> Event:
+    return Event(
+        id=row.id,
+        time=row.time,
+        actor=row.actor,
+        kind=row.kind,
+        model=row.model,
+        alias=row.alias,
+        versions=tuple(row.versions),
+        release=row.release_id,
+        before=row.before_id,
+        reason=row.reason,
+        gates=None if row.gates is None else GateReport.model_validate(row.gates),
+        overridden=row.overridden,
+    )

@@ -1,0 +1,127 @@
+"""What the registry answers with: versions, releases, events and keys, none of which ever change.
+
+All times are aware, in UTC.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from registry.bundle.schema import Subgroup
+from registry.gates import GateReport
+
+EventKind = Literal["added", "promoted", "rolled-back"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """One bundle under a model's name.
+
+    Attributes:
+        model: the model's name.
+        number: 1, 2, … in the order of adding; never used twice for a model.
+        digest: the bundle's digest, sha256 of its `bundle.json`.
+        subgroup: whom it is for.
+        created: when it was added.
+    """
+
+    model: str
+    number: int
+    digest: str
+    subgroup: Subgroup
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Added:
+    """What came of adding bundles.
+
+    Attributes:
+        versions: the version of each bundle, in their order.
+        new: those that were not there before.
+        repaired: digests of objects that were missing or altered, and are right again.
+    """
+
+    versions: tuple[Version, ...]
+    new: tuple[Version, ...]
+    repaired: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Release:
+    """The versions that answer together: one for everybody, and at most one for each subgroup.
+
+    Attributes:
+        id: unique over all models.
+        model: the model's name.
+        versions: the global one first, then by the subgroup's name.
+    """
+
+    id: int
+    model: str
+    versions: tuple[Version, ...]
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.versions, key=lambda one: (not one.subgroup.is_global, one.subgroup.name))
+        object.__setattr__(self, "versions", tuple(ordered))
+
+    @property
+    def everybody(self) -> Version:
+        """The version for whoever has none of their own."""
+        return self.versions[0]
+
+    def for_subgroup(self, name: str) -> Version | None:
+        """The version of the subgroup's own, if it has one."""
+        return next((one for one in self.versions if one.subgroup.name == name), None)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that was done; history is the list of them.
+
+    Attributes:
+        id: grows with time, over all models.
+        time: when.
+        actor: who.
+        kind: what.
+        model: to which model.
+        alias: to which alias; None for `added`.
+        versions: the numbers added, or those named in the promotion; empty for `rolled-back`.
+        release: the release that the alias points to since.
+        before: the release that it pointed to before.
+        reason: why, if it was said.
+        gates: what the gates said of the promotion.
+        overridden: whether a gate refused and was overridden.
+    """
+
+    id: int
+    time: datetime
+    actor: str
+    kind: EventKind
+    model: str
+    alias: str | None
+    versions: tuple[int, ...]
+    release: int | None
+    before: int | None
+    reason: str | None
+    gates: GateReport | None
+    overridden: bool
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """One key to the service.
+
+    Attributes:
+        id: the part of the secret that may be shown.
+        name: whom or what it is for.
+        sha256: of the secret, which is kept nowhere.
+        created: when it was made.
+        revoked: when it was revoked, if it was.
+    """
+
+    id: str
+    name: str
+    sha256: str
+    created: datetime
+    revoked: datetime | None

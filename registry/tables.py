@@ -1,0 +1,120 @@
+"""The registry's tables. A change here needs a migration of its own and a new `SCHEMA`."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+SCHEMA: Final = "0001"
+"""The newest migration: what this dermfed reads and writes."""
+
+SCHEMA_TABLE: Final = "dermfed_schema"
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A time as ISO 8601 text in UTC, which sorts as text and reads back aware."""
+
+    impl = String(32)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """The text of an aware time."""
+        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
+        """The time that a text says."""
+        return None if value is None else datetime.fromisoformat(value)
+
+
+class Table(DeclarativeBase):
+    """Base of all tables."""
+
+
+class SchemaChangeRow(Table):
+    """Which dermfed brought each migration, so that an older one can say what it needs."""
+
+    __tablename__ = "schema_changes"
+    revision: Mapped[str] = mapped_column(String(32), primary_key=True)
+    code_version: Mapped[str] = mapped_column(String(64))
+    time: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class VersionRow(Table):
+    """One version of a model; `tones` are the values of its subgroup."""
+
+    __tablename__ = "versions"
+    __table_args__ = (
+        UniqueConstraint("model", "number", name="uq_versions_model_number"),
+        UniqueConstraint("model", "digest", name="uq_versions_model_digest"),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    number: Mapped[int]
+    digest: Mapped[str] = mapped_column(String(71))
+    model_digest: Mapped[str] = mapped_column(String(71))
+    subgroup: Mapped[str] = mapped_column(Text)
+    scale: Mapped[str | None] = mapped_column(Text)
+    tones: Mapped[list[str]] = mapped_column(JSON)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class ReleaseRow(Table):
+    """One release; its members never change."""
+
+    __tablename__ = "releases"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class MemberRow(Table):
+    """One version in a release; the primary key allows one for each subgroup."""
+
+    __tablename__ = "release_members"
+    release_id: Mapped[int] = mapped_column(
+        ForeignKey("releases.id", name="fk_members_release"), primary_key=True
+    )
+    subgroup: Mapped[str] = mapped_column(Text, primary_key=True)
+    version_id: Mapped[int] = mapped_column(ForeignKey("versions.id", name="fk_members_version"))
+
+
+class AliasRow(Table):
+    """What an alias of a model points to now."""
+
+    __tablename__ = "aliases"
+    model: Mapped[str] = mapped_column(String(100), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(100), primary_key=True)
+    release_id: Mapped[int] = mapped_column(ForeignKey("releases.id", name="fk_aliases_release"))
+
+
+class EventRow(Table):
+    """One thing that was done."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_model_alias", "model", "alias"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[datetime] = mapped_column(UtcTime)
+    actor: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(String(16))
+    model: Mapped[str] = mapped_column(String(100))
+    alias: Mapped[str | None] = mapped_column(String(100))
+    versions: Mapped[list[int]] = mapped_column(JSON)
+    release_id: Mapped[int | None] = mapped_column(ForeignKey("releases.id", name="fk_events_release"))
+    before_id: Mapped[int | None] = mapped_column(ForeignKey("releases.id", name="fk_events_before"))
+    reason: Mapped[str | None] = mapped_column(Text)
+    gates: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    overridden: Mapped[bool] = mapped_column(Boolean)
+
+
+class KeyRow(Table):
+    """One key to the service; of the secret, its sha256."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (UniqueConstraint("sha256", name="uq_api_keys_sha256"),)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    sha256: Mapped[str] = mapped_column(String(71))
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    revoked: Mapped[datetime | None] = mapped_column(UtcTime)

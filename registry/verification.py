@@ -1,0 +1,160 @@
+"""Everything that can be found wrong with a registry without knowing what it should hold."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, select
+
+from registry.bundle.errors import BundleError
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
+from registry.bundle.manifest_text import read_manifest
+from registry.bundle.schema import GLOBAL
+from registry.database import damages, reading
+from registry.errors import StoreError
+from registry.migrate import schema_differences
+from registry.queries import events_of, model_names, release_stack
+from registry.store import Store
+from registry.tables import AliasRow, MemberRow, ReleaseRow, VersionRow
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        about: what it is about, such as a version and its object, an alias or a table.
+        text: what is wrong and what to do.
+    """
+
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What the database says of one version."""
+
+    model: str
+    number: int
+    subgroup: str
+    digest: str
+    model_digest: str
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.model} ({self.subgroup})"
+
+
+def find_problems(engine: Engine, store: Store) -> tuple[Problem, ...]:
+    """All that is wrong with the database, and with the objects that its versions need."""
+    with reading(engine) as connection:
+        found = [Problem("the database", text) for text in damages(connection)]
+        found += [Problem("the schema", text) for text in schema_differences(connection)]
+        if found:
+            return tuple(found)  # what follows reads tables that are as they should be
+        held = [
+            _Held(*row)
+            for row in connection.execute(
+                select(
+                    VersionRow.model,
+                    VersionRow.number,
+                    VersionRow.subgroup,
+                    VersionRow.digest,
+                    VersionRow.model_digest,
+                ).order_by(VersionRow.model, VersionRow.number)
+            )
+        ]
+        found += [*_numbers(held), *_releases(connection), *_aliases(connection)]
+    return (*found, *_objects(held, store))
+
+
+def _numbers(held: Sequence[_Held]) -> Iterator[Problem]:
+    for model in dict.fromkeys(version.model for version in held):
+        numbers = [version.number for version in held if version.model == model]
+        if gone := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
+            yield Problem(
+                f"model {model}",
+                f"version {', '.join(map(str, gone))} is gone from the database; restore a copy of it",
+            )
+
+
+def _releases(connection: Connection) -> Iterator[Problem]:
+    releases = {row.id: row.model for row in connection.execute(select(ReleaseRow.id, ReleaseRow.model))}
+    members: dict[int, list[str]] = {number: [] for number in releases}
+    query = select(MemberRow.release_id, MemberRow.subgroup, VersionRow.model, VersionRow.subgroup).join(
+        VersionRow, VersionRow.id == MemberRow.version_id
+    )
+    for release, subgroup, model, of_version in connection.execute(query):
+        members[release].append(subgroup)
+        if model != releases[release] or subgroup != of_version:
+            yield Problem(
+                f"release {release} of {releases[release]}",
+                f"for {subgroup} it holds a version of {model} for {of_version}; promote anew",
+            )
+    for release, subgroups in members.items():
+        if GLOBAL not in subgroups:
+            yield Problem(
+                f"release {release} of {releases[release]}",
+                "it has no version for everybody; promote a global version anew",
+            )
+
+
+def _aliases(connection: Connection) -> Iterator[Problem]:
+    query = select(AliasRow.model, AliasRow.alias, AliasRow.release_id, ReleaseRow.model).join(
+        ReleaseRow, ReleaseRow.id == AliasRow.release_id
+    )
+    aliases = {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(query)}
+    for (model, alias), (release, of_release) in aliases.items():
+        if of_release != model:
+            yield Problem(
+                f"alias {alias} of {model}", f"it points to a release of {of_release}; promote anew"
+            )
+        stack = release_stack(events_of(connection, model, alias))
+        if not stack or stack[-1] != release:
+            yield Problem(
+                f"alias {alias} of {model}",
+                f"it points to release {release}, and history ends at {stack[-1] if stack else 'none'}; "
+                "promote anew",
+            )
+    for model in model_names(connection):
+        told = {event.alias for event in events_of(connection, model) if event.alias is not None}
+        for alias in sorted(told):
+            if (model, alias) not in aliases:
+                yield Problem(f"alias {alias} of {model}", "history tells of it and it is gone; promote anew")
+
+
+def _objects(held: Sequence[_Held], store: Store) -> Iterator[Problem]:
+    seen: dict[str, str | None] = {}
+    for version in held:
+        for file, digest in ((MANIFEST_FILE, version.digest), (MODEL_FILE, version.model_digest)):
+            if digest not in seen:
+                seen[digest] = _trouble(store, digest)
+            if (trouble := seen[digest]) is not None:
+                yield Problem(
+                    f"{file} of {version}",
+                    f"{trouble}; add the bundle again with `dermfed-registry add BUNDLE_DIR`",
+                )
+        if seen[version.digest] is None:
+            yield from _disagreements(version, store)
+
+
+def _trouble(store: Store, digest: str) -> str | None:
+    try:
+        state = store.check(digest)
+    except StoreError as error:
+        return str(error)
+    return None if state == "intact" else f"object {digest} is {state} in {store.folder}"
+
+
+def _disagreements(version: _Held, store: Store) -> Iterator[Problem]:
+    try:
+        manifest = read_manifest(store.get(version.digest))
+    except (BundleError, StoreError) as error:
+        yield Problem(f"{MANIFEST_FILE} of {version}", str(error))
+        return
+    told = (manifest.model, manifest.subgroup.name, manifest.file.sha256)
+    if told != (version.model, version.subgroup, version.model_digest):
+        yield Problem(
+            str(version),
+            f"the database says {version.model}, {version.subgroup}, {version.model_digest}, and its "
+            f"{MANIFEST_FILE} says {told[0]}, {told[1]}, {told[2]}; restore a copy of the database",
+        )

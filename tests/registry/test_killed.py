@@ -1,0 +1,150 @@
+"""`kill -9` while adding and promoting: all or nothing, and the same again works afterwards."""
+
+import random
+import signal
+import time
+
+import pytest
+
+MODEL = "skin-lesion"
+
+# Kills itself at one point of an add, given as the name of a call and how many of them come first.
+AT_A_POINT = """
+import os, signal, sys
+from pathlib import Path
+from registry.bundle.folder import read_bundle
+from registry.registry import Registry
+import registry.registry, registry.store, registry.changes
+
+url, store, point, before, *folders = sys.argv[1:]
+left = int(before)
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def deadly(call, after=False):
+    def call_or_die(*arguments, **options):
+        global left
+        left -= 1
+        if left < 0 and not after:
+            die()
+        result = call(*arguments, **options)
+        if left < 0:
+            die()
+        return result
+    return call_or_die
+
+bundles = [read_bundle(Path(folder)) for folder in folders]
+with Registry.open(url, store) as opened:
+    if point == "before a rename":
+        Path.replace = deadly(Path.replace)
+    elif point == "after a rename":
+        Path.replace = deadly(Path.replace, after=True)
+    elif point == "while flushing":
+        os.fsync = deadly(os.fsync)
+    elif point == "half way through a file":
+        registry.store._write = lambda path, content: (
+            path.with_name(f".{path.name}.0").write_bytes(content[: len(content) // 2]), die()
+        )
+    elif point == "after inserting a version":
+        registry.registry.insert_version = deadly(registry.registry.insert_version, after=True)
+    elif point == "before the event":
+        registry.registry.insert_event = deadly(registry.registry.insert_event)
+    elif point == "before the commit":
+        engine = opened._engine
+        engine.dialect.do_commit = deadly(engine.dialect.do_commit)
+    elif point == "after the commit":
+        engine = opened._engine
+        engine.dialect.do_commit = deadly(engine.dialect.do_commit, after=True)
+    opened.add(bundles)
+print("survived")
+"""
+
+AT_ANY_TIME = """
+import sys
+from pathlib import Path
+from registry.bundle.folder import Bundle, bundle_digest, read_bundle
+from registry.registry import Registry
+
+url, store, first, folder = sys.argv[1:]
+given = read_bundle(Path(folder))
+with Registry.open(url, store) as registry:
+    print("ready", flush=True)
+    for seed in range(int(first), int(first) + 1_000_000, 3):
+        bundles = []
+        for offset in range(3):
+            lineage = given.manifest.lineage.model_copy(update={"seed": seed + offset})
+            manifest = given.manifest.model_copy(update={"lineage": lineage})
+            bundles.append(Bundle(manifest, given.model, bundle_digest(manifest)))
+        versions = registry.add(bundles)
+        registry.promote(given.manifest.model, [versions[-1].number], to="production")
+        print(seed, versions[-1].number, flush=True)
+"""
+
+POINTS = [
+    # Opening reads the schema (one commit); then adding reads what is known (one) and writes (one).
+    ("half way through a file", 0, False),
+    ("while flushing", 0, False),
+    ("while flushing", 5, False),
+    ("before a rename", 0, False),
+    ("after a rename", 0, False),
+    ("before a rename", 2, False),
+    ("after a rename", 4, False),
+    ("after inserting a version", 0, False),
+    ("after inserting a version", 2, False),
+    ("before the event", 0, False),
+    ("before the commit", 1, False),
+    ("after the commit", 1, True),
+]
+
+
+@pytest.fixture
+def three(bundle, graph, dark, light):
+    """Three bundles, each with a model file of its own."""
+    return [bundle(graph=graph(name="1")), bundle(dark, graph=graph(name="2")), bundle(light)]
+
+
+@pytest.mark.parametrize(("point", "before", "added"), POINTS)
+def test_an_add_that_is_killed_at_a_point_adds_all_or_nothing(
+    places, start, folders, three, bundle, point, before, added
+):
+    with places.open() as registry:
+        registry.add([bundle(seed=99)])
+    process = start(AT_A_POINT, places.url, places.store, point, before, *folders(*three))
+    printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed, errors) == (-signal.SIGKILL, "", "")
+
+    with places.open() as registry:
+        numbers = [version.number for version in registry.versions(MODEL)]
+        assert numbers == ([1, 2, 3, 4] if added else [1])
+        assert registry.verify() == ()
+        versions = registry.add(three)
+        assert [version.number for version in versions] == [2, 3, 4]
+        assert [registry.bundle(version) for version in versions] == three
+        assert [event.versions for event in registry.history(MODEL)] == [(1,), (2, 3, 4)]
+        assert registry.verify() == ()
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.long)])
+def test_kills_at_any_time_lose_nothing_that_was_told(places, start, folders, bundle, kills):
+    (folder,) = folders(bundle())
+    random.seed(7)
+    told: list[int] = []
+    for kill in range(kills):
+        process = start(AT_ANY_TIME, places.url, places.store, 1000 * kill, folder)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(random.uniform(0, 0.3))
+        process.kill()
+        printed, errors = process.communicate(timeout=60)
+        assert errors == ""
+        told += [int(line.split()[1]) for line in printed.splitlines() if line.count(" ") == 1]
+        with places.open() as registry:
+            assert registry.verify() == ()
+            versions = registry.versions()
+            release = registry.release(MODEL, "production") if versions else None
+        assert [version.number for version in versions] == list(range(1, len(versions) + 1))
+        assert len(versions) % 3 == 0
+        assert len(versions) >= max(told, default=0)
+        if told:
+            assert release.everybody.number >= max(told)
+    assert told

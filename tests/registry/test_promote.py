@@ -1,0 +1,272 @@
+import pytest
+
+from registry.errors import (
+    GateRefusal,
+    InvalidName,
+    NotFound,
+    NothingToRollBack,
+    ObjectCorrupt,
+    ObjectMissing,
+    ReleaseRefused,
+)
+from registry.gates import SpreadGate
+from registry.registry import Registry
+
+MODEL = "skin-lesion"
+UNFAIR = {"light": 0.90, "dark": 0.70}
+
+
+@pytest.fixture
+def filled(registry, bundle, tested, light, dark):
+    """Versions: 1 an unfair one for everybody; 2 a good and 3 a bad one for dark; 4 for light; 5 untested."""
+    registry.add(
+        [
+            bundle(metrics=tested(**UNFAIR)),
+            bundle(dark, tested(dark=0.85)),
+            bundle(dark, tested(dark=0.60)),
+            bundle(light, tested(light=0.99)),
+            bundle(light, {}),
+        ]
+    )
+    return registry
+
+
+def numbers(registry, alias="production"):
+    release = registry.release(MODEL, alias)
+    return None if release is None else [version.number for version in release.versions]
+
+
+def test_versions_of_one_release_change_together(filled):
+    assert numbers(filled) is None
+    event = filled.promote(MODEL, [2, 1], to="production", reason="  first  ")
+    assert numbers(filled) == [1, 2]
+    release = filled.release(MODEL, "production")
+    assert filled.current() == {MODEL: release}
+    assert filled.aliases(MODEL) == {"production": release}
+    assert (event.kind, event.actor, event.alias, event.versions) == (
+        "promoted",
+        "tester",
+        "production",
+        (2, 1),
+    )
+    assert (event.release, event.before, event.reason, event.overridden) == (release.id, None, "first", False)
+    assert event.gates.results[0].value == pytest.approx(0.05)
+    assert filled.history(MODEL)[-1] == event
+
+
+def test_each_alias_goes_its_own_way(filled, bundle):
+    filled.add([bundle(model="other")])
+    filled.promote("other", [1], to="production")
+    filled.promote(MODEL, [1, 2], to="staging")
+    assert list(filled.current()) == ["other"]
+    assert list(filled.current("staging")) == [MODEL]
+    assert filled.current("nothing") == {}
+    assert numbers(filled) is None
+
+
+def test_promoting_what_is_there_does_nothing(filled):
+    filled.promote(MODEL, [1, 2], to="production")
+    before = filled.history(MODEL)
+    for named in ([1, 2], [2], [1, 1]):
+        assert filled.promote(MODEL, named, to="production") is None
+    assert filled.history(MODEL) == before
+
+
+def test_a_release_never_changes_once_it_is_made(filled, bundle, tested):
+    filled.promote(MODEL, [1, 2], to="production")
+    first = filled.release(MODEL, "production")
+    filled.add([bundle(metrics=tested(light=0.91, dark=0.9), seed=1)])
+    event = filled.promote(MODEL, [6], to="production")
+    assert numbers(filled) == [6, 2]
+    assert event.before == first.id != event.release
+    filled.rollback(MODEL, alias="production")
+    assert filled.release(MODEL, "production") == first
+
+
+def test_the_gate_refuses_and_nothing_changes(filled):
+    with pytest.raises(GateRefusal) as refused:
+        filled.promote(MODEL, [1], to="production")
+    for part in (
+        "version 1 of skin-lesion cannot go to production",
+        "gate spread",
+        "0.700 for dark",
+        "0.200",
+        "0.100",
+    ):
+        assert part in str(refused.value)
+    assert refused.value.report.refused
+    assert numbers(filled) is None
+    assert [event.kind for event in filled.history(MODEL)] == ["added"]
+
+
+def test_carried_over_subgroups_count_in_the_judgement(filled, bundle, tested):
+    filled.promote(MODEL, [1, 2], to="production")
+    # Alone with the global model this version for light would pass: 0.99 against 0.90 is within 0.10.
+    (alone,) = filled.add([bundle(metrics=tested(light=0.90, dark=0.90), seed=1)])
+    assert not filled.judge(MODEL, [alone.number, 4], to="staging").refused
+    with pytest.raises(GateRefusal, match=r"0\.850 for dark .* 0\.990 for light .* 0\.140 apart"):
+        filled.promote(MODEL, [alone.number, 4], to="production")
+    assert numbers(filled) == [1, 2]
+
+
+def test_a_subgroup_that_was_never_tested_is_refused(filled):
+    with pytest.raises(GateRefusal, match="light was never tested"):
+        filled.promote(MODEL, [1, 2, 5], to="production")
+
+
+@pytest.mark.parametrize("reason", [None, "", "  \n"])
+def test_an_override_needs_a_reason(filled, reason):
+    with pytest.raises(ReleaseRefused, match="--reason"):
+        filled.promote(MODEL, [1], to="production", override_gates=True, reason=reason)
+    assert numbers(filled) is None
+
+
+def test_an_override_is_kept_in_history_with_what_was_overridden(filled):
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
+    filled.promote(MODEL, [2], to="production")
+    event = filled.history(MODEL)[1]
+    assert event.overridden
+    assert event.reason == "no better one"
+    assert event.gates.results[0].verdict == "refused"
+    assert event.gates.results[0].worst.subgroup == "dark"
+
+
+def test_where_no_gate_refuses_nothing_is_overridden(filled):
+    event = filled.promote(MODEL, [1, 2], to="production", override_gates=True, reason="to be sure")
+    assert not event.overridden
+
+
+@pytest.mark.parametrize("named", [[2], [1, 2, 3], []])
+def test_versions_that_make_no_release_are_refused_whatever_is_overridden(filled, named):
+    with pytest.raises(ReleaseRefused):
+        filled.promote(MODEL, named, to="production", override_gates=True, reason="I say so")
+    assert numbers(filled) is None
+
+
+def test_labels_are_compared_in_promoting_too(filled, bundle, light):
+    filled.add([bundle(light, codes=("NV", "MEL", "AK"))])
+    with pytest.raises(ReleaseRefused, match="same labels"):
+        filled.promote(MODEL, [1, 2, 6], to="production", override_gates=True, reason="I say so")
+
+
+def test_a_judgement_is_what_a_promotion_would_be_told(filled):
+    assert filled.judge(MODEL, [1], to="production").refused
+    report = filled.judge(MODEL, [1, 2], to="production")
+    assert filled.promote(MODEL, [1, 2], to="production").gates == report
+    assert filled.judge(MODEL, [3], to="production").results[0].worst.value == 0.60
+    with pytest.raises(ReleaseRefused):
+        filled.judge(MODEL, [2, 3], to="production")
+
+
+def test_another_limit_may_be_given(filled, places):
+    with places.open(gate=SpreadGate(limit=0.25)) as lenient:
+        event = lenient.promote(MODEL, [1], to="production")
+    assert event.gates.results[0].limit == 0.25
+
+
+def test_unknown_names_are_refused(filled):
+    with pytest.raises(NotFound, match="the nearest: skin-lesion"):
+        filled.promote("skin", [1], to="production")
+    with pytest.raises(NotFound, match="the nearest: 1, 2, 3, 4, 5"):
+        filled.promote(MODEL, [1, 9], to="production")
+    with pytest.raises(InvalidName):
+        filled.promote(MODEL, [1], to="a/b")
+
+
+@pytest.mark.parametrize("file", ["bundle.json", "model.onnx"])
+def test_a_version_whose_files_are_not_whole_is_not_promoted(filled, places, bundle, tested, file):
+    version = filled.version(MODEL, 1)
+    digest = version.digest if file == "bundle.json" else filled.manifest(version).file.sha256
+    places.spoil(digest)
+    with pytest.raises(ObjectCorrupt) as refused:
+        filled.promote(MODEL, [1, 2], to="production")
+    for part in (digest, file, "version 1 of skin-lesion (global)", "dermfed-registry add BUNDLE_DIR"):
+        assert part in str(refused.value)
+    places.object(digest).unlink()
+    with pytest.raises(ObjectMissing, match="add the bundle again"):
+        filled.bundle(version)
+    assert numbers(filled) is None
+
+
+def test_a_promotion_in_between_is_judged_anew(filled, places, bundle, tested, light, monkeypatch):
+    """Somebody promotes a bad version between the judgement of a good one and its release."""
+    filled.add([bundle(metrics=tested(light=0.86, dark=0.86), seed=1), bundle(light, tested(light=0.93))])
+    filled.promote(MODEL, [6], to="production")
+    swap, tries = Registry._swap, []
+
+    def interrupted(self, candidate, alias, note):
+        tries.append([version.number for version in candidate.versions])
+        if len(tries) == 1:
+            with places.open() as other:
+                monkeypatch.setattr(Registry, "_swap", swap)
+                other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
+                monkeypatch.setattr(Registry, "_swap", interrupted)
+        return swap(self, candidate, alias, note)
+
+    monkeypatch.setattr(Registry, "_swap", interrupted)
+    with pytest.raises(GateRefusal, match=r"0\.600 for dark"):
+        filled.promote(MODEL, [7], to="production")
+    assert tries == [[6, 7]]
+    assert numbers(filled) == [6, 3]
+
+    tries.clear()
+    monkeypatch.setattr(Registry, "_swap", swap)
+    filled.rollback(MODEL, alias="production")
+    assert numbers(filled) == [6]
+    monkeypatch.setattr(Registry, "_swap", interrupted)
+    filled.promote(MODEL, [7], to="production", override_gates=True, reason="both")
+    assert tries == [[6, 7], [6, 3, 7]]
+    assert numbers(filled) == [6, 3, 7]
+
+
+def test_rollbacks_go_back_one_release_each(filled, bundle, tested):
+    filled.add([bundle(metrics=tested(light=0.9, dark=0.9), seed=seed) for seed in (1, 2, 3)])
+    for number in (6, 7, 8):
+        filled.promote(MODEL, [number], to="production")
+    first = filled.rollback(MODEL, alias="production", reason="worse")
+    assert numbers(filled) == [7]
+    assert (first.kind, first.alias, first.versions, first.reason) == (
+        "rolled-back",
+        "production",
+        (),
+        "worse",
+    )
+    promotions = [event for event in filled.history(MODEL) if event.kind == "promoted"]
+    assert (first.before, first.release) == (promotions[2].release, promotions[1].release)
+    filled.rollback(MODEL, alias="production")
+    assert numbers(filled) == [6]
+    with pytest.raises(NothingToRollBack, match="none before it"):
+        filled.rollback(MODEL, alias="production")
+    assert numbers(filled) == [6]
+    assert filled.verify() == ()
+
+    filled.promote(MODEL, [8], to="production")
+    filled.promote(MODEL, [7], to="production")
+    filled.rollback(MODEL, alias="production")
+    assert numbers(filled) == [8]
+    filled.rollback(MODEL, alias="production")
+    assert numbers(filled) == [6]  # not 7 or 8 of before: those were taken off
+    assert [event.kind for event in filled.history(MODEL)].count("rolled-back") == 4
+    assert filled.verify() == ()
+
+
+def test_a_rollback_asks_no_gate_and_leaves_other_aliases(filled):
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
+    filled.promote(MODEL, [2], to="production")
+    filled.promote(MODEL, [1, 2], to="staging")
+    event = filled.rollback(MODEL, alias="production")
+    assert event.gates is None
+    assert numbers(filled) == [1]
+    assert numbers(filled, "staging") == [1, 2]
+
+
+def test_there_must_be_something_to_roll_back(filled):
+    with pytest.raises(NotFound, match="no alias 'production' of model 'skin-lesion'; there is no alias yet"):
+        filled.rollback(MODEL, alias="production")
+    filled.promote(MODEL, [1, 2], to="production")
+    with pytest.raises(NothingToRollBack):
+        filled.rollback(MODEL, alias="production")
+    with pytest.raises(NotFound, match="the nearest: production"):
+        filled.rollback(MODEL, alias="prodution")
+    with pytest.raises(NotFound, match="no model"):
+        filled.rollback("other", alias="production")

@@ -1,0 +1,102 @@
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+MODEL = "skin-lesion"
+
+
+@pytest.fixture
+def released(registry, bundle, tested, dark):
+    """Versions 1 to 3, and 1 and 2 in production after a rollback."""
+    registry.add(
+        [bundle(metrics=tested(light=0.9, dark=0.9)), bundle(dark, tested(dark=0.9)), bundle(seed=1)]
+    )
+    registry.promote(MODEL, [1, 2], to="production")
+    registry.promote(MODEL, [3], to="production")
+    registry.rollback(MODEL, alias="production")
+    assert registry.verify() == ()
+    return registry
+
+
+def execute(places, *statements):
+    """Change the database behind the registry's back, references unchecked."""
+    with closing(sqlite3.connect(places.database)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def found(registry):
+    return [f"{problem.about}: {problem.text}" for problem in registry.verify()]
+
+
+@pytest.mark.parametrize("harm", ["altered", "missing"])
+def test_a_manifest_that_is_not_there_as_it_was(released, places, harm):
+    digest = released.version(MODEL, 2).digest
+    places.spoil(digest) if harm == "altered" else places.object(digest).unlink()
+    (problem,) = found(released)
+    for part in ("bundle.json", "version 2 of skin-lesion (dark)", digest, harm, "dermfed-registry add"):
+        assert part in problem
+
+
+@pytest.mark.parametrize("harm", ["altered", "missing"])
+def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released, places, harm):
+    digest = released.manifest(released.version(MODEL, 1)).file.sha256
+    places.spoil(digest) if harm == "altered" else places.object(digest).unlink()
+    problems = found(released)
+    assert [problem.split(":")[0] for problem in problems] == [
+        "model.onnx of version 1 of skin-lesion (global)",
+        "model.onnx of version 2 of skin-lesion (dark)",
+        "model.onnx of version 3 of skin-lesion (global)",
+    ]
+    assert all(digest in problem and harm in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("statements", "parts"),
+    [
+        (["DELETE FROM versions WHERE number = 3"], ["the database", "table release_members", "versions"]),
+        (
+            ["DELETE FROM release_members WHERE version_id = 3", "DELETE FROM versions WHERE number = 2"],
+            ["the database", "versions"],
+        ),
+        (["UPDATE versions SET number = 4 WHERE number = 3"], ["model skin-lesion", "version 3 is gone"]),
+        (["UPDATE aliases SET release_id = 99"], ["the database", "table aliases", "releases"]),
+        (
+            ["UPDATE aliases SET release_id = 2"],
+            ["alias production of skin-lesion", "release 2", "ends at 1"],
+        ),
+        (["UPDATE releases SET model = 'other' WHERE id = 1"], ["release 1 of other", "alias production"]),
+        (["DELETE FROM aliases"], ["alias production of skin-lesion", "gone"]),
+        (["DELETE FROM events WHERE kind = 'promoted'"], ["alias production of skin-lesion", "none"]),
+        (
+            ["DELETE FROM release_members WHERE release_id = 1 AND subgroup = 'global'"],
+            ["release 1 of skin-lesion", "no version for everybody"],
+        ),
+        (["DELETE FROM release_members WHERE release_id = 1"], ["release 1 of skin-lesion"]),
+        (
+            ["UPDATE release_members SET version_id = 1 WHERE subgroup = 'dark' AND release_id = 1"],
+            ["release 1 of skin-lesion", "for dark", "for global"],
+        ),
+        (
+            ["UPDATE versions SET subgroup = 'light' WHERE number = 2"],
+            ["version 2 of skin-lesion (light)", "bundle.json says skin-lesion, dark"],
+        ),
+        (["DROP TABLE api_keys"], ["the schema", "api_keys"]),
+        (["DROP INDEX ix_events_model_alias"], ["the schema", "ix_events_model_alias"]),
+    ],
+)
+def test_what_was_changed_behind_its_back_is_found(released, places, statements, parts):
+    execute(places, *statements)
+    told = "\n".join(found(released))
+    for part in parts:
+        assert part in told
+
+
+def test_verifying_changes_nothing(released, places):
+    places.spoil(released.version(MODEL, 1).digest)
+    with closing(sqlite3.connect(places.database)) as connection:
+        before = list(connection.iterdump())
+    assert released.verify() == released.verify() != ()
+    with closing(sqlite3.connect(places.database)) as connection:
+        assert list(connection.iterdump()) == before
