@@ -1,0 +1,73 @@
+"""The diagnosis service for apps: `DermFed` sends a picture and gives back a `Diagnosis`.
+
+```python
+from clients.api import DermFed
+
+with DermFed("https://dermfed.hospital.example", api_key) as service:
+    diagnosis = service.diagnose("lesion.jpg", skin_tone="V")
+```
+
+Nothing of ours is imported here, and no torch, numpy or Pillow: httpx, pydantic and the standard library.
+Only `client` does anything. `settings` and `requests` say what is sent, `retries` when it is sent again,
+`answers` what came back: functions without input or output, for clients that wait in another way to share.
+"""
+
+from clients.api.client import DermFed
+from clients.api.diagnosis import (
+    Confidence,
+    Diagnosis,
+    Finding,
+    Malignancy,
+    ModelUsed,
+    PredictionSet,
+    Quality,
+)
+from clients.api.errors import (
+    BadRequest,
+    ConnectionFailed,
+    DermFedError,
+    Forbidden,
+    InvalidInput,
+    InvalidParameter,
+    NotAPicture,
+    NotFound,
+    ProblemError,
+    ServerError,
+    TimedOut,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    UnexpectedAnswer,
+    UnreadablePicture,
+    UnsupportedType,
+)
+
+__all__ = [
+    "BadRequest",
+    "Confidence",
+    "ConnectionFailed",
+    "DermFed",
+    "DermFedError",
+    "Diagnosis",
+    "Finding",
+    "Forbidden",
+    "InvalidInput",
+    "InvalidParameter",
+    "Malignancy",
+    "ModelUsed",
+    "NotAPicture",
+    "NotFound",
+    "PredictionSet",
+    "ProblemError",
+    "Quality",
+    "ServerError",
+    "TimedOut",
+    "TooLarge",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "UnreadablePicture",
+    "UnsupportedType",
+]

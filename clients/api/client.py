@@ -1,0 +1,161 @@
+"""`DermFed`: sends requests and waits between them. What is sent and what it means is decided elsewhere."""
+
+import time
+from collections.abc import Callable
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from clients.api.answers import answer_of, read_diagnosis, read_json
+from clients.api.diagnosis import Diagnosis
+from clients.api.errors import Unavailable
+from clients.api.requests import Call, Image, card_call, diagnosis_call, models_call, ready_call
+from clients.api.retries import Outcome, wait_before_next
+from clients.api.settings import headers, retry_count, service_url, time_limits, trusted
+
+
+class DermFed:
+    """The diagnosis service, for apps. One client serves all threads; close it, or use it with `with`.
+
+    Pictures go to the host that `base_url` names and nowhere else: redirects are not followed, and the
+    proxies of the environment (`HTTPS_PROXY` and the like) are not used. Of the environment only
+    `SSL_CERT_FILE` and `SSL_CERT_DIR` count. Where a proxy is wanted, say so:
+    `DermFed(url, key, transport=httpx.HTTPTransport(proxy="http://proxy:3128"))`.
+
+    Patience: making a connection takes at most 10 seconds (or `timeout`, if that is less), and `timeout`
+    seconds of silence end a request with `TimedOut`, which is not retried. There are `retries` + 1 attempts,
+    with at most 8 seconds between two, or what the service asks for in Retry-After up to 60 seconds. With the
+    defaults a service that refuses connections is given up after 7.5 seconds at most, a host that never
+    answers after 58, and a service that asks for a minute each time after four waits of one minute.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 4,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            base_url: where the service is, e.g. `https://dermfed.hospital.example`.
+            api_key: as `dermfed-registry keys` handed it out; None where the service needs none.
+            timeout: seconds of silence that are borne.
+            retries: how often a request is sent again; 0 for a single attempt.
+            transport: how requests travel, for a proxy, client certificates or tests.
+            sleep: how to wait between attempts, for tests.
+
+        Raises:
+            InvalidInput: the URL, the key or a number cannot be used.
+        """
+        self._url = service_url(base_url)
+        self._retries = retry_count(retries)
+        self._sleep = sleep
+        self._http = httpx.Client(
+            base_url=self._url,
+            headers=headers(api_key),
+            timeout=time_limits(timeout),
+            verify=trusted(self._url) if transport is None else True,
+            transport=transport,
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    def diagnose(
+        self,
+        image: Image,
+        *,
+        skin_tone: str | int | None = None,
+        skin_tone_scale: str | None = None,
+        model: str | None = None,
+        top: int | None = None,
+    ) -> Diagnosis:
+        """Ask about one picture.
+
+        Args:
+            image: the picture's bytes (JPEG, PNG or WebP), a path on disk (a text is always a path, never a
+                URL), or an open binary file, which is read to its end.
+            skin_tone: the declared skin tone; the model for it answers where there is one.
+            skin_tone_scale: the scale it was declared on; `fitzpatrick` where none is given.
+            model: which model; may be left out where the service has but one.
+            top: list only so many findings. The prediction set is never cut.
+
+        Raises:
+            InvalidInput: the picture cannot be read or is none; nothing was sent.
+            ConnectionFailed: the service cannot be reached.
+            TimedOut: it was silent for too long.
+            UnexpectedAnswer: what answered is not the service.
+            ProblemError: the service refused; its subclasses say why.
+        """
+        parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
+        return read_diagnosis(self._send(diagnosis_call(image, parameters), self._retries))
+
+    def models(self) -> Any:
+        """What the service says of its models, as JSON.
+
+        Raises:
+            DermFedError: as `diagnose` does.
+        """
+        return read_json(self._send(models_call(), self._retries))
+
+    def card(self, name: str) -> Any:
+        """A model's card (fairness, calibration, lineage), as JSON.
+
+        Raises:
+            NotFound: no such model.
+            DermFedError: as `diagnose` does.
+        """
+        return read_json(self._send(card_call(name), self._retries))
+
+    def ready(self) -> bool:
+        """Whether the service can answer pictures now: False while it starts, stops or has no model.
+
+        Asked once, without retries.
+
+        Raises:
+            ConnectionFailed: nothing is there.
+            DermFedError: as `diagnose` does.
+        """
+        try:
+            self._send(ready_call(), retries=0)
+        except Unavailable:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"DermFed({str(self._url)!r})"
+
+    def _send(self, call: Call, retries: int) -> httpx.Response:
+        for done in count():
+            outcome = self._attempt(call)
+            wait = wait_before_next(outcome, done, retries)
+            if wait is None:
+                break
+            self._sleep(wait)
+        return answer_of(outcome, self._url, attempts=done + 1)
+
+    def _attempt(self, call: Call) -> Outcome:
+        try:
+            return self._http.request(
+                call.method, call.path, params=call.params, headers=call.headers, content=call.content
+            )
+        except httpx.RequestError as error:
+            return error

@@ -1,0 +1,238 @@
+"""Where the answers of `dermfed-diagnose` go: to a person, as JSON, or as a table for a spreadsheet."""
+
+import csv
+import errno
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clients.api import Diagnosis
+
+DECISIONS = {
+    "report": "The findings may be reported",
+    "refer": "A clinician has to look at this picture",
+    "retake": "Take the picture again",
+}
+PROMISES = {
+    "subgroup": "holds the right one for {coverage} of pictures of this skin tone",
+    "global": "holds the right one for {coverage} of pictures of all skin tones, not of each",
+    "none": "nothing is promised",
+}
+
+# What a spreadsheet takes for the beginning of a formula, and what it skips to find one.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_BEFORE = ("\t", "\r", "\n")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one file: a diagnosis, or the error that stands in its place."""
+
+    file: str
+    diagnosis: Diagnosis | None = None
+    error: str | None = None
+
+
+class Output(Protocol):
+    """Where results go.
+
+    Attributes:
+        scrolls: whether results go to the standard output as they come.
+    """
+
+    scrolls: bool
+
+    def add(self, result: Result) -> None:
+        """Take one result."""
+
+    def close(self) -> None:
+        """Finish what was begun."""
+
+
+# Each holds on to the standard output it was made with: a progress bar puts another in its place.
+
+
+class AsText:
+    """One picture for a person: the decision first, the disclaimer last."""
+
+    scrolls = True
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stdout, highlight=False)
+
+    def add(self, result: Result) -> None:
+        """Print the diagnosis; an error has been said already."""
+        if result.diagnosis is None:
+            return
+        diagnosis = result.diagnosis
+        self._line(f"{result.file}: {diagnosis.decision.upper()}. {DECISIONS[diagnosis.decision]}.\n")
+        table = Table("code", "finding", "malignancy", box=None, pad_edge=False)
+        table.add_column("probability", justify="right")
+        for finding in diagnosis.findings:
+            texts = (finding.code, finding.name, finding.malignancy, _number(finding.probability))
+            table.add_row(*(Text(printable(text)) for text in texts))
+        if diagnosis.findings:
+            self._console.print(table)
+            self._line("")
+        for line in _facts(diagnosis):
+            self._line(printable(line))
+        self._line(f"\n{printable(diagnosis.disclaimer)}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _line(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+class AsLines:
+    """A line a picture, for a person."""
+
+    scrolls = True
+
+    def __init__(self) -> None:
+        self._out = sys.stdout
+
+    def add(self, result: Result) -> None:
+        """Print the line; an error has been said already."""
+        if result.diagnosis is None:
+            return
+        top, malignancy = result.diagnosis.top, result.diagnosis.malignancy.probability
+        parts: list[str] = [result.diagnosis.decision]
+        if top is not None:
+            parts.append(f"{top.code} {_number(top.probability)}")
+        parts += [
+            f"malignancy {_number(malignancy)}",
+            f"set {', '.join(result.diagnosis.prediction_set.codes)}",
+        ]
+        typer.echo(f"{result.file}: {printable('; '.join(parts))}", file=self._out)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class AsJson:
+    """The service's JSON with `file` and `error` in front: an object for one picture, else an array."""
+
+    scrolls = False
+
+    def __init__(self, single: bool) -> None:
+        self._out = sys.stdout
+        self._single = single
+        self._answers: list[dict[str, Any]] = []
+
+    def add(self, result: Result) -> None:
+        """Keep the answer until all are there."""
+        fields = {} if result.diagnosis is None else result.diagnosis.model_dump(mode="json")
+        self._answers.append({"file": result.file, "error": result.error, **fields})
+
+    def close(self) -> None:
+        """Print all answers."""
+        if not self._single:
+            typer.echo(json.dumps(self._answers, indent=2), file=self._out)
+        elif self._answers:
+            typer.echo(json.dumps(self._answers[0], indent=2), file=self._out)
+
+
+class AsCsv:
+    """A row a picture, written as it comes."""
+
+    COLUMNS = (
+        *("file", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
+        *("model", "version", "subgroup", "route", "warnings", "error"),
+    )
+
+    def __init__(self, path: Path | None) -> None:
+        """Write to `path`, which the first row makes or replaces, or to the standard output."""
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise OSError(errno.ENOENT, "name a file in a folder that exists")
+        self.scrolls = path is None
+        self._path = path
+        self._out = sys.stdout
+        self._begun = False
+
+    def add(self, result: Result) -> None:
+        """Write one row."""
+        if not self._begun:
+            self._begin()
+        row = {"file": result.file, "error": result.error, **_cells(result.diagnosis)}
+        self._write(
+            [harmless(cell) if isinstance(cell, str) else cell for cell in map(row.get, self.COLUMNS)]
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._begun and self._path is not None:
+            self._out.close()
+
+    def _begin(self) -> None:
+        if self._path is not None:
+            self._out = self._path.open("w", encoding="utf-8", newline="")
+        self._begun = True
+        self._write(self.COLUMNS)
+
+    def _write(self, cells: Iterable[object]) -> None:
+        csv.writer(self._out, lineterminator="\n").writerow(cells)
+        self._out.flush()
+
+
+def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
+    if diagnosis is None:
+        return {}
+    top = diagnosis.top
+    return {
+        "decision": diagnosis.decision,
+        "top_code": top and top.code,
+        "probability": top and top.probability,
+        "malignancy": diagnosis.malignancy.probability,
+        "set": ";".join(diagnosis.prediction_set.codes),
+        "guarantee": diagnosis.prediction_set.guarantee,
+        "model": diagnosis.model.name,
+        "version": diagnosis.model.version,
+        "subgroup": diagnosis.model.subgroup,
+        "route": diagnosis.model.route,
+        "warnings": " ".join(diagnosis.warnings),
+    }
+
+
+def _facts(diagnosis: Diagnosis) -> Iterator[str]:
+    """What stands below the findings, a line each."""
+    kept, confidence, quality = diagnosis.prediction_set, diagnosis.confidence, diagnosis.quality
+    promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
+    yield f"Not ruled out: {', '.join(kept.codes) or 'nothing'} ({promise}; {kept.calibration_n} lesions)"
+    yield f"Malignancy: {_number(diagnosis.malignancy.probability)}"
+    yield (
+        f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
+        f"({confidence.calibrated_on_n} pictures)"
+    )
+    if quality.issues or not quality.acceptable:
+        judged = "acceptable" if quality.acceptable else "not acceptable"
+        yield f"Quality: {judged}{': ' if quality.issues else ''}{' '.join(quality.issues)}"
+    model = diagnosis.model
+    yield f"Model: {model.name}, version {model.version}, for {model.subgroup} ({model.route})"
+    yield from (f"Warning: {warning}" for warning in diagnosis.warnings)
+
+
+def _number(probability: float | None) -> str:
+    return "not known" if probability is None else f"{probability:.3f}"
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that would steer a terminal."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def harmless(text: str) -> str:
+    """The text, with an apostrophe in front where a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(_BEFORE) or text.lstrip().startswith(_FORMULA) else text

@@ -1,0 +1,811 @@
+"""`DermFed`, by answers that are made up and over real sockets."""
+
+import inspect
+import io
+import json
+import logging
+import pickle
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import clients.api
+from clients.api import DermFed, Diagnosis, errors
+from clients.api.answers import BY_STATUS
+from clients.api.retries import retry_after, wait_before_next
+
+ROOT = Path(__file__).parents[2]
+KEY = "dfk_7_a-very-secret-key-that-nobody-may-see"
+JPEG = b"\xff\xd8\xff\xe0" + b"jpeg"
+PNG = b"\x89PNG\r\n\x1a\n" + b"png"
+WEBP = b"RIFF\x04\x00\x00\x00WEBPVP8 "
+
+# The answer as the service's documents print it; "a | b" stands for one of these.
+CONTRACT = """
+{"id": "…", "created": "2026-01-01T00:00:00Z", "decision": "report | refer | retake",
+ "model": {"name": "…", "version": 3, "subgroup": "V", "digest": "sha256:…", "route": "declared | unknown-tone | other-scale | no-model-for-subgroup"},
+ "findings": [{"code": "MEL", "name": "Melanoma", "malignancy": "malignant | premalignant | benign | unknown", "probability": 0.62, "coding": {"icd10": "C43.9"}}],
+ "prediction_set": {"codes": ["MEL", "NV"], "coverage": 0.9, "guarantee": "subgroup | global | none", "calibration_n": 412},
+ "malignancy": {"probability": 0.71}, "confidence": {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 412},
+ "quality": {"acceptable": true, "issues": []}, "warnings": [], "disclaimer": "…"}
+"""  # noqa: E501
+
+
+def chosen(value: Any, number: int) -> Any:
+    """The contract's example with one of the alternatives everywhere."""
+    if isinstance(value, dict):
+        return {name: chosen(part, number) for name, part in value.items()}
+    if isinstance(value, list):
+        return [chosen(part, number) for part in value]
+    if isinstance(value, str) and " | " in value:
+        alternatives = value.split(" | ")
+        return alternatives[number % len(alternatives)]
+    return value
+
+
+def example(number: int = 0) -> dict[str, Any]:
+    return chosen(json.loads(CONTRACT), number)
+
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Service:
+    """A client of a service that exists only here; keeps what was asked and how long was waited."""
+
+    def __init__(self, answer: Answer, *, key: str | None = None, **settings: Any) -> None:
+        self.requests: list[httpx.Request] = []
+        self.waits: list[float] = []
+        self._answer = answer
+        self.client = DermFed(
+            settings.pop("url", "http://service.test"),
+            key,
+            transport=httpx.MockTransport(self._handle),
+            sleep=self.waits.append,
+            **settings,
+        )
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return self._answer(request)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Service]]:
+    made: list[Service] = []
+
+    def make(answer: Answer | httpx.Response | None = None, **settings: Any) -> Service:
+        if answer is None:
+            answer = httpx.Response(200, json=example())
+        said = answer
+        made.append(Service(said if callable(said) else lambda request: said, **settings))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.client.close()
+
+
+def problem(status: int, /, **fields: Any) -> httpx.Response:
+    return httpx.Response(
+        status, content=json.dumps(fields), headers={"Content-Type": "application/problem+json"}
+    )
+
+
+# The diagnosis
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_contracts_example_is_read_without_loss(serve, number):
+    said = example(number)
+    diagnosis = serve(httpx.Response(200, json=said)).client.diagnose(JPEG)
+    assert json.loads(diagnosis.model_dump_json()) == said
+
+
+def parts(model: type[BaseModel], said: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every field of the models beside what the contract has there."""
+    assert set(model.model_fields) == set(said), where or "diagnosis"
+    for name, field in model.model_fields.items():
+        inner = [kind for kind in (field.annotation, *get_args(field.annotation)) if inspect.isclass(kind)]
+        nested = next((kind for kind in inner if issubclass(kind, BaseModel)), None)
+        value = said[name][0] if nested and isinstance(said[name], list) else said[name]
+        if nested:
+            yield from parts(nested, value, f"{where}{name}.")
+        else:
+            yield f"{where}{name}", field.annotation, value
+
+
+def test_fields_and_their_values_are_the_contracts():
+    alternatives = {}
+    for name, annotation, value in parts(Diagnosis, json.loads(CONTRACT)):
+        if isinstance(value, str) and " | " in value:
+            alternatives[name] = value.split(" | ")
+            assert list(get_args(annotation)) == alternatives[name]
+    assert set(alternatives) == {
+        "decision",
+        "model.route",
+        "findings.malignancy",
+        "prediction_set.guarantee",
+    }
+
+
+def test_what_a_newer_service_adds_is_left_out(serve):
+    said = example()
+    said["heatmap"] = "…"
+    for part in ("model", "prediction_set", "malignancy", "confidence", "quality"):
+        said[part]["new"] = 1
+    said["findings"][0]["new"] = 1
+    diagnosis = serve(httpx.Response(200, json=said)).client.diagnose(JPEG)
+    assert json.loads(diagnosis.model_dump_json()) == example()
+
+
+def test_malignancy_may_be_unknown(serve):
+    said = example() | {"malignancy": {"probability": None}}
+    assert serve(httpx.Response(200, json=said)).client.diagnose(JPEG).malignancy.probability is None
+
+
+def test_the_helpers():
+    report, refer, retake = (Diagnosis.model_validate_json(json.dumps(example(n))) for n in range(3))
+    assert [report.refer, refer.refer, retake.refer] == [False, True, False]
+    assert report.top == report.findings[0]
+    assert report.model_copy(update={"findings": ()}).top is None
+
+
+def test_a_diagnosis_is_not_changed_afterwards():
+    diagnosis = Diagnosis.model_validate_json(json.dumps(example()))
+    with pytest.raises(ValidationError, match="frozen"):
+        diagnosis.decision = "refer"
+    with pytest.raises(ValidationError, match="frozen"):
+        diagnosis.model.version = 4
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("decision",), "perhaps"),
+        (("model", "version"), "3"),
+        (("findings", 0, "probability"), float("nan")),
+        (("quality", "acceptable"), "yes"),
+        (("created",), "2026-01-01T00:00:00"),
+        (("prediction_set", "guarantee"), None),
+    ],
+)
+def test_an_answer_that_is_no_diagnosis_says_where(serve, path, value):
+    said = example()
+    place = said
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    service = serve(httpx.Response(200, content=json.dumps(said)))
+    with pytest.raises(errors.UnexpectedAnswer, match=re.escape(".".join(map(str, path)))):
+        service.client.diagnose(JPEG)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>hello</html>", b"[]", b"\xff\xfe", b"{}"])
+def test_a_200_of_somebody_else_is_unexpected(serve, body):
+    service = serve(httpx.Response(200, content=body))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"http://service\.test/v1/diagnoses is the"):
+        service.client.diagnose(JPEG, skin_tone="5")
+
+
+# What is sent
+
+
+@pytest.mark.parametrize(("content", "media"), [(JPEG, "jpeg"), (PNG, "png"), (WEBP, "webp")])
+def test_the_picture_is_the_body_and_its_first_bytes_say_what_it_is(serve, content, media):
+    service = serve(key=KEY)
+    service.client.diagnose(content, skin_tone="V", skin_tone_scale="fitzpatrick", model="a b", top=3)
+    (request,) = service.requests
+    assert (request.method, request.url.path) == ("POST", "/v1/diagnoses")
+    assert request.content == content
+    assert request.headers["Content-Type"] == f"image/{media}"
+    assert request.headers["Accept"] == "application/json"
+    assert request.headers["Authorization"] == f"Bearer {KEY}"
+    assert dict(request.url.params) == {
+        "skin_tone": "V",
+        "skin_tone_scale": "fitzpatrick",
+        "model": "a b",
+        "top": "3",
+    }
+
+
+def test_nothing_is_added_to_what_was_said(serve):
+    service = serve()
+    service.client.diagnose(JPEG)
+    service.client.diagnose(JPEG, skin_tone=0, skin_tone_scale="milk10k")
+    assert [str(request.url.query, "ascii") for request in service.requests] == [
+        "",
+        "skin_tone=0&skin_tone_scale=milk10k",
+    ]
+    assert "Authorization" not in service.requests[0].headers
+
+
+def test_a_picture_in_every_form(serve, tmp_path):
+    path = tmp_path / "Jane Doe.jpg"
+    path.write_bytes(JPEG)
+    service = serve()
+    with path.open("rb") as file:
+        forms = (JPEG, bytearray(JPEG), memoryview(JPEG), path, str(path), io.BytesIO(JPEG), file)
+        for form in forms:
+            service.client.diagnose(form)
+    assert [request.content for request in service.requests] == [JPEG] * 7
+    assert not any(b"Jane" in str(request.headers.raw).encode() for request in service.requests)
+
+
+@pytest.mark.parametrize(
+    ("image", "error", "says"),
+    [
+        (b"", errors.NotAPicture, "is empty"),
+        (b"GIF89a", errors.NotAPicture, "GIF89a"),
+        (b"RIFF\x04\x00\x00\x00WAVE", errors.NotAPicture, "no JPEG, PNG or WebP"),
+        ("http://elsewhere.test/lesion.jpg", errors.NotAPicture, "is a URL"),
+        ("FILE:///lesion.jpg", errors.NotAPicture, "is a URL"),
+        ("no-such-file.jpg", errors.UnreadablePicture, "No such file"),
+        ("a\0b.jpg", errors.UnreadablePicture, "null"),
+        (Path(), errors.UnreadablePicture, "directory"),
+        (io.StringIO("text"), errors.NotAPicture, "'rb'"),
+        (None, errors.NotAPicture, "NoneType"),
+    ],
+)
+def test_what_is_no_picture_is_not_sent(serve, image, error, says):
+    service = serve()
+    with pytest.raises(error, match=re.escape(says)):
+        service.client.diagnose(image)
+    assert service.requests == []
+
+
+def test_a_closed_file_is_not_sent(serve):
+    file = io.BytesIO(JPEG)
+    file.close()
+    service = serve()
+    with pytest.raises(errors.UnreadablePicture, match="closed"):
+        service.client.diagnose(file)
+
+
+def test_a_path_before_v1_is_kept(serve):
+    service = serve(url="https://hospital.test/dermfed/")
+    service.client.diagnose(JPEG)
+    assert str(service.requests[0].url) == "https://hospital.test/dermfed/v1/diagnoses"
+
+
+def test_models_cards_and_readiness(serve):
+    service = serve(lambda request: httpx.Response(200, json={"path": request.url.raw_path.decode()}))
+    assert service.client.models() == {"path": "/v1/models"}
+    assert service.client.card("skin-lesion") == {"path": "/v1/models/skin-lesion/card"}
+    assert service.client.card("a/../b?c") == {"path": "/v1/models/a%2F..%2Fb%3Fc/card"}
+    assert service.client.ready() is True
+    assert service.requests[-1].url.path == "/readyz"
+    assert {request.method for request in service.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_be_another_url_is_refused(serve, name):
+    service = serve()
+    with pytest.raises(errors.InvalidInput, match="cannot be called"):
+        service.client.card(name)
+    assert service.requests == []
+
+
+def test_not_ready_is_an_answer_and_not_asked_again(serve):
+    service = serve(problem(503, title="draining"))
+    assert service.client.ready() is False
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("body", [b"3", b"<html>"])
+def test_models_that_are_no_json_are_unexpected(serve, body):
+    with pytest.raises(errors.UnexpectedAnswer):
+        serve(httpx.Response(200, content=body)).client.models()
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:3000",
+        "ftp://host",
+        "http://",
+        "http://[",
+        "http://a b",
+        "http://a..b",
+        f"http://{'a' * 64}.test",
+        "http://host:99999",
+        "http://host?a=1",
+        "http://host#a",
+        None,
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused(url):
+    with pytest.raises(errors.InvalidInput, match="service's URL"):
+        DermFed(url)
+
+
+def test_a_password_in_the_url_is_refused_and_not_shown():
+    with pytest.raises(errors.InvalidInput, match="api_key") as caught:
+        DermFed(f"http://user:{KEY}@host")
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", f"{KEY}\n", f"{KEY} x", f"{KEY}é"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
+    with pytest.raises(errors.InvalidInput, match="API key") as caught:
+        DermFed("http://host", key)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"timeout": 0}, {"timeout": None}, {"timeout": float("inf")}, {"retries": -1}, {"retries": 1.5}],
+)
+def test_patience_without_an_end_is_refused(settings):
+    with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
+        DermFed("http://host", **settings)
+
+
+@pytest.mark.parametrize(("timeout", "connect"), [(30, 10), (4, 4)])
+def test_a_connection_is_made_sooner_than_an_answer(serve, timeout, connect):
+    service = serve(timeout=timeout)
+    service.client.diagnose(JPEG)
+    limits = service.requests[0].extensions["timeout"]
+    assert limits == {"connect": connect, "read": timeout, "write": timeout, "pool": timeout}
+
+
+def test_the_environment_says_whom_to_trust_but_not_where_to_send(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
+    with DermFed("http://127.0.0.1:9", retries=0) as service:
+        with pytest.raises(errors.ConnectionFailed) as caught:
+            service.ready()
+        assert "127.0.0.1:9" in str(caught.value)
+        assert not any(service._http._mounts.values())
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/certificates.pem")
+    with pytest.raises(errors.InvalidInput, match="SSL_CERT_FILE"):
+        DermFed("https://host")
+
+
+# Refusals
+
+STATUSES = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "ProblemError",
+    413: "TooLarge",
+    415: "UnsupportedType",
+    418: "ProblemError",
+    422: "InvalidParameter",
+    429: "TooManyRequests",
+    500: "ServerError",
+    502: "ServerError",
+    503: "Unavailable",
+    504: "ServerError",
+}
+AGAIN = (429, 503)
+
+
+@pytest.mark.parametrize(("status", "name"), STATUSES.items())
+def test_every_status_has_its_class_and_two_are_tried_again(serve, status, name):
+    service = serve(
+        problem(
+            status,
+            type="https://errors.test/x",
+            title="A title",
+            detail="What was wrong",
+            status=299,
+            request_id="r-1",
+        )
+    )
+    with pytest.raises(errors.ProblemError) as caught:
+        service.client.diagnose(JPEG)
+    error = caught.value
+    assert type(error).__name__ == name
+    said = (error.status, error.title, error.detail, error.type, error.request_id)
+    assert said == (status, "A title", "What was wrong", "https://errors.test/x", "r-1")
+    assert str(error) == f"{status} A title: What was wrong (request r-1)"
+    assert len(service.requests) == (5 if status in AGAIN else 1)
+    assert len(service.waits) == (4 if status in AGAIN else 0)
+
+
+@pytest.mark.parametrize(("status", "name"), STATUSES.items())
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        ("text/html", b"<html>Bad Gateway</html>"),
+        ("application/problem+json", b"{broken"),
+        ("application/problem+json", b"[1]"),
+        ("application/problem+json", b'{"title": 3, "detail": null, "status": "x", "request_id": {}}'),
+    ],
+)
+def test_a_refusal_by_a_proxy_has_the_right_class_too(serve, status, name, media, body):
+    service = serve(httpx.Response(status, content=body, headers={"Content-Type": media}), retries=0)
+    with pytest.raises(errors.ProblemError) as caught:
+        service.client.diagnose(JPEG)
+    assert (type(caught.value).__name__, caught.value.status) == (name, status)
+    assert caught.value.title == httpx.codes.get_reason_phrase(status)
+    assert (caught.value.type, caught.value.request_id) == ("about:blank", None)
+
+
+def test_a_refusal_can_be_sent_to_another_process():
+    error = errors.TooLarge(413, "Too large", "9 MB", "about:blank", "r-1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.request_id) == (errors.TooLarge, str(error), "r-1")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(serve, status):
+    service = serve(httpx.Response(status, headers={"Location": "http://elsewhere.test/v1/diagnoses"}))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"redirects to 'http://elsewhere\.test"):
+        service.client.diagnose(JPEG)
+    assert [request.url.host for request in service.requests] == ["service.test"]
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    classes = dict(inspect.getmembers(errors, inspect.isclass))
+    drawn, parents = {}, {}
+    for line in errors.__doc__.splitlines():
+        if found := re.match(r"([│├└─\s]*)([A-Z]\w+)(\s{2,}|$)", line):
+            depth, name = len(found[1]) // 4, found[2]
+            parents[depth] = name
+            drawn[name] = parents[depth - 1] if depth else "Exception"
+    assert drawn == {name: error.__bases__[0].__name__ for name, error in classes.items()}
+    assert all(error.__doc__ for error in classes.values())
+    assert set(classes) <= set(clients.api.__all__)
+
+
+def test_every_documented_status_has_its_class():
+    named = dict(re.findall(r"── (\w+) +(\d{3}):", errors.__doc__))
+    assert {kind.__name__: str(status) for status, kind in BY_STATUS.items()} == named
+
+
+# Retries
+
+
+def answers(*outcomes: httpx.Response | Exception) -> Answer:
+    """One outcome after the other."""
+    left = list(outcomes)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        problem(429),
+        problem(503),
+        httpx.ConnectError("refused"),
+        httpx.ConnectTimeout("silent"),
+        httpx.RemoteProtocolError("dropped"),
+        httpx.ReadError("reset"),
+    ],
+    ids=repr,
+)
+def test_what_passes_is_borne(serve, failure):
+    service = serve(answers(failure, failure, httpx.Response(200, json=example())))
+    assert service.client.diagnose(io.BytesIO(JPEG)).id == "…"
+    assert [request.content for request in service.requests] == [JPEG] * 3
+    assert len(service.waits) == 2
+
+
+def test_a_refusal_after_a_wait_ends_the_retries(serve):
+    service = serve(answers(problem(503), problem(400)))
+    with pytest.raises(errors.BadRequest):
+        service.client.diagnose(JPEG)
+    assert len(service.requests) == 2
+
+
+@pytest.mark.parametrize("retries", [0, 1, 6])
+def test_retries_are_counted(serve, retries):
+    service = serve(answers(*[httpx.ConnectError("refused")] * 10), retries=retries)
+    tried = "1 attempt " if retries == 0 else f"{retries + 1} attempts "
+    with pytest.raises(
+        errors.ConnectionFailed, match=rf"http://service\.test cannot be reached after {tried}"
+    ):
+        service.client.diagnose(JPEG)
+    assert (len(service.requests), len(service.waits)) == (retries + 1, retries)
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout])
+def test_silence_is_not_borne_twice(serve, error):
+    service = serve(answers(error("silent"), httpx.Response(200, json=example())))
+    with pytest.raises(errors.TimedOut, match="silent for too long"):
+        service.client.diagnose(JPEG)
+    assert len(service.requests) == 1
+
+
+def test_an_answer_that_does_not_unpack_is_unexpected(serve):
+    broken = lambda request: httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=b"no")  # noqa: E731
+    with pytest.raises(errors.UnexpectedAnswer, match="decompressed"):
+        serve(broken).client.diagnose(JPEG)
+
+
+def test_waits_double_up_to_a_limit_and_may_be_anything_below():
+    refused = problem(503)
+    highest = [wait_before_next(refused, done, 50, lambda: 1.0) for done in (0, 1, 2, 3, 4, 5, 49)]
+    assert highest == [0.5, 1, 2, 4, 8, 8, 8]
+    assert wait_before_next(refused, 3, 4, lambda: 0.0) == 0
+    assert wait_before_next(refused, 3, 4, lambda: 0.25) == 1
+    assert wait_before_next(refused, 4, 4, lambda: 0.0) is None
+
+
+def test_waits_differ_between_clients(serve):
+    waits = []
+    for _ in range(2):
+        service = serve(problem(503))
+        with pytest.raises(errors.Unavailable):
+            service.client.diagnose(JPEG)
+        waits.append(service.waits)
+    assert waits[0] != waits[1]
+    assert all(0 <= wait <= limit for wait, limit in zip(waits[0], (0.5, 1, 2, 4), strict=True))
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("0", 0),
+        (" 7 ", 7),
+        ("60", 60),
+        ("3600", 60),
+        ("9" * 5000, 60),
+        (format_datetime(NOW + timedelta(seconds=20), usegmt=True), 20),
+        (format_datetime((NOW + timedelta(seconds=20)).replace(tzinfo=None)), 20),
+        (format_datetime(NOW + timedelta(days=2), usegmt=True), 60),
+        (format_datetime(NOW - timedelta(days=2), usegmt=True), 0),
+        ("-5", 0),
+        ("1.5", 0),
+        ("soon", 0),
+        ("", 0),
+        ("Mon, 99 Foo 99999 99:99:99 GMT", 0),
+    ],
+)
+def test_what_retry_after_asks_for(said, seconds):
+    assert retry_after(httpx.Response(503, headers={"Retry-After": said}), NOW) == seconds
+
+
+@pytest.mark.parametrize("status", AGAIN)
+def test_retry_after_is_obeyed(serve, status):
+    asked = httpx.Response(status, headers={"Retry-After": "13"})
+    service = serve(answers(asked, httpx.Response(200, json=example())))
+    service.client.diagnose(JPEG)
+    assert service.waits == [13]
+
+
+# The API key
+
+
+def test_the_key_is_never_shown(serve, caplog):
+    caplog.set_level(logging.DEBUG)
+    echo = {"title": f"no {KEY}", "detail": KEY, "type": KEY, "request_id": KEY}
+    outcomes = [
+        *(problem(status, **echo) for status in STATUSES),
+        httpx.Response(302, headers={"Location": f"http://elsewhere.test/?key={KEY}"}),
+        httpx.Response(200, content=KEY),
+        httpx.RemoteProtocolError(f"illegal status line: {KEY}"),
+        httpx.ReadTimeout(KEY),
+    ]
+    for outcome in outcomes:
+        service = serve(answers(outcome), key=KEY, retries=0)
+        with pytest.raises(errors.DermFedError) as caught:
+            service.client.diagnose(JPEG)
+        assert KEY not in str(caught.value) + repr(caught.value)
+        assert KEY not in f"{vars(service.client)} {service.client!r}"
+        assert service.requests[0].headers["Authorization"].endswith(KEY)
+    assert repr(service.client) == "DermFed('http://service.test')"
+    assert KEY not in caplog.text
+
+
+# Over real sockets
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Takes the next step of the server's script for every request."""
+
+    server: "Server"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(body)
+        self.server.times.append(time.monotonic())
+        step = self.server.script.pop(0) if self.server.script else "answer"
+        if step == "drop":
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif step == "silence":
+            self.server.ended.wait(20)
+        elif step == "answer":
+            self.say(200, {}, json.dumps(example()).encode())
+        else:
+            self.say(*step, b"")
+
+    def say(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Any] = []
+        self.bodies: list[bytes] = []
+        self.times: list[float] = []
+        self.ended = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_a_dropped_connection_is_made_again(server):
+    server.script = ["drop", "drop"]
+    waits: list[float] = []
+    with DermFed(server.url, sleep=waits.append) as service:
+        assert service.diagnose(JPEG).decision == "report"
+    assert server.bodies == [JPEG] * 3
+    assert len(waits) == 2
+
+
+def test_a_connection_that_is_always_dropped_is_given_up(server):
+    server.script = ["drop"] * 9
+    with (
+        DermFed(server.url, retries=2, sleep=lambda seconds: None) as service,
+        pytest.raises(errors.ConnectionFailed, match=r"after 3 attempts.*dropped"),
+    ):
+        service.diagnose(JPEG)
+    assert len(server.bodies) == 3
+
+
+def test_it_really_waits_as_long_as_it_is_asked_to(server):
+    server.script = [(429, {"Retry-After": "1"})]
+    with DermFed(server.url) as service:
+        service.diagnose(JPEG)
+    first, second = server.times
+    assert 0.95 <= second - first < 10
+
+
+def test_a_silent_service_is_given_up_in_time(server):
+    server.script = ["silence"]
+    began = time.monotonic()
+    with (
+        DermFed(server.url, timeout=0.3) as service,
+        pytest.raises(errors.TimedOut, match=re.escape(server.url)),
+    ):
+        service.diagnose(JPEG)
+    assert 0.25 < time.monotonic() - began < 10
+    assert len(server.bodies) == 1
+
+
+def test_nobody_listens():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    waits: list[float] = []
+    with (
+        DermFed(url, sleep=waits.append) as service,
+        pytest.raises(errors.ConnectionFailed, match=f"{url} .*5 attempts.*refused.*host and port"),
+    ):
+        service.diagnose(JPEG)
+    assert len(waits) == 4
+
+
+def test_a_redirect_leads_no_picture_to_another_host(server):
+    with Server() as other:
+        server.script = [(307, {"Location": f"{other.url}/v1/diagnoses"})]
+        with DermFed(server.url) as service, pytest.raises(errors.UnexpectedAnswer, match="redirects"):
+            service.diagnose(JPEG)
+        other.timeout = 0.2
+        other.handle_request()  # takes a request if there is one
+        assert other.bodies == []
+
+
+def test_the_wire_is_logged_without_the_key(server, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.script = [(503, {}), (401, {"Content-Type": "text/plain"})]
+    with (
+        DermFed(server.url, KEY, sleep=lambda seconds: None) as service,
+        pytest.raises(errors.Unauthorized),
+    ):
+        service.diagnose(JPEG)
+    assert "httpcore" in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_one_client_serves_many_threads(server):
+    pictures = [JPEG + bytes([number]) for number in range(40)]
+    with DermFed(server.url) as service, ThreadPoolExecutor(8) as threads:
+        given = list(threads.map(service.diagnose, pictures))
+    assert len(given) == 40
+    assert sorted(server.bodies) == sorted(pictures)
+
+
+def test_a_closed_client_is_closed(server):
+    with DermFed(server.url) as service:
+        service.diagnose(JPEG)
+    with pytest.raises(RuntimeError, match="closed"):
+        service.diagnose(JPEG)
+
+
+# What an app loads
+
+
+def test_an_app_loads_nothing_heavy_and_nothing_else_of_ours():
+    program = "import json, sys, clients.api; print(json.dumps(sorted(sys.modules)))"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(json.loads(ended.stdout))
+    ours = {name for name in loaded if name.split(".")[0] in ("clients", "registry", "training")}
+    assert not loaded & {"torch", "numpy", "PIL", "registry", "training", "personalization", "typer"}
+    assert all(name == "clients" or name.split(".")[:2] == ["clients", "api"] for name in ours)
+    assert "clients.api.client" in ours
+
+
+def test_what_the_package_gives_is_listed():
+    given = {
+        name
+        for name, value in vars(clients.api).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert given == set(clients.api.__all__)
+
+
+PAGE = (ROOT / "docs" / "api-client.md").read_text()
+
+
+def test_the_page_has_every_error_and_says_which_are_tried_again():
+    rows = dict(re.findall(r"^\| `(\w+)`.*\| ([^|]*) \|$", PAGE, re.MULTILINE))
+    classes = dict(inspect.getmembers(errors, inspect.isclass))
+    assert set(rows) == set(classes) - {"DermFedError"}
+    again = {name for name, said in rows.items() if said == "before this"}
+    assert again == {STATUSES[status] for status in AGAIN} | {"ConnectionFailed"}
+
+
+def test_the_pages_example_runs(server, tmp_path, monkeypatch, capsys):
+    (tmp_path / "lesion.jpg").write_bytes(JPEG)
+    monkeypatch.chdir(tmp_path)
+    program = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
+    exec(program.replace("http://127.0.0.1:3000", server.url))
+    assert capsys.readouterr().out.splitlines()[:2] == ["report ('MEL', 'NV')", "Melanoma 0.62"]

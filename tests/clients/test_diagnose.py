@@ -1,0 +1,567 @@
+"""`dermfed-diagnose`, as people and programs call it, against a service that is a script."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from clients.api import ConnectionFailed
+from clients.diagnose import app
+from clients.diagnose_output import AsCsv, harmless, printable
+
+ROOT = Path(__file__).parents[2]
+KEY = "dfk_7_a-very-secret-key"
+JPEG = b"\xff\xd8\xff\xe0"
+OPTIONS = (
+    *("--url", "--api-key", "--skin-tone", "--skin-tone-scale", "--model", "--top", "--wait"),
+    *("--json", "--csv", "--version"),
+)
+DIAGNOSIS: dict[str, Any] = {
+    "id": "1",
+    "created": "2026-01-01T00:00:00Z",
+    "decision": "refer",
+    "model": {
+        "name": "skin-lesion",
+        "version": 3,
+        "subgroup": "V",
+        "digest": "sha256:0",
+        "route": "declared",
+    },
+    "findings": [
+        {
+            "code": "MEL",
+            "name": "Melanoma",
+            "malignancy": "malignant",
+            "probability": 0.62,
+            "coding": {"icd10": "C43.9"},
+        },
+        {"code": "NV", "name": "Naevus", "malignancy": "benign", "probability": 0.25, "coding": {}},
+    ],
+    "prediction_set": {
+        "codes": ["MEL", "NV"],
+        "coverage": 0.9,
+        "guarantee": "subgroup",
+        "calibration_n": 412,
+    },
+    "malignancy": {"probability": 0.71},
+    "confidence": {"value": 0.62, "threshold": 0.65, "calibrated_on_n": 409},
+    "quality": {"acceptable": True, "issues": []},
+    "warnings": ["First warning.", "Second warning."],
+    "disclaimer": "No substitute for a clinician.",
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers what the picture's last bytes ask for: a status, or a diagnosis."""
+
+    server: "Server"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append((self.path, self.headers.get("Authorization"), body))
+        asked = body.removeprefix(JPEG).decode()
+        if asked.isdigit():
+            said: dict[str, Any] = {"title": "Refused", "detail": "=as asked", "request_id": "r-1"}
+            self.say(int(asked), "application/problem+json", said)
+        else:
+            self.say(200, "application/json", self.server.answer | ({"id": asked} if asked else {}))
+
+    def say(self, status: int, media: str, said: dict[str, Any]) -> None:
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", media)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[tuple[str, str | None, bytes]] = []
+        self.answer = DIAGNOSIS
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """Call the command in `tmp_path` for the server; `env` is what it sees besides."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DERMFED_API_KEY", "DERMFED_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*arguments: object, **env: str) -> Result:
+        settings = {"DERMFED_URL": server.url, "COLUMNS": "200", **env}
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], env=settings)
+
+    return call
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    return write(tmp_path / "lesion.jpg")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three pictures that are diagnosed, two that are refused, one that is none, and what is no concern."""
+    folder = tmp_path / "pictures"
+    write(folder / "b.JPG", "b")
+    write(folder / "a" / "z.jpeg", "z")
+    write(folder / "a" / "refused.jpg", "400")
+    write(folder / "c" / "broken.webp", "500")
+    (folder / "c" / "text.png").write_text("no picture")
+    (folder / "c" / "p.png").write_bytes(JPEG + b"p")
+    write(folder / ".hidden" / "h.jpg")
+    write(folder / "._b.jpg")
+    write(folder / "notes.txt")
+    return folder
+
+
+SORTED = ["a/refused.jpg", "a/z.jpeg", "b.JPG", "c/broken.webp", "c/p.png", "c/text.png"]
+
+
+def write(path: Path, asks: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(JPEG + asks.encode())
+    return path
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# One picture
+
+
+def test_a_person_reads_the_decision_first_and_the_disclaimer_last(command, picture):
+    ended = command("lesion.jpg")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    assert lines[0] == "lesion.jpg: REFER. A clinician has to look at this picture."
+    assert lines[-1] == DIAGNOSIS["disclaimer"]
+    flat = [" ".join(line.split()) for line in lines]
+    assert flat[2:5] == [
+        "code finding malignancy probability",
+        "MEL Melanoma malignant 0.620",
+        "NV Naevus benign 0.250",
+    ]
+    for line in (
+        "Not ruled out: MEL, NV (holds the right one for 90% of pictures of this skin tone; 412 lesions)",
+        "Malignancy: 0.710",
+        "Confidence: 0.620, threshold 0.650 (409 pictures)",
+        "Model: skin-lesion, version 3, for V (declared)",
+        "Warning: First warning.",
+        "Warning: Second warning.",
+    ):
+        assert line in lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"decision": "report"}, "lesion.jpg: REPORT. The findings may be reported."),
+        ({"decision": "retake", "findings": []}, "lesion.jpg: RETAKE. Take the picture again."),
+        ({"malignancy": {"probability": None}}, "Malignancy: not known"),
+        ({"quality": {"acceptable": False, "issues": ["blurred"]}}, "Quality: not acceptable: blurred"),
+        (
+            {
+                "prediction_set": {
+                    "codes": [],
+                    "coverage": 0.9,
+                    "guarantee": "none",
+                    "calibration_n": 3,
+                }
+            },
+            "Not ruled out: nothing (nothing is promised; 3 lesions)",
+        ),
+        ({"disclaimer": "[red]no\x1b[31m markup"}, r"[red]no\x1b[31m markup"),
+    ],
+)
+def test_a_person_reads_other_answers(command, server, picture, changes, says):
+    server.answer = DIAGNOSIS | changes
+    assert says in command("lesion.jpg").stdout.splitlines()
+
+
+def test_one_picture_in_json_is_the_services_answer_with_the_file(command, picture):
+    ended = command("lesion.jpg", "--json")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout) == {"file": "lesion.jpg", "error": None, **DIAGNOSIS}
+
+
+def test_a_refused_picture_in_json_has_its_error(command, tmp_path):
+    write(tmp_path / "bad.jpg", "413")
+    ended = command("bad.jpg", "--json")
+    assert ended.exit_code == 1
+    said = "TooLarge: 413 Refused: =as asked (request r-1)"
+    assert json.loads(ended.stdout) == {"file": "bad.jpg", "error": said}
+    assert ended.stderr == f"dermfed-diagnose: bad.jpg: {said}\n"
+
+
+def test_options_reach_the_service(command, server, picture):
+    asked = ("--skin-tone", "7", "--skin-tone-scale", "monk", "--model", "m", "--top", "2")
+    assert command(picture, *asked).exit_code == 0
+    ((path, key, body),) = server.asked
+    assert parse_qs(urlsplit(path).query) == {
+        "skin_tone": ["7"],
+        "skin_tone_scale": ["monk"],
+        "model": ["m"],
+        "top": ["2"],
+    }
+    assert (key, body) == (None, JPEG)
+
+
+def test_the_key_comes_from_the_environment_or_the_option(command, server, picture):
+    assert command(picture, DERMFED_API_KEY=KEY).exit_code == 0
+    assert command(picture, "--api-key", "other", DERMFED_API_KEY=KEY).exit_code == 0
+    assert [key for _, key, _ in server.asked] == [f"Bearer {KEY}", "Bearer other"]
+
+
+def test_the_url_of_the_option_wins(command, server, picture):
+    assert command(picture, "--url", server.url, DERMFED_URL="http://no.test").exit_code == 0
+
+
+# Many
+
+
+def test_a_folder_gives_a_line_a_picture(command, server, folder):
+    server.answer = DIAGNOSIS | {"malignancy": {"probability": None}}
+    ended = command("pictures")
+    assert ended.exit_code == 1
+    assert ended.stdout.splitlines() == [
+        f"pictures/{name}: refer; MEL 0.620; malignancy not known; set MEL, NV"
+        for name in ("a/z.jpeg", "b.JPG", "c/p.png")
+    ]
+    assert ended.stderr.splitlines() == [
+        "dermfed-diagnose: pictures/a/refused.jpg: BadRequest: 400 Refused: =as asked (request r-1)",
+        "dermfed-diagnose: pictures/c/broken.webp: ServerError: 500 Refused: =as asked (request r-1)",
+        "dermfed-diagnose: pictures/c/text.png: NotAPicture: the picture begins with b'no pictu': "
+        "no JPEG, PNG or WebP; convert it to one of these",
+        "3 of 6 pictures diagnosed",
+    ]
+
+
+def test_a_folder_in_json_is_an_array_in_order(command, folder):
+    ended = command("pictures", "--json")
+    assert ended.exit_code == 1
+    answers = json.loads(ended.stdout)
+    assert [answer["file"] for answer in answers] == [f"pictures/{name}" for name in SORTED]
+    errors = [(answer["error"] or "").partition(":")[0] for answer in answers]
+    assert errors == ["BadRequest", "", "", "ServerError", "", "NotAPicture"]
+    assert [answer.get("id") for answer in answers] == [None, "z", "b", None, "p", None]
+
+
+def test_one_picture_in_a_folder_is_still_an_array(command, tmp_path):
+    write(tmp_path / "one" / "a.jpg")
+    ended = command("one", "--json")
+    assert ended.exit_code == 0
+    assert [answer["file"] for answer in json.loads(ended.stdout)] == ["one/a.jpg"]
+
+
+def test_files_and_folders_together_each_once(command, server, folder, picture):
+    ended = command("lesion.jpg", "pictures/b.JPG", "pictures/a", "pictures/b.JPG", "--json")
+    assert [answer["file"] for answer in json.loads(ended.stdout)] == [
+        "lesion.jpg",
+        "pictures/b.JPG",
+        "pictures/a/refused.jpg",
+        "pictures/a/z.jpeg",
+    ]
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("to", ["-", "answers.csv"])
+def test_a_folder_in_csv(command, folder, tmp_path, to):
+    ended = command("pictures", "--csv", to)
+    assert ended.exit_code == 1
+    text = ended.stdout if to == "-" else (tmp_path / to).read_text()
+    assert (to == "-") == bool(ended.stdout)
+    found = rows(text)
+    assert list(found[0]) == [
+        *("file", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
+        *("model", "version", "subgroup", "route", "warnings", "error"),
+    ]
+    assert [row["file"] for row in found] == [f"pictures/{name}" for name in SORTED]
+    assert found[1] == {
+        "file": "pictures/a/z.jpeg",
+        "decision": "refer",
+        "top_code": "MEL",
+        "probability": "0.62",
+        "malignancy": "0.71",
+        "set": "MEL;NV",
+        "guarantee": "subgroup",
+        "model": "skin-lesion",
+        "version": "3",
+        "subgroup": "V",
+        "route": "declared",
+        "warnings": "First warning. Second warning.",
+        "error": "",
+    }
+    refused = {name: value for name, value in found[0].items() if value}
+    assert refused == {
+        "file": "pictures/a/refused.jpg",
+        "error": "BadRequest: 400 Refused: =as asked (request r-1)",
+    }
+
+
+def test_text_in_csv_is_no_formula(command, server, tmp_path):
+    write(tmp_path / "in" / "a.jpg")
+    server.answer = json.loads(json.dumps(DIAGNOSIS))
+    server.answer["findings"][0]["code"] = "=1+1"
+    server.answer["findings"][0]["probability"] = -0.5
+    server.answer["model"] |= {"name": "@x", "subgroup": "+V"}
+    server.answer["prediction_set"]["codes"] = ["-1", "NV"]
+    server.answer["warnings"] = ["\t=1"]
+    write(tmp_path / "in" / "-b.jpg", "400")
+    os.chdir(tmp_path / "in")
+    bad, row = rows(command("--csv", "-", "--", "-b.jpg", "a.jpg").stdout)
+    assert bad["file"] == "'-b.jpg"
+    assert (row["top_code"], row["model"], row["subgroup"], row["set"], row["warnings"]) == (
+        "'=1+1",
+        "'@x",
+        "'+V",
+        "'-1;NV",
+        "'\t=1",
+    )
+    assert row["probability"] == "-0.5"  # a number stays one
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\t1", "\r1", "\n1", " =1", "＝1"])
+def test_what_a_spreadsheet_would_run(text):
+    assert harmless(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "MEL", "a=1", "1-2", " ", "'=1"])
+def test_what_a_spreadsheet_takes_as_text(text):
+    assert harmless(text) == text
+
+
+def test_text_that_steers_a_terminal_is_escaped():
+    assert printable("a\x1b[2J\n\u202e\udcffé字") == r"a\x1b[2J\n\u202e\udcffé字"
+
+
+def test_a_file_name_that_is_no_text(command, tmp_path):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    try:
+        Path(os.fsdecode(os.fsencode(folder) + b"/\xff\n.jpg")).write_bytes(JPEG)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    for form in (["--json"], ["--csv", "-"], ["--csv", "odd.csv"], []):
+        assert command("odd", *form).exit_code == 0
+    assert rows((tmp_path / "odd.csv").read_text())[0]["file"] == r"odd/\udcff\n.jpg"
+
+
+# Wrong use
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422])
+def test_a_wrong_key_or_option_stops_at_once(command, server, tmp_path, status):
+    for name, asks in (("a", "a"), ("b", str(status)), ("c", "c")):
+        write(tmp_path / "in" / f"{name}.jpg", asks)
+    ended = command("in", "--csv", "-", DERMFED_API_KEY=KEY)
+    assert ended.exit_code == 2
+    assert f": {status} Refused" in ended.stderr
+    assert "stopped after 1 of 3 pictures" in ended.stderr
+    assert [row["file"] for row in rows(ended.stdout)] == ["in/a.jpg"]
+    assert len(server.asked) == 2
+    assert KEY not in ended.output
+
+
+def test_what_is_done_is_in_the_json_of_a_run_that_stopped(command, tmp_path):
+    write(tmp_path / "in" / "a.jpg")
+    write(tmp_path / "in" / "b.jpg", "401")
+    ended = command("in", "--json")
+    assert ended.exit_code == 2
+    assert [answer["file"] for answer in json.loads(ended.stdout)] == ["in/a.jpg"]
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL where nobody listens, and a client that does not wait."""
+    monkeypatch.setattr("clients.api.client.wait_before_next", lambda outcome, done, retries: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--csv", "old.csv")])
+def test_no_service_is_wrong_use_and_overwrites_nothing(command, picture, tmp_path, nobody, form):
+    (tmp_path / "old.csv").write_text("precious")
+    ended = command("lesion.jpg", *form, "--url", nobody)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert re.search(rf"lesion\.jpg: ConnectionFailed: {nobody} cannot be reached", ended.stderr)
+    assert (tmp_path / "old.csv").read_text() == "precious"
+
+
+def test_another_server_is_wrong_use(command, server, picture):
+    server.answer = {"hello": "world"}
+    ended = command("lesion.jpg")
+    assert ended.exit_code == 2
+    assert "UnexpectedAnswer: the answer is not a diagnosis" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["no-such.jpg"], "does not exist"),
+        (["lesion.jpg", "--json", "--csv", "-"], "exclude each other"),
+        (["lesion.jpg", "--csv", "no/such/a.csv"], "cannot be written"),
+        (["lesion.jpg", "--csv", "empty"], "cannot be written"),
+        (["lesion.jpg", "--csv", "/dev/full"], "/dev/full cannot be written (No space left on device)"),
+        (["lesion.jpg", "--top", "0"], "--top"),
+        (["lesion.jpg", "--url", "localhost:3000"], "service's URL"),
+        (["lesion.jpg", "--api-key", f"{KEY} x"], "API key"),
+        (["lesion.jpg", "--urll", "x"], "--urll"),
+        (["empty"], "no picture is there"),
+    ],
+)
+def test_wrong_use(command, server, picture, tmp_path, arguments, says):
+    (tmp_path / "empty").mkdir()
+    ended = command(*arguments)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert says in " ".join(re.sub(r"[│╭╮╰╯─]", " ", ended.stderr).split())
+    assert KEY not in ended.output
+    assert not server.asked or "/dev/full" in arguments
+
+
+def test_a_folder_that_cannot_be_listed_is_no_empty_folder(command, server, folder, monkeypatch):
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if Path(path).name == "c":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    ended = command("pictures")
+    assert (ended.exit_code, server.asked) == (2, [])
+    assert "pictures/c cannot be read (Permission denied)" in ended.stderr
+
+
+# The command itself
+
+
+def test_help_documents_every_option_with_examples_and_exit_codes(command):
+    ended = command("--help")
+    assert ended.exit_code == 0
+    help_ = " ".join(ended.stdout.split())
+    for option in OPTIONS:
+        assert re.search(rf"{option} ([A-Z]+ )?[A-Z][^.]+\.", help_), f"{option} has no sentence of help"
+    assert set(re.findall(r"^ +(--[a-z-]+)", ended.stdout, re.MULTILINE)) == {*OPTIONS, "--help"}
+    assert "dermfed-diagnose ./pictures --csv answers.csv" in ended.stdout
+    assert "Exit codes: 0 done; 1 at least one picture was refused" in help_
+    assert "env var: DERMFED_API_KEY" in help_
+
+
+def test_help_does_not_show_the_key(command):
+    assert KEY not in command("--help", DERMFED_API_KEY=KEY).output
+
+
+def test_version(command):
+    assert command("--version").stdout == f"dermfed-diagnose {version('dermfed')}\n"
+
+
+def test_the_page_documents_every_option_column_and_exit_code():
+    page = (ROOT / "docs" / "api-client.md").read_text()
+    section = page.partition("## The command")[2]
+    for word in (*OPTIONS, *AsCsv.COLUMNS):
+        assert f"`{word}`" in section or f"`{word} " in section, word
+    assert re.findall(r"^\| (\d) \|", section, re.MULTILINE) == ["0", "1", "2"]
+
+
+def run(arguments: list[str], server: Server, cwd: Path, stderr: int) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own."""
+    program = "import sys; from clients.diagnose import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DERMFED_URL": server.url, "TERM": "xterm"},
+    )
+
+
+def test_as_a_process(server, folder, tmp_path):
+    ended = run(["pictures", "--json"], server, tmp_path, subprocess.PIPE)
+    assert ended.returncode == 1
+    assert len(json.loads(ended.stdout)) == 6
+    assert ended.stderr.endswith("3 of 6 pictures diagnosed\n")
+    assert "\x1b" not in ended.stderr
+
+
+@pytest.mark.parametrize("form", [["--csv", "-"], []])
+def test_a_bar_on_the_terminal_takes_nothing_from_the_output(server, folder, tmp_path, form):
+    master, slave = pty.openpty()
+    seen: list[bytes] = []
+
+    def watch() -> None:
+        try:
+            while chunk := os.read(master, 4096):
+                seen.append(chunk)
+        except OSError:  # the other end is closed
+            return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        ended = run(["pictures", *form], server, tmp_path, slave)
+    finally:
+        os.close(slave)
+        watcher.join()
+        os.close(master)
+    assert ended.returncode == 1
+    assert len(ended.stdout.splitlines()) == (7 if form else 3)
+    assert "\x1b" not in ended.stdout
+    shown = b"".join(seen).decode()
+    assert "diagnosing" in shown
+    assert "3 of 6 pictures diagnosed" in shown
+
+
+def test_a_service_that_is_still_starting_is_waited_for(command, picture, monkeypatch):
+    monkeypatch.setattr("clients.diagnose.LOOK_EVERY", 0.01)
+    looks = iter([ConnectionFailed("http://x"), False, True])
+
+    def ready(self):
+        look = next(looks)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    monkeypatch.setattr("clients.api.DermFed.ready", ready)
+    ended = command(picture, "--wait", "30")
+    assert ended.exit_code == 0
+    assert next(looks, None) is None
