@@ -76,6 +76,8 @@ def train_command(
     from training.run import main
 
     monkeypatch.setenv("DERMFED_CACHE", str(pictures_cache))
+    monkeypatch.setenv("DERMFED_REGISTRY_URL", f"sqlite:///{tmp_path / 'registry' / 'registry.db'}")
+    monkeypatch.setenv("DERMFED_STORE", str(tmp_path / "registry" / "store"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 

@@ -21,6 +21,7 @@ from training.models import build_model
 from training.models.groups import float_state
 from training.outcome_file import Finished, load_finished, save_finished
 from training.polling import Traffic, ask_all
+from training.registrar import Registrar, no_registry
 from training.seeds import derive_seed
 from training.stages.base import Outcome, Setting
 
@@ -56,7 +57,14 @@ def ask_census(job: Job, dataset: Dataset, engine: Engine) -> Census:
     return census
 
 
-def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out: Path) -> RunResult:
+def run_stages(
+    job: Job,
+    dataset: Dataset,
+    engine: Engine,
+    journal: Journal,
+    out: Path,
+    registrar: Registrar = no_registry,
+) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
 
     Raises:
@@ -80,6 +88,7 @@ def run_stages(job: Job, dataset: Dataset, engine: Engine, journal: Journal, out
             census=census,
             fingerprint=dataset.fingerprint,
             model=model,
+            registrar=registrar,
         )
         journal.stage_start = log_bytes
         done = load_finished(setting.folder, job.digest)
@@ -128,7 +137,9 @@ def summarise_run(setting: Setting, finished: Mapping[str, Finished]) -> dict[st
             for key, done in finished.items()
         ],
         "test": figures(setting, [done.outcome for done in finished.values()][-1]),
-        "versions": [],
+        "versions": [
+            version for done in finished.values() for version in done.outcome.facts.get("versions", ())
+        ],
     }
 
 

@@ -6,6 +6,8 @@ Wiring alone: whatever could go wrong or be decided here belongs in a room.
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +24,9 @@ from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.run_report import report_data
 from registry.bundle.errors import BundleError
+from registry.bundle.folder import Bundle
+from registry.errors import Refused, RegistryError
+from registry.registry import Registry
 from training.census import Census
 from training.engines.in_process import InProcessEngine, SiteParts
 from training.errors import JobError, QuorumError, TrainingError
@@ -30,6 +35,7 @@ from training.job import Job, read_job
 from training.journal import Journal
 from training.pipeline import RunResult, run_stages
 from training.recipes import read_recipes
+from training.registrar import Registered, Registrar, no_registry
 from training.run_folder import RunFolder
 
 DONE, REFUSED, WRONG = 0, 1, 2
@@ -63,12 +69,39 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     dataset = load_data(job, job_file)
     engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder.store)), folder.spool)
     try:
-        with Journal(folder.metrics, console) as journal:
-            result = run_stages(job, dataset, engine, journal, out)
+        with open_registrar(job) as registrar, Journal(folder.metrics, console) as journal:
+            result = run_stages(job, dataset, engine, journal, out, registrar)
     finally:
         engine.close()
     write_text(folder.report, render_report(report_data(result)))
     return result
+
+
+@contextmanager
+def open_registrar(job: Job) -> Iterator[Registrar]:
+    """The registry of a job that registers, opened before hours of training and not after them."""
+    if all(stage.stage != "register" for stage in job.stages):
+        yield no_registry
+        return
+    with Registry.open() as registry:
+
+        def register(bundles: Sequence[Bundle], promote_to: str | None, reason: str | None) -> Registered:
+            versions = registry.add(bundles)
+            numbers = tuple(version.number for version in versions)
+            if promote_to is None:
+                return Registered(numbers)
+            try:
+                registry.promote(versions[0].model, numbers, to=promote_to, reason=reason)
+            except Refused as refusal:
+                return Registered(numbers, f"{type(refusal).__name__}: {refusal}")
+            return Registered(numbers)
+
+        yield register
+
+
+def refusals(summary: Mapping[str, Any]) -> list[str]:
+    """Why models of a run were not promoted, although its job asks for it."""
+    return [stage["facts"]["refused"] for stage in summary["stages"] if stage["facts"].get("refused")]
 
 
 def check(job: Job, job_file: Path) -> list[dict[str, Any]]:
@@ -100,9 +133,9 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON on standard output.")] = False,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Train, personalize, export and calibrate as a job file says.
+    """Train, personalize, export, calibrate and register as a job file says.
 
-    Exit codes: 0 done, 1 refused by a rule of the job (too few answers), 2 wrong use or bad input.
+    Exit codes: 0 done, 1 refused by a rule (too few answers, a gate), 2 wrong use or bad input.
     """
     if show_version:
         print(version("dermfed"))
@@ -118,7 +151,11 @@ def run(
             print_census(check(job, job_file), as_json=as_json)
         else:
             target = out or Path("runs") / job.name
-            print_result(train(job, job_file, target, resume=resume), target, as_json=as_json)
+            result = train(job, job_file, target, resume=resume)
+            print_result(result, target, as_json=as_json)
+            if refused := refusals(result.summary):
+                console.print("\n".join(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+                raise typer.Exit(REFUSED)
 
 
 def print_recipes(*, as_json: bool) -> None:
@@ -160,6 +197,8 @@ def print_result(result: RunResult, out: Path, *, as_json: bool) -> None:
             shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
             table.add_row(name, str(row["n"]), *shown)
         Console().print(table)
+    for row in result.summary["versions"]:
+        print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
     print(f"report: {out / 'report.html'}")
     print(f"summary: {out / 'summary.json'}")
 
@@ -170,7 +209,7 @@ def main() -> None:
         app(standalone_mode=True)
     except QuorumError as error:
         fail(error, REFUSED)
-    except (TrainingError, ClientDataError, BundleError, OSError) as error:
+    except (TrainingError, ClientDataError, BundleError, RegistryError, OSError) as error:
         fail(error, WRONG)
 
 

@@ -19,6 +19,7 @@ from training.job import Job
 from training.journal import Journal
 from training.models import build_model
 from training.pipeline import RunResult, run_stages
+from training.registrar import Registrar, no_registry
 from training.workbench import Workbench
 
 LABELS = (
@@ -169,14 +170,20 @@ def federate_block() -> Callable[..., dict[str, Any]]:
 def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
     """`run_job(job, data=dataset, out=tmp_path / "run")`: run a job's stages in this process."""
 
-    def run(job: Job, data: Dataset | None = None, out: Path | None = None, **engine_parts: Any) -> Ran:
+    def run(
+        job: Job,
+        data: Dataset | None = None,
+        out: Path | None = None,
+        registrar: Registrar = no_registry,
+        **engine_parts: Any,
+    ) -> Ran:
         folder = out or tmp_path / "run"
         pictures = data or dataset
         store = ClientStore(folder / "clients")
         engine = InProcessEngine(SiteParts(job, pictures, store), folder / "spool", **engine_parts)
         try:
             with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
-                result = run_stages(job, pictures, engine, journal, folder)
+                result = run_stages(job, pictures, engine, journal, folder, registrar)
                 lines = journal.lines()
         finally:
             engine.close()

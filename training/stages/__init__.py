@@ -4,8 +4,9 @@ from training.parts import PartTable
 from training.stages.base import Stage
 from training.stages.export import Export
 from training.stages.federate import Federate
+from training.stages.register import Register
 
-STAGES: PartTable[Stage] = PartTable("stage", Federate, Export, key="stage")
+STAGES: PartTable[Stage] = PartTable("stage", Federate, Export, Register, key="stage")
 
 # In which order stages may stand; one from elsewhere comes last.
 ORDER = ("pretrain", "finetune", "federate", "personalize", "export", "calibrate", "register")

@@ -17,6 +17,7 @@ from training.journal import Journal
 from training.messages import Broadcast, Tensors, Update
 from training.models import Classifier
 from training.polling import Traffic
+from training.registrar import Registrar, no_registry
 
 if TYPE_CHECKING:
     from training.job import Job
@@ -36,6 +37,7 @@ class Setting:
         census: who holds what.
         fingerprint: of the data.
         model: the job's model with its initial weights; a stage leaves it as it is.
+        registrar: where released models go.
     """
 
     job: "Job"
@@ -48,6 +50,7 @@ class Setting:
     census: Census
     fingerprint: str
     model: Classifier
+    registrar: Registrar = no_registry
 
     @property
     def places(self) -> tuple[str, ...]:

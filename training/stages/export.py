@@ -49,7 +49,11 @@ class Export(Stage):
             graph = export_graph(model, setting.job.data.image_size)
             differences[name] = self.check(setting, name, weights, graph, traffic)
             bundles[name] = Graded(manifest(setting, name, graph), graph)
-        facts = {"parity": differences, "tolerance": self.tolerance}
+        facts = {
+            "by_subgroup": before.facts.get("by_subgroup", {}),
+            "parity": differences,
+            "tolerance": self.tolerance,
+        }
         return Outcome(before.models, bundles, traffic=traffic, test=before.test, facts=facts)
 
     def check(self, setting: Setting, name: str, weights: Tensors, graph: bytes, traffic: Traffic) -> float:

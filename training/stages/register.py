@@ -1,0 +1,74 @@
+"""The stage `register`: the run's models become versions in the registry, and if asked a release."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from registry.bundle.folder import Bundle, bundle_digest
+from training.client import Client
+from training.errors import JobError
+from training.messages import Broadcast, Update, unknown_question
+from training.stages.base import Graded, Outcome, Setting, Stage
+
+
+class Register(Stage):
+    """Registration of every bundle of the run; no client is asked anything.
+
+    Running it again, or resuming a run in it, registers nothing twice: a bundle that is there keeps its
+    version. If a gate refuses the promotion, the versions stay, the run ends with its report, and the
+    command exits with 1.
+
+    Attributes:
+        model: the model's name in the registry; by default the job's.
+        promote_to: the alias that shall point to the release of these versions; none by default.
+        reason: what history says about the promotion; by default the job's name and digest.
+    """
+
+    stage: Literal["register"] = "register"
+    passes_figures_on: ClassVar[bool] = True
+    model: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    promote_to: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    reason: str | None = None
+
+    def run(self, setting: Setting, before: Outcome) -> Outcome:
+        """Register what the stages before have made.
+
+        Raises:
+            JobError: there is nothing to register.
+        """
+        if not before.bundles:
+            raise JobError("there is nothing to register: put the stage export before register")
+        model = self.model or setting.job.name
+        bundles = {name: renamed(bundle, model) for name, bundle in before.bundles.items()}
+        reason = self.reason or f"job {setting.job.name}, {setting.job.digest}"
+        registered = setting.registrar(
+            [whole(bundle) for bundle in bundles.values()], self.promote_to, reason
+        )
+        versions = [
+            {"model": model, "subgroup": name, "version": number}
+            for name, number in zip(bundles, registered.numbers, strict=True)
+        ]
+        said = ", ".join(f"{row['subgroup']} {row['version']}" for row in versions)
+        setting.journal.say(f"{setting.key}: {model}, versions {said}")
+        promoted = self.promote_to if registered.refused is None else None
+        facts: dict[str, Any] = {
+            "by_subgroup": before.facts.get("by_subgroup", {}),
+            "versions": versions,
+            "promoted_to": promoted,
+            "refused": registered.refused,
+        }
+        return Outcome(before.models, bundles, test=before.test, facts=facts)
+
+    def answer(self, broadcast: Broadcast, client: Client) -> Update:
+        """No client is asked anything."""
+        raise unknown_question(broadcast)
+
+
+def renamed(bundle: Graded, model: str) -> Graded:
+    """The bundle under its name in the registry."""
+    return Graded(bundle.manifest.model_copy(update={"model": model}), bundle.graph)
+
+
+def whole(bundle: Graded) -> Bundle:
+    """The bundle as it would be read from disk."""
+    return Bundle(bundle.manifest, bundle.graph, bundle_digest(bundle.manifest))
