@@ -8,23 +8,35 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: demo test check lint format types imports bench clean
+.PHONY: demo serve test check lint format types imports bench clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable ".[train,$(RUNTIME)]"
+	$(INSTALL) --editable ".[train,serve,$(RUNTIME)]"
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable ".[train,$(RUNTIME),dev]"
+	$(INSTALL) --editable ".[train,serve,$(RUNTIME),dev]"
 	touch $@
 
-demo: $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, and diagnose one picture
-	rm -rf $(DEMO)
-	$(BIN)/python training/run.py training/recipes/demo.yaml --out $(DEMO)
+demo: export DERMFED_REGISTRY_URL := sqlite:///$(CURDIR)/$(DEMO)/registry.db
+demo: export DERMFED_STORE := $(CURDIR)/$(DEMO)/store
+demo: export BENTOML_HOME := $(CURDIR)/$(DEMO)/bentoml
+demo: $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, register, promote, serve, and ask the service
+	rm -rf $(DEMO) && mkdir -p $(DEMO)
+	$(BIN)/python training/run.py training/recipes/demo.yaml --out $(DEMO)/run
+	$(BIN)/dermfed-registry list
+	$(BIN)/dermfed-registry promote demo 1 2 3 4 --to production --override-gates --reason "a demonstration on drawn pictures"
 	$(BIN)/dermfed-data synth --out $(DEMO)/pictures --pictures 6 --seed 7
-	$(BIN)/python -m registry.bundle.diagnose $(DEMO)/bundles/global $(DEMO)/pictures/images/000000.png
-	@echo "report: $(CURDIR)/$(DEMO)/report.html"
+	@set -e; port=$$($(BIN)/python -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'); \
+	$(BIN)/dermfed-serve --port $$port > $(DEMO)/service.log 2>&1 & service=$$!; \
+	trap 'kill $$service 2>/dev/null; wait $$service 2>/dev/null || true' EXIT; \
+	$(BIN)/dermfed-diagnose $(DEMO)/pictures/images/000000.png --skin-tone V \
+	  --url http://127.0.0.1:$$port --wait 60 || { cat $(DEMO)/service.log; exit 1; }
+	@echo "report: $(CURDIR)/$(DEMO)/run/report.html"
+
+serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry holds
+	$(BIN)/dermfed-serve
 
 test: lint types imports  ## everything that must hold, in minutes
 	$(BIN)/python -m pytest -m "not long" -n $(PARALLEL)

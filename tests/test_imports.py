@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOMS = ("clients", "personalization", "registry", "training")
+ROOMS = ("clients", "personalization", "registry", "serving", "training")
 ROOT = Path(__file__).parents[1]
 
 # Imports each module with none of ours loaded yet, in one process because torch takes seconds to load.

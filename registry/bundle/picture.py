@@ -91,6 +91,9 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
     return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
 
 
+# Rows of a transparent picture that are laid over white at once.
+_STRIP = 256
+
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -111,10 +114,21 @@ def _rgb(image: Image.Image) -> Image.Image:
             (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         ).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        over = image.convert("RGBA")
-        paper = Image.new("RGBA", over.size, (255, 255, 255, 255))
-        return Image.alpha_composite(paper, over).convert("RGB")
+        return _over_white(image)
     return image.convert("RGB")
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    """A transparent picture over white paper, a strip at a time: copies of a large one would not fit."""
+    over = Image.new("RGB", image.size)
+    for top in range(0, image.height, _STRIP):
+        part = image.crop((0, top, image.width, min(top + _STRIP, image.height)))
+        if "transparency" in image.info:
+            part.info["transparency"] = image.info["transparency"]
+        strip = part.convert("RGBA")
+        paper = Image.new("RGBA", strip.size, (255, 255, 255, 255))
+        over.paste(Image.alpha_composite(paper, strip).convert("RGB"), (0, top))
+    return over
 
 
 def _box(size: tuple[int, int], fit: Literal["squash", "crop"]) -> tuple[float, float, float, float]:

@@ -1,4 +1,4 @@
-"""Registry, service and client where torch is not installed: with what the package says they need, no more."""
+"""Registry, service and client where torch is not installed: with what the package says they need."""
 
 import json
 import os

@@ -290,3 +290,26 @@ def test_real_pictures_are_decoded_alike_with_and_without_draft():
             )
             assert fast.std() > 1
             assert np.abs(fast.astype(int) - slow).mean() < 6
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB"])
+def test_transparency_is_laid_over_white_the_same_in_strips_as_at_once(mode, monkeypatch):
+    rng = np.random.default_rng(1)
+    image = Image.fromarray(rng.integers(0, 256, (70, 30, 4), dtype=np.uint8), "RGBA")
+    options = {}
+    if mode in ("P", "RGB"):
+        image = image.convert("RGB").convert(mode)
+        options["transparency"] = 3 if mode == "P" else image.getpixel((4, 4))
+    else:
+        image = image.convert(mode)
+    file = io.BytesIO()
+    image.save(file, "PNG", **options)
+    rule = PictureRule(size=16)
+    whole = decode_picture(file.getvalue(), rule)
+    monkeypatch.setattr("registry.bundle.picture._STRIP", 7)
+    np.testing.assert_array_equal(decode_picture(file.getvalue(), rule), whole)
+    plain = Image.open(io.BytesIO(file.getvalue())).convert("RGBA")
+    paper = Image.new("RGBA", plain.size, (255, 255, 255, 255))
+    white = io.BytesIO()
+    Image.alpha_composite(paper, plain).convert("RGB").save(white, "PNG")
+    np.testing.assert_array_equal(decode_picture(white.getvalue(), rule), whole)

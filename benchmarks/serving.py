@@ -1,0 +1,238 @@
+"""Our service beside the limit and beside what else one could write, in one run on one machine.
+
+limit: ONNX Runtime in a loop of threads in one process, with the very decode of the service and no HTTP.
+dermfed: `dermfed-serve`, one worker. FastAPI and BentoML: the plain services under `plain/`, one worker each,
+with their defaults (Pillow's full decode, ONNX Runtime's own choice of threads).
+
+All use the same model (a ResNet-18 with random weights) and the same JPEG. The load comes from a process of
+its own, each caller waiting for its answer. The four take turns for some seconds each, several times, and who
+comes first changes, so that a machine whose speed drifts slows all alike. Throughputs are given as ratios to
+the limit, medians over the turns; latencies are over all requests of all turns. FastAPI is only needed here:
+pip install fastapi.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Annotated
+
+import numpy as np
+import typer
+from PIL import Image, ImageFilter
+from tables import print_conditions, print_table
+
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.graph import Graph
+from registry.bundle.labels import Label
+from registry.bundle.picture import PictureRule, decode_picture
+from registry.bundle.schema import BundleManifest, Lineage, ModelFile
+from registry.registry import Registry
+from training.export import export_graph
+from training.models import ModelConfig, build_model
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Measured:
+    """The turns of one contestant at one concurrency."""
+
+    per_second: list[float] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+
+    def add(self, latencies: list[float], seconds: float) -> None:
+        """One turn."""
+        self.per_second.append(len(latencies) / seconds)
+        self.latencies += latencies
+
+    def percentile(self, q: float) -> float:
+        """Milliseconds."""
+        return 1000 * float(np.percentile(self.latencies, q))
+
+
+def make_picture(path: Path) -> None:
+    """A JPEG of about the size of a phone's picture after an app has scaled it: 1280 x 960."""
+    noise = np.random.default_rng(0).integers(0, 256, (960, 1280, 3), dtype=np.uint8)
+    Image.fromarray(noise).filter(ImageFilter.GaussianBlur(3)).save(path, quality=88)
+
+
+def make_bundle(size: int) -> Bundle:
+    """A ResNet-18 with random weights and two classes."""
+    model = build_model(ModelConfig(name="resnet18", weights="none"), 2, 0)
+    graph = export_graph(model, size)
+    manifest = BundleManifest(
+        model="bench",
+        file=ModelFile.of(graph),
+        labels=(
+            Label(code="B", name="Benign", malignancy="benign"),
+            Label(code="M", name="Malignant", malignancy="malignant"),
+        ),
+        picture=PictureRule(size=size),
+        lineage=Lineage(job="sha256:" + "0" * 64, recipe="none", seed=0, code_version="0"),
+    )
+    return Bundle(manifest, graph, bundle_digest(manifest))
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@contextmanager
+def running(command: list[str], environment: dict[str, str], ready: str, log: Path) -> Iterator[None]:
+    """A service that answers `ready`, ended afterwards."""
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, cwd=HERE / "plain", stdout=out, stderr=out
+        )
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(ready).read()
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            raise SystemExit(f"{command} did not come up:\n{log.read_text()}")
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def loop(bundle: Bundle, picture: bytes) -> Callable[[int, float], tuple[list[float], float]]:
+    """The limit: decode and run, in as many threads as are asked for and the machine has cores."""
+    graph = Graph(bundle.model)
+
+    def turn(concurrency: int, seconds: float) -> tuple[list[float], float]:
+        began = perf_counter()
+
+        def work(_: int) -> list[float]:
+            latencies = []
+            while (start := perf_counter()) < began + seconds:
+                graph.run(decode_picture(picture, bundle.manifest.picture)[None])
+                latencies.append(perf_counter() - start)
+            return latencies
+
+        threads = min(concurrency, os.cpu_count() or 1)
+        with ThreadPoolExecutor(threads) as pool:
+            latencies = [one for each in pool.map(work, range(threads)) for one in each]
+        return latencies, perf_counter() - began
+
+    return turn
+
+
+def over_http(url: str, how: str, picture: Path) -> Callable[[int, float], tuple[list[float], float]]:
+    """A service, asked by a process of its own."""
+
+    def turn(concurrency: int, seconds: float) -> tuple[list[float], float]:
+        command = [sys.executable, HERE / "load.py", url, how, picture, str(concurrency), str(seconds)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise SystemExit(ended.stderr)
+        told = json.loads(ended.stdout)
+        return told["latencies"], told["seconds"]
+
+    return turn
+
+
+def main(
+    size: Annotated[int, typer.Option(help="Pixels on both sides of what the model sees.")] = 224,
+    seconds: Annotated[float, typer.Option(help="Length of one turn.")] = 5.0,
+    turns: Annotated[int, typer.Option(help="Turns of each contestant at each concurrency.")] = 5,
+) -> None:
+    """Measure throughput and latency at concurrency 1, 8 and 32."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        picture = folder / "lesion.jpg"
+        make_picture(picture)
+        bundle = make_bundle(size)
+        (folder / "model.onnx").write_bytes(bundle.model)
+        environment = {
+            "BENCH_SIZE": str(size),
+            "BENCH_MODEL": str(folder / "model.onnx"),
+            "BENTOML_DO_NOT_TRACK": "True",
+            "ORT_DISABLE_TELEMETRY": "1",
+            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
+            "DERMFED_STORE": str(folder / "store"),
+        }
+        with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
+            registry.add([bundle])
+            registry.promote("bench", [1], to="production", override_gates=True, reason="a benchmark")
+        ports = [free_port() for _ in range(3)]
+        urls = [f"http://127.0.0.1:{port}" for port in ports]
+        python = sys.executable
+        commands = [
+            [python, "-c", "from serving.cli import main; main()", "--port", str(ports[0])],
+            [
+                python,
+                "-m",
+                "uvicorn",
+                "fastapi_service:app",
+                "--port",
+                str(ports[1]),
+                "--log-level",
+                "warning",
+            ],
+            [python, "-m", "bentoml", "serve", "bentoml_service:PlainService", "--port", str(ports[2])],
+        ]
+        readies = [urls[0] + "/readyz", urls[1] + "/openapi.json", urls[2] + "/readyz"]
+        for place, (command, ready) in enumerate(zip(commands, readies, strict=True)):
+            # BentoML clears its folder of metrics at each start: one for each.
+            home = {"BENTOML_HOME": str(folder / f"bentoml-{place}")}
+            stack.enter_context(running(command, environment | home, ready, folder / f"{place}.log"))
+        contestants = {
+            "limit": loop(bundle, picture.read_bytes()),
+            "dermfed": over_http(urls[0] + "/v1/diagnoses", "raw", picture),
+            "FastAPI": over_http(urls[1] + "/diagnose", "form", picture),
+            "BentoML": over_http(urls[2] + "/diagnose", "form", picture),
+        }
+        conditions = {
+            "model": f"ResNet-18 at {size} px, {len(bundle.model) / 2**20:.0f} MiB",
+            "picture": f"1280 x 960 JPEG, {picture.stat().st_size / 1024:.0f} KiB",
+            "turns": f"{turns} of {seconds:g} s each",
+        }
+        print_conditions("The service beside others", conditions)
+        rows = []
+        for concurrency in (1, 8, 32):
+            measured = {name: Measured() for name in contestants}
+            for ask in contestants.values():
+                ask(concurrency, 1.0)  # to warm up
+            for turn in range(turns):
+                order = list(contestants)[turn % 4 :] + list(contestants)[: turn % 4]
+                for name in order:
+                    measured[name].add(*contestants[name](concurrency, seconds))
+            for name, found in measured.items():
+                ratios = [
+                    ours / limit
+                    for ours, limit in zip(found.per_second, measured["limit"].per_second, strict=True)
+                ]
+                rows.append(
+                    [
+                        concurrency,
+                        name,
+                        f"{median(found.per_second):.1f}",
+                        f"{median(ratios):.2f}",
+                        f"{found.percentile(50):.0f}",
+                        f"{found.percentile(99):.0f}",
+                    ]
+                )
+        print_table(["at once", "service", "pictures a second", "of the limit", "p50, ms", "p99, ms"], rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,85 @@
+"""`dermfed-serve`: the diagnosis service on a port, with whatever the registry holds."""
+
+import ipaddress
+import os
+import socket
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+import typer
+
+from registry.errors import RegistryError
+from registry.registry import Registry
+from serving.settings import SettingsError, read_settings
+
+SERVICE = "serving.service:DiagnosisService"
+EXAMPLES = """Examples:
+
+\b
+  dermfed-serve
+  dermfed-serve --port 8080 --workers 4
+  dermfed-serve --url sqlite:////srv/dermfed/registry.db --store /srv/dermfed/store
+  curl --data-binary @lesion.jpg -H 'Content-Type: image/jpeg' 'localhost:3000/v1/diagnoses?skin_tone=5'
+"""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog=EXAMPLES)
+def serve(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 3000,
+    host: Annotated[str, typer.Option(help="The address to listen on, as numbers.")] = "127.0.0.1",
+    workers: Annotated[
+        int,
+        typer.Option(min=1, envvar="DERMFED_SERVE_WORKERS", help="Processes; each holds the models once."),
+    ] = 1,
+    url: Annotated[str | None, typer.Option(help="The registry; else DERMFED_REGISTRY_URL.")] = None,
+    store: Annotated[str | None, typer.Option(help="Its store; else DERMFED_STORE.")] = None,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Serve what `production` points to in the registry; promotions are picked up without a restart.
+
+    Without API keys in the registry it answers this machine alone: `dermfed-registry keys add NAME`.
+    """
+    if show_version:
+        print(version("dermfed"))
+        return
+    try:
+        read_settings()
+        check_free(host, port)
+        # A worker that cannot open it would end, and leave a port on which nobody answers.
+        Registry.open(url, store).close()
+    except (SettingsError, ValueError, RegistryError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    given = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": store, "DERMFED_SERVE_WORKERS": str(workers)}
+    os.environ.update({name: value for name, value in given.items() if value is not None})
+    os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
+    # Counts are kept there, and emptied by whoever starts: a folder for each service.
+    home = Path(platformdirs.user_cache_dir("dermfed")) / "bentoml" / str(port)
+    os.environ.setdefault("BENTOML_HOME", str(home))
+    command = [sys.executable, "-m", "bentoml", "serve", SERVICE, "--host", host, "--port", str(port)]
+    os.execv(sys.executable, command)
+
+
+def check_free(host: str, port: int) -> None:
+    """Refuses an address that cannot be listened on.
+
+    Raises:
+        ValueError: saying why, and what to do.
+    """
+    family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise ValueError(
+            f"{host} port {port} cannot be listened on ({error.strerror}); choose another with --port"
+        ) from error
+
+
+def main() -> None:
+    """Run the command."""
+    app()

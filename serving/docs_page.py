@@ -1,0 +1,30 @@
+"""The description of the interface as a page that loads nothing from anywhere."""
+
+from typing import Any
+
+from serving.card import pages
+
+
+def docs_page(api: dict[str, Any], base: str) -> str:
+    """The page for an OpenAPI document.
+
+    Args:
+        api: the document.
+        base: the service's own address, for the example.
+    """
+    environment = pages().overlay()
+    environment.filters["kind"] = kind
+    return str(environment.get_template("docs.html").render(api=api, base=base))
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """A field's JSON Schema in a word or two."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in schema:
+        return " or ".join(kind(choice) for choice in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {kind(schema.get('items', {}))}"
+    return str(schema.get("format") or schema.get("const") or schema.get("type", "any"))

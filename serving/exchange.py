@@ -1,0 +1,105 @@
+"""What surrounds every request: its id, its time, its line in the log, and one shape for every failure.
+
+A pure ASGI middleware around all routes. Logged are the request's id, method, path template, status and
+time: never a query, a header, a body or a picture's name.
+"""
+
+import logging
+import time
+import uuid
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Match, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from serving.metrics import OTHER, Metrics
+from serving.problems import Problem, problem_response, status_response
+
+log = logging.getLogger("dermfed.serve")
+
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+# What Starlette's routes raise says no more than its status.
+_WAYS_OUT: Final = {
+    404: "there is no such path; /docs lists those there are",
+    405: "the path does not take this method; the header Allow names those it takes, and /docs tells more",
+}
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, app: ASGIApp, router: Router, metrics: Metrics) -> None:
+        """Surrounds `app`; the paths that are counted by name are the router's."""
+        self._app = app
+        self._router = router
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request; whatever goes wrong ends in a problem document."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        request_id = str(uuid.uuid4())
+        if scope["type"] == "websocket":
+            refusal = status_response(404, _WAYS_OUT[404], request_id, {"X-Request-Id": request_id})
+            await WebSocket(scope, receive, send).send_denial_response(refusal)
+            return
+        scope["state"] = {**scope.get("state", {}), "request_id": request_id, "began": began}
+        path = self._template(scope)
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", []),
+                    (b"x-request-id", request_id.encode()),
+                    *_HEADERS,
+                ]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except Exception as error:
+            if status:
+                raise  # the answer is on its way; it can only be cut off
+            response = _response(error, request_id)
+            await response(scope, receive, answer)
+        finally:
+            seconds = time.monotonic() - began
+            self._metrics.request(scope["method"], path, status, seconds)
+            log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, seconds * 1000)
+
+    def _template(self, scope: Scope) -> str:
+        for route in self._router.routes:
+            if route.matches(scope)[0] is not Match.NONE:
+                return str(getattr(route, "path", OTHER))
+        return OTHER
+
+
+def _response(error: Exception, request_id: str) -> ASGIApp:
+    if isinstance(error, Problem):
+        return problem_response(error, request_id)
+    if isinstance(error, HTTPException):
+        detail = _WAYS_OUT.get(error.status_code, str(error.detail))
+        return status_response(error.status_code, detail, request_id, error.headers)
+    log.error("%s failed", request_id, exc_info=error)
+    return problem_response(
+        Problem("the service failed; tell whoever runs it the request_id, under which its log says why"),
+        request_id,
+    )
+
+
+def request_id(request: Request) -> str:
+    """The id of a request."""
+    return str(request.state.request_id)

@@ -1,0 +1,119 @@
+"""The one shape of every error: `application/problem+json` (RFC 9457), whatever raised it.
+
+Problem
+├── NotAnImage          400  the bytes are no picture that can be read
+├── MalformedRequest    400  the request itself cannot be read
+├── KeyMissing          401  no API key, or one that is not known
+├── UnknownModel        404  nothing of this name is served
+├── BodyTooLarge        413  more bytes or pixels than are accepted
+├── WrongMediaType      415  not a type, or not the type, that was declared
+├── InvalidParameter    422  a parameter cannot be what it is
+└── NothingServed       503  no model can answer at the moment
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import ClassVar
+
+from starlette.responses import JSONResponse
+
+MEDIA_TYPE = "application/problem+json"
+
+# What a sender wrote may be quoted in a problem; not all of a megabyte.
+_LONGEST_DETAIL = 1000
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457's own word
+    """Base of all that a request can be answered with instead of a diagnosis.
+
+    Attributes:
+        status: the HTTP status.
+        name: the end of the problem's `type`.
+        title: what kind of problem it is, the same each time.
+        headers: what the answer carries besides.
+    """
+
+    status: ClassVar[int] = 500
+    name: ClassVar[str] = "internal"
+    title: ClassVar[str] = "The service failed"
+
+    def __init__(self, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        """Takes what to tell the person who has to act on it."""
+        super().__init__(detail)
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+
+class NotAnImage(Problem):
+    """The bytes are no picture that can be read."""
+
+    status, name, title = 400, "not-an-image", "Not an image"
+
+
+class MalformedRequest(Problem):
+    """The request itself cannot be read."""
+
+    status, name, title = 400, "malformed-request", "The request cannot be read"
+
+
+class KeyMissing(Problem):
+    """No API key, or one that is not known."""
+
+    status, name, title = 401, "unauthorized", "An API key is needed"
+
+
+class UnknownModel(Problem):
+    """Nothing of this name is served."""
+
+    status, name, title = 404, "not-found", "Not found"
+
+
+class BodyTooLarge(Problem):
+    """More bytes or pixels than are accepted."""
+
+    status, name, title = 413, "too-large", "The image is too large"
+
+
+class WrongMediaType(Problem):
+    """Not a type, or not the type, that was declared."""
+
+    status, name, title = 415, "unsupported-media-type", "Unsupported media type"
+
+
+class InvalidParameter(Problem):
+    """A parameter cannot be what it is."""
+
+    status, name, title = 422, "invalid-parameter", "Invalid parameter"
+
+
+class NothingServed(Problem):
+    """No model can answer at the moment."""
+
+    status, name, title = 503, "no-model", "No model can answer"
+
+
+def problem_response(problem: Problem, request_id: str) -> JSONResponse:
+    """The answer to a request that ended in `problem`."""
+    return _response(problem.status, problem.name, problem.title, problem.detail, request_id, problem.headers)
+
+
+def status_response(
+    status: int, detail: str, request_id: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The answer for an HTTP status that no problem of ours stands for (404 on a path, 405)."""
+    phrase = HTTPStatus(status).phrase
+    return _response(status, phrase.lower().replace(" ", "-"), phrase, detail, request_id, headers or {})
+
+
+def _response(
+    status: int, name: str, title: str, detail: str, request_id: str, headers: Mapping[str, str]
+) -> JSONResponse:
+    body = {
+        "type": f"urn:dermfed:problem:{name}",
+        "title": title,
+        "status": status,
+        # JSON is UTF-8, which has no lone surrogates; a name that somebody sent may hold one.
+        "detail": detail[:_LONGEST_DETAIL].encode("utf-8", "replace").decode(),
+        "request_id": request_id,
+    }
+    return JSONResponse(body, status, headers=dict(headers), media_type=MEDIA_TYPE)

@@ -1,0 +1,145 @@
+import os
+import re
+import socket
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from serving.cli import main
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Calls `dermfed-serve`; gives its exit code, what it printed, and what it would have become."""
+    became = []
+
+    def become(program, arguments):
+        became.append((program, arguments))
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execv", become)
+    before = dict(os.environ)
+    kept = {
+        name: value for name, value in before.items() if not name.startswith(("DERMFED_", "BENTOML_", "XDG_"))
+    }
+    replace_environment({**kept, "HOME": str(tmp_path), "COLUMNS": "200", "NO_COLOR": "1"})
+
+    def call(*arguments, **environment):
+        os.environ.update(environment)
+        monkeypatch.setattr("sys.argv", ["dermfed-serve", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err, became[-1] if became else None
+
+    yield call
+    replace_environment(before)
+
+
+def replace_environment(environment):
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def test_help_names_every_option_and_gives_examples(command):
+    code, out, _, became = command("--help")
+    assert (code, became) == (0, None)
+    for option in ("--port", "--host", "--workers", "--url", "--store", "--version", "--help"):
+        assert option in out
+    assert "dermfed-serve --port 8080 --workers 4" in out
+    assert "DERMFED_REGISTRY_URL" in out
+
+
+def test_the_version_is_printed(command):
+    code, out, _, became = command("--version")
+    assert (code, out.strip(), became) == (0, version("dermfed"), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "nowhere"], "'nowhere'"),
+        (["--host", "localhost"], "'localhost'"),
+        (["--host", "300.1.1.1"], "'300.1.1.1'"),
+        (["--port", "0"], "--port"),
+        (["--port", "70000"], "--port"),
+        (["--workers", "0"], "--workers"),
+        (["--nothing"], "--nothing"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_starts_nothing(command, arguments, said):
+    code, _, err, became = command(*arguments)
+    assert (code, became) == (2, None)
+    assert said in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["MAX_BYTES", "THREADS", "WORKERS"])
+def test_a_wrong_variable_ends_with_2_and_is_named(command, name):
+    code, _, err, became = command(**{f"DERMFED_SERVE_{name}": "many"})
+    assert (code, became) == (2, None)
+    assert re.search(rf"DERMFED_SERVE_{name}\b", err)
+
+
+def test_it_becomes_bentoml_which_tells_nobody(command, tmp_path):
+    url, store = f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")
+    arguments = [
+        "--port",
+        "8123",
+        "--workers",
+        "3",
+        "--url",
+        url,
+        "--store",
+        store,
+        "--host",
+        "::1",
+    ]
+    code, _, _, (program, started) = command(*arguments)
+    assert code == 0
+    assert program == started[0] == sys.executable
+    assert started[1:] == [
+        "-m",
+        "bentoml",
+        "serve",
+        "serving.service:DiagnosisService",
+        "--host",
+        "::1",
+        "--port",
+        "8123",
+    ]
+    said = {name: os.environ[name] for name in os.environ if name.startswith(("DERMFED_", "BENTOML_"))}
+    assert said == {
+        "DERMFED_REGISTRY_URL": url,
+        "DERMFED_STORE": store,
+        "DERMFED_SERVE_WORKERS": "3",
+        "BENTOML_DO_NOT_TRACK": "True",
+        "BENTOML_HOME": str(tmp_path / ".cache" / "dermfed" / "bentoml" / "8123"),
+    }
+
+
+def test_a_registry_that_cannot_be_opened_ends_with_2(command, tmp_path):
+    database = tmp_path / "garbage.db"
+    database.write_bytes(bytes(range(256)) * 20)
+    code, _, err, became = command("--url", f"sqlite:///{database}")
+    assert (code, became) == (2, None)
+    assert str(database) in err
+    code, _, err, became = command("--url", "postgresql://somewhere")
+    assert (code, became) == (2, None)
+    assert "postgresql" in err
+
+
+def test_the_workers_may_be_in_the_environment(command):
+    command(DERMFED_SERVE_WORKERS="4")
+    assert os.environ["DERMFED_SERVE_WORKERS"] == "4"
+    command("--workers", "2", DERMFED_SERVE_WORKERS="4")
+    assert os.environ["DERMFED_SERVE_WORKERS"] == "2"
+
+
+def test_a_port_that_is_taken_ends_with_2_and_says_what_to_do(command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _, err, became = command("--port", str(taken.getsockname()[1]))
+    assert (code, became) == (2, None)
+    assert "cannot be listened on" in err
+    assert "--port" in err

@@ -1,0 +1,356 @@
+import logging
+import threading
+import time
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from registry.bundle.schema import Subgroup
+from registry.errors import DatabaseError, ObjectCorrupt
+from serving import live as live_module
+from serving.live import REGISTRY, Live
+from serving.settings import ServeSettings
+
+
+class Source:
+    """A registry that can be made to fail, to lie, and to take its time."""
+
+    def __init__(self, registry):
+        self.registry = registry
+        self.error = None
+        self.broken = {}  # errors of bundles, by the version's number
+        self.slow = set()  # the numbers of versions whose bundles wait for `go`
+        self.go = threading.Event()
+        self.loading = threading.Event()
+        self.loaded = []
+
+    def current(self, alias="production"):
+        if self.error:
+            raise self.error
+        return self.registry.current(alias)
+
+    def keys(self):
+        return self.registry.keys()
+
+    def bundle(self, version):
+        if version.number in self.slow:
+            self.loading.set()
+            assert self.go.wait(20)
+        if version.number in self.broken:
+            raise self.broken[version.number]
+        self.loaded.append(version.number)
+        return self.registry.bundle(version)
+
+
+@pytest.fixture
+def source(registry, promote, bundle, light):
+    """A source with a first release, of versions 1 (global) and 2 (light)."""
+    promote(registry, bundle(), bundle(light))
+    return Source(registry)
+
+
+@pytest.fixture
+def following(source, monkeypatch):
+    """What follows the source, looked at by hand alone."""
+    monkeypatch.setattr(Live, "_follow", lambda self: None)
+    return Live(source, ServeSettings())
+
+
+def answering(service):
+    """The versions that answer everybody, and those with light skin."""
+    asked = [service.diagnose(params=tone).json() for tone in ({}, {"skin_tone": "1"})]
+    return tuple(one["model"]["version"] if "model" in one else one["status"] for one in asked)
+
+
+def test_promotions_and_rollbacks_are_picked_up(serve, registry, promote, bundle, light):
+    first = promote(registry, bundle())
+    with serve(poll_seconds=0.5, max_age_seconds=2) as service:
+        assert answering(service) == (1, 1)
+        promote(registry, bundle(light))
+        service.eventually(lambda: answering(service) == (1, 2), 2.5)
+        promote(registry, bundle(seed=1))
+        service.eventually(lambda: answering(service) == (3, 2), 2.5)
+        registry.rollback("skin-lesion", alias="production")
+        service.eventually(lambda: answering(service) == (1, 2), 2.5)
+        registry.rollback("skin-lesion", alias="production")
+        service.eventually(lambda: answering(service) == (1, 1), 2.5)
+        (listed,) = service.client.get("/v1/models").json()["models"]
+        assert listed["release"] == first.id
+
+
+def test_several_models_are_served_and_one_has_to_be_named(serve, registry, promote, bundle, problem):
+    promote(registry, bundle())
+    with serve() as service:
+        assert service.diagnose().json()["model"]["name"] == "skin-lesion"
+        promote(registry, bundle(model="nails"))
+        service.eventually(lambda: len(service.client.get("/v1/models").json()["models"]) == 2)
+        assert "nails, skin-lesion" in problem(service.diagnose(), 422)["detail"]
+        assert service.diagnose(params={"model": "nails"}).json()["model"]["name"] == "nails"
+        problem(service.client.get("/v1/models/hair/card"), 404)
+    with serve(default_model="nails") as service:
+        assert service.diagnose().json()["model"]["name"] == "nails"
+        assert service.diagnose(params={"model": "skin-lesion"}).json()["model"]["name"] == "skin-lesion"
+
+
+def test_another_alias_is_served_where_one_is_set(serve, registry, promote, bundle, problem):
+    promote(registry, bundle())
+    (version,) = registry.add([bundle(seed=1)])
+    registry.promote("skin-lesion", [version.number], to="staging")
+    with serve(alias="staging") as service:
+        assert service.diagnose().json()["model"]["version"] == 2
+        assert service.client.get("/v1/models").json()["models"][0]["alias"] == "staging"
+    with serve(alias="nobody") as service:
+        assert "--to nobody" in problem(service.diagnose(), 503)["detail"]
+
+
+@pytest.mark.parametrize("part", ["bundle.json", "model.onnx"])
+def test_a_release_that_does_not_load_leaves_the_old_one_serving(
+    serve, places, registry, promote, bundle, problem, monkeypatch, caplog, part
+):
+    monkeypatch.setattr(live_module, "RETRY_SECONDS", 0.2)
+    first = bundle(weights=np.eye(3) / 40)
+    promote(registry, first)
+    promote(registry, bundle(seed=1))
+    with serve() as service:
+        assert answering(service) == (2, 2)
+        assert service.client.get("/readyz").json()["status"] == "ready"
+        spoilt = first.digest if part == "bundle.json" else first.manifest.file.sha256
+        places.spoil(spoilt)
+        registry.rollback("skin-lesion", alias="production")
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        ready = service.client.get("/readyz")
+        assert ready.status_code == 200
+        assert ready.json()["models"] == ["skin-lesion"]
+        (trouble,) = ready.json()["troubles"]
+        assert spoilt in trouble
+        assert f"{part} of version 1 of skin-lesion" in trouble
+        assert answering(service) == (2, 2)
+        with serve() as fresh:
+            for answer in (fresh.client.get("/readyz"), fresh.diagnose(), fresh.client.get("/v1/models")):
+                said = problem(answer, 503)["detail"]
+                assert spoilt in said
+                assert f"{part} of version 1 of skin-lesion" in said
+            assert fresh.client.get("/livez").status_code == 200
+            registry.add([first])
+            for one in (service, fresh):
+                service.eventually(lambda one=one: answering(one) == (1, 1))
+                whole = {"status": "ready", "models": ["skin-lesion"], "troubles": []}
+                assert one.client.get("/readyz").json() == whole
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [line.startswith("skin-lesion: ") and spoilt in line for line in told] == [True, True]  # once each
+
+
+def test_a_request_waits_for_what_replaced_a_stale_release(serve, source, promote, bundle):
+    with serve(lambda: nullcontext(source), max_age_seconds=1) as service:
+        source.slow = {3}
+        promote(source.registry, bundle(seed=1))
+        assert source.loading.wait(5)
+        assert answering(service)[0] == 1  # it was confirmed a moment ago
+        time.sleep(1.1)
+        got = []
+        asking = threading.Thread(target=lambda: got.append(answering(service)))
+        asking.start()
+        asking.join(0.3)
+        assert asking.is_alive()
+        assert service.client.get("/livez").status_code == 200
+        assert service.client.get("/readyz").status_code == 200
+        source.go.set()
+        asking.join(5)
+        assert got == [(3, 2)]
+
+
+def test_nobody_waits_for_ever(serve, source, promote, bundle, problem):
+    with serve(lambda: nullcontext(source), max_age_seconds=0.1, patience_seconds=0.3) as service:
+        source.slow = {3}
+        promote(source.registry, bundle(seed=1))
+        assert source.loading.wait(5)
+        time.sleep(0.2)
+        answer = service.diagnose()
+        assert "loading for too long" in problem(answer, 503)["detail"]
+        assert answer.headers["retry-after"] == "5"
+        source.go.set()
+        service.eventually(lambda: answering(service) == (3, 2))
+
+
+def test_keys_count_while_a_release_is_being_loaded(serve, source, promote, bundle):
+    with serve(lambda: nullcontext(source), max_age_seconds=0.5) as service:
+        source.slow = {3}
+        key, secret = source.registry.create_key("app")
+        promote(source.registry, bundle(seed=1))
+        assert source.loading.wait(5)
+        assert service.client.get("/v1/models").status_code == 401
+        source.registry.revoke_key(key.id)
+        time.sleep(0.6)
+        got = []
+        headers = {"Authorization": f"Bearer {secret}"}
+        asking = threading.Thread(target=lambda: got.append(service.diagnose(headers=headers).status_code))
+        asking.start()
+        time.sleep(0.1)
+        source.go.set()
+        asking.join(5)
+        assert got == [401]  # it was good when the request came, and is not any more
+
+
+def test_no_answer_mixes_two_releases(serve, registry, promote, bundle, light, picture):
+    releases = [
+        {one.number: one.digest for one in promote(registry, bundle(seed=n), bundle(light, seed=n)).versions}
+        for n in range(2)
+    ]
+    sent, ended, wrong, seen = picture(), threading.Event(), [], set()
+    with serve() as service:
+
+        def ask():
+            while not ended.is_set():
+                (model,) = service.client.get("/v1/models").json()["models"]
+                listed = {one["version"]: one["digest"] for one in model["versions"]}
+                card = service.client.get("/v1/models/skin-lesion/card").json()
+                shown = {one["version"]: one["digest"] for one in card["versions"]}
+                answered = service.diagnose(sent, params={"skin_tone": "1"}).json()["model"]
+                seen.add(answered["version"])
+                if listed not in releases or shown not in releases:
+                    wrong.append((listed, shown))
+                if {**releases[0], **releases[1]}[answered["version"]] != answered["digest"]:
+                    wrong.append(answered)
+
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        deadline = time.monotonic() + 20
+        for n in range(100):
+            numbers = list(releases[n % 2])
+            registry.promote("skin-lesion", numbers, to="production", reason="t", override_gates=True)
+            time.sleep(0.15)
+            if n >= 5 and (seen == {2, 4} or time.monotonic() > deadline):
+                break
+        ended.set()
+        for thread in asking:
+            thread.join()
+    assert wrong == []
+    assert seen == {2, 4}
+
+
+def test_what_is_loaded_already_is_not_loaded_again(following, source, promote, bundle, light, dark):
+    assert source.loaded == [1, 2]
+    promote(source.registry, bundle(dark))
+    following.refresh()
+    assert source.loaded == [1, 2, 3]
+    before = following.state.releases["skin-lesion"]
+    following.refresh()
+    assert source.loaded == [1, 2, 3]
+    assert following.state.releases["skin-lesion"] is before
+    promote(source.registry, bundle(light, seed=1))
+    following.refresh()
+    assert source.loaded == [1, 2, 3, 4]
+    after = following.state.releases["skin-lesion"]
+    assert after.versions["global"] is before.versions["global"]
+    assert after.versions["dark"] is before.versions["dark"]
+    assert after.versions["light"] is not before.versions["light"]
+
+
+@pytest.mark.parametrize("error", [DatabaseError("the disk is gone"), OSError("gone"), ValueError("a bug")])
+def test_while_the_registry_fails_the_old_release_goes_on(serve, source, promote, bundle, error, caplog):
+    with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
+        source.error = error
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        time.sleep(0.4)
+        assert answering(service) == (1, 2)
+        assert service.client.get("/readyz").json()["troubles"] == [f"the registry cannot be read: {error}"]
+        promote(source.registry, bundle(seed=1))
+        source.error = None
+        service.eventually(lambda: answering(service) == (3, 2))
+        assert service.client.get("/readyz").json()["troubles"] == []
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in errors] == [f"the registry: {error}"]
+    assert (errors[0].exc_info is None) == (not isinstance(error, ValueError))
+
+
+def test_a_registry_that_fails_from_the_start_lets_nobody_in(serve, source, problem):
+    source.error = DatabaseError("the disk is gone")
+    with serve(lambda: nullcontext(source)) as service:
+        assert "the disk is gone" in problem(service.client.get("/readyz"), 503)["detail"]
+        assert "no key can be checked" in problem(service.diagnose(), 503)["detail"]
+        assert service.client.get("/livez").status_code == 200
+        source.error = None
+        service.eventually(lambda: answering(service) == (1, 2))
+
+
+def test_a_failure_that_takes_long_does_not_make_the_old_release_stale(following, source):
+    def fail(alias):
+        time.sleep(0.3)
+        raise DatabaseError("it is locked")
+
+    source.current = fail
+    following.refresh()
+    assert time.monotonic() - following.state.confirmed < 0.2
+
+
+@pytest.mark.parametrize("error", [ObjectCorrupt("altered"), MemoryError("too much"), KeyError("a bug")])
+def test_a_release_that_fails_is_left_alone_for_a_while(
+    following, source, promote, bundle, monkeypatch, error
+):
+    source.broken = {3: error}
+    promote(source.registry, bundle(seed=1))
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 1
+    assert "release 2 of skin-lesion" in following.state.troubles["skin-lesion"]
+    source.broken = {}
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 1
+    assert "release 2 of skin-lesion" in following.state.troubles["skin-lesion"]
+    assert following.state_for(time.monotonic()) is following.state  # nobody waits meanwhile
+    monkeypatch.setattr(live_module, "RETRY_SECONDS", 0)
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 2
+    assert following.state.troubles == {}
+
+
+def test_going_back_to_a_release_that_failed_a_moment_ago_is_no_failure(following, source, promote, bundle):
+    source.broken = {3: ObjectCorrupt("altered")}
+    promote(source.registry, bundle(seed=1))
+    following.refresh()
+    promote(source.registry, bundle(seed=2))
+    following.refresh()
+    assert following.state.troubles == {}
+    source.registry.rollback("skin-lesion", alias="production")
+    following.refresh()
+    assert "release 2 of skin-lesion" in following.state.troubles["skin-lesion"]
+    assert following.state.releases["skin-lesion"].release.id == 3
+
+
+def test_a_model_may_be_called_anything(registry, promote, bundle, monkeypatch):
+    monkeypatch.setattr(Live, "_follow", lambda self: None)
+    promote(registry, bundle(model="registry"))
+    source = Source(registry)
+    source.broken = {1: ObjectCorrupt("altered")}
+    following = Live(source, ServeSettings())
+    source.error = DatabaseError("gone")
+    following.refresh()
+    assert set(following.state.troubles) == {"registry", REGISTRY}
+    source.error = None
+    following.refresh()
+    assert list(following.state.troubles) == ["registry"]
+    assert "altered" in following.state.troubles["registry"]
+
+
+def test_a_state_is_for_those_who_began_soon_after_it_was_confirmed(following):
+    confirmed = following.state.confirmed
+    assert following.state_for(confirmed + 2.0) is following.state
+    assert following.state_for(confirmed + 2.01) is None
+    assert following.state_for(confirmed - 5) is following.state
+
+
+def test_closing_ends_the_thread(source):
+    before = threading.active_count()
+    following = Live(source, ServeSettings(poll_seconds=0.01))
+    assert threading.active_count() == before + 1
+    following.close()
+    assert threading.active_count() == before
+
+
+def test_the_tones_of_a_version_are_those_it_was_registered_with(following):
+    subgroups = following.state.releases["skin-lesion"].subgroups
+    assert subgroups == {
+        "global": Subgroup(),
+        "light": Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
+    }

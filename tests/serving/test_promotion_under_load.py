@@ -1,0 +1,155 @@
+"""Promotions and a rollback while requests keep coming: none fails, none is answered by what was replaced."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+import numpy as np
+import pytest
+
+from registry.bundle.graph import Graph
+from registry.bundle.picture import decode_picture
+
+SLACK = 2.0
+"""How long before a request began its answer's version may have been replaced; seconds."""
+
+HOLD = 3.0
+"""How long each release stays: longer than the slack, so that one that lingers is found out."""
+
+CALLERS = 8
+
+
+@dataclass
+class Reign:
+    """A release under an alias: from when it may have been current, and until when."""
+
+    versions: frozenset[int]
+    began: float
+    ended: float = float("inf")
+
+
+@dataclass
+class Answers:
+    """What callers got: when each asked and was answered, and by which version; and what failed."""
+
+    got: list[tuple[float, float, int, dict[str, float]]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def address(places) -> Iterator[Callable[[], str]]:
+    """Starts the real service with two workers; gives its address."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start() -> str:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+        options = ["--workers", "2", "--url", places.url, "--store", str(places.store)]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        running.append(subprocess.Popen([*command, *options], **quiet))
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{address}/readyz").status_code == 200:
+                    return address
+            except httpx.ConnectError:
+                time.sleep(0.1)
+        raise AssertionError("the service did not come up")
+
+    yield start
+    for process in running:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, answers: Answers) -> None:
+    """One caller: asks again as soon as it is answered."""
+    parameters = {"skin_tone": tone} if tone else {}
+    with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
+        while not stop.is_set():
+            began = time.monotonic()
+            try:
+                answer = client.post(
+                    "/v1/diagnoses", content=content, params=parameters, headers={"Content-Type": "image/png"}
+                )
+                ended = time.monotonic()
+                answer.raise_for_status()
+            except httpx.HTTPError as error:
+                answers.failed.append(repr(error))
+                continue
+            told = answer.json()
+            shares = {row["code"]: row["probability"] for row in told["findings"]}
+            answers.got.append((began, ended, told["model"]["version"], shares))
+
+
+def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, picture, address):
+    rng = np.random.default_rng(0)
+    releases = []
+    for seed in range(3):
+        made = [
+            bundle(None, seed=seed, weights=rng.normal(0, 0.02, (3, 3))),
+            bundle(dark, seed=seed, weights=rng.normal(0, 0.02, (3, 3))),
+        ]
+        releases.append({version.number: one for version, one in zip(registry.add(made), made, strict=True)})
+
+    reigns: list[Reign] = []
+
+    def change(versions: frozenset[int], make: Callable[[], object]) -> None:
+        began = time.monotonic()
+        make()
+        if reigns:
+            reigns[-1].ended = time.monotonic()
+        reigns.append(Reign(versions, began))
+
+    def promote(place: int) -> None:
+        numbers = frozenset(releases[place])
+        change(numbers, lambda: registry.promote("skin-lesion", sorted(numbers), to="production"))
+
+    promote(0)
+    content = picture("PNG")
+    stop, answers = threading.Event(), Answers()
+    url = address()
+    callers = [
+        threading.Thread(target=keep_asking, args=(url, content, tone, stop, answers))
+        for tone in ("", "5") * (CALLERS // 2)
+    ]
+    for caller in callers:
+        caller.start()
+    for step in (
+        lambda: promote(1),
+        lambda: promote(2),
+        lambda: change(frozenset(releases[1]), lambda: registry.rollback("skin-lesion", alias="production")),
+    ):
+        time.sleep(HOLD)
+        step()
+    time.sleep(HOLD)
+    stop.set()
+    for caller in callers:
+        caller.join()
+
+    assert answers.failed == []
+    for began, ended, version, _ in answers.got:
+        current = [
+            reign
+            for reign in reigns
+            if version in reign.versions and reign.began <= ended and reign.ended >= began - SLACK
+        ]
+        assert current, f"version {version} answered a request of {began:.2f} to {ended:.2f}: {reigns}"
+    # Every version of every release did answer, and each with its own model.
+    made = {number: one for release in releases for number, one in release.items()}
+    assert {version for _, _, version, _ in answers.got} == set(made)
+    expected = {
+        number: Graph(one.model).run(decode_picture(content, one.manifest.picture)[None]).probabilities[0]
+        for number, one in made.items()
+    }
+    for _, _, version, shares in answers.got:
+        told = [shares[label.code] for label in made[version].manifest.labels]
+        assert told == expected[version].astype(float).tolist()

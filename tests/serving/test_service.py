@@ -1,0 +1,210 @@
+"""The real `dermfed-serve`, with BentoML underneath: what only it can show."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+MARK = "markerquery"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+class Started:
+    """A `dermfed-serve` that was started, with everything below it."""
+
+    def __init__(self, process, port, log):
+        self.process = process
+        self.port = port
+        self.log = log
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False)
+
+    def workers(self):
+        """The processes that answer."""
+        below = descendants(self.process.pid)
+        return [pid for pid in below if "_bentoml_impl.worker.service" in command_line(pid)]
+
+
+def descendants(root):
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found = [root]
+    for one in found:
+        found += [pid for pid, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def started(released, tmp_path_factory, home):
+    """Two workers over the release, from a folder with nothing in it."""
+    registry = tmp_path_factory.getbasetemp() / "shared"
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    ours = ("DERMFED_", "BENTOML_", "ORT_", "PROMETHEUS_", "PYTHON", "XDG_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("log") / "log"
+    command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+    places = [
+        "--workers",
+        "2",
+        "--url",
+        f"sqlite:///{registry / 'registry.db'}",
+        "--store",
+        str(registry / "store"),
+    ]
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [*command, *places],
+            cwd=elsewhere,
+            env={**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    service = Started(process, port, log)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and log.read_text().count("serving release") < 2:
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.1)
+    yield service
+    service.client.close()
+    below = descendants(process.pid)
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    for pid in below:
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_our_paths_answer(started, released, picture):
+    assert started.client.get("/livez").text == "alive\n"
+    assert started.client.get("/readyz").json() == {
+        "status": "ready",
+        "models": ["skin-lesion"],
+        "troubles": [],
+    }
+    answer = started.client.post(
+        "/v1/diagnoses", content=picture(), headers={"Content-Type": "image/jpeg"}, params={"skin_tone": "V"}
+    )
+    assert answer.json()["model"]["digest"] == released.for_subgroup("dark").digest
+    form = started.client.post("/v1/diagnoses", files={"image": (MARK, picture(), "image/jpeg")})
+    assert form.json()["model"]["route"] == "unknown-tone"
+    assert started.client.get("/docs").status_code == 200
+    assert "/v1/diagnoses" in started.client.get("/openapi.json").json()["paths"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/docs.json", "/schema.json", "/healthz", "/nothing", "/static_content/index.css", "/favicon.ico"],
+)
+def test_no_path_of_bentoml_answers(started, problem, path):
+    for method in ("GET", "POST", "HEAD"):
+        answer = started.client.request(method, path)
+        if method == "HEAD":
+            assert answer.status_code == 404
+        else:
+            problem(answer, 404)
+        assert "bento" not in answer.text.lower()
+        assert not any("bento" in (name + value).lower() for name, value in answer.headers.items())
+
+
+def test_errors_are_in_our_shape(started, problem, picture):
+    post = {"headers": {"Content-Type": "image/jpeg"}}
+    problem(started.client.post("/v1/diagnoses", content=b"x", **post), 400)
+    problem(started.client.post("/v1/diagnoses", content=picture(), params={MARK: "1"}, **post), 422)
+    problem(started.client.post("/v1/diagnoses", content=b"\xff\xd8\xff" + bytes(30_000_000), **post), 413)
+    problem(started.client.post("/v1/diagnoses", json={}), 415)
+    problem(started.client.get("/v1/diagnoses"), 405)
+    problem(started.client.get("/v1/models/other/card"), 404)
+    problem(started.client.get("/v1/models", headers={"X-Forwarded-For": "1.2.3.4"}), 401)
+    handshake = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"}
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", **handshake}
+    problem(started.client.get("/v1/models", headers=upgrade), 404)
+    broken = {"Content-Type": "multipart/form-data; boundary=B"}
+    problem(started.client.post("/v1/diagnoses", content=b"--B\r\n\0", headers=broken), 400)
+
+
+def test_both_workers_answer_and_are_counted_together(started):
+    assert len(started.workers()) == 2
+    answered = 0
+    for _ in range(60):
+        # A connection of its own each time: the kernel hands it to either worker.
+        answered += httpx.get(f"http://127.0.0.1:{started.port}/livez", trust_env=False).status_code == 200
+    text = started.client.get("/metrics").text
+    line = next(
+        one for one in text.splitlines() if one.startswith("dermfed_requests_total") and '"/livez"' in one
+    )
+    assert answered == 60
+    assert float(line.rpartition(" ")[2]) >= 60
+    assert "pid=" not in text
+
+
+def test_nothing_is_told_to_anybody(started):
+    for pid in started.workers():
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        environment = dict(pair.partition("=")[::2] for pair in pairs if pair)
+        assert environment["BENTOML_DO_NOT_TRACK"] == "True"
+        assert environment["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+def test_nothing_is_written_at_home_but_in_our_cache(started, home):
+    written = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
+    assert written
+    assert all(path.startswith(".cache/dermfed/") for path in written), written
+
+
+def test_the_log_tells_of_requests_and_not_of_what_is_in_them(started):
+    told = started.log.read_text()
+    assert " POST /v1/diagnoses 200 " in told
+    assert MARK not in told
+    assert "skin_tone" not in told
+    assert "Found invalid character" not in told
+    assert "Traceback" not in told
+    assert told.count(" GET /v1/models 401 ") == 1
+
+
+def test_sigterm_ends_it_and_everything_below_it(started):
+    below = descendants(started.process.pid)
+    assert len(below) >= 2
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(20) == 0
+    deadline = time.monotonic() + 5
+    while any(is_running(pid) for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in below if is_running(pid)] == []
+    with pytest.raises(httpx.TransportError):
+        started.client.get("/livez")

@@ -1,0 +1,57 @@
+import os
+
+import pytest
+
+from serving.settings import PREFIX, ServeSettings, SettingsError, read_settings
+
+GOOD = {
+    "alias": ("staging", "staging"),
+    "default_model": ("nails", "nails"),
+    "max_bytes": ("1000", 1000),
+    "max_pixels": ("5000", 5000),
+    "threads": ("3", 3),
+    "poll_seconds": ("0.25", 0.25),
+    "max_age_seconds": ("1.5", 1.5),
+    "patience_seconds": ("10", 10.0),
+}
+BAD = {
+    "max_bytes": ("0", "-1", "20MB", "", "1.5"),
+    "max_pixels": ("0", "many"),
+    "threads": ("0", "all"),
+    "poll_seconds": ("0", "1.1", "nan", "soon"),
+    "max_age_seconds": ("0", "2.5", "inf"),
+    "patience_seconds": ("0", "-3", "nan"),
+}
+
+
+def test_every_setting_is_tested_and_described():
+    assert set(GOOD) == set(ServeSettings.model_fields)
+    for name in ServeSettings.model_fields:
+        assert f"{name}: " in ServeSettings.__doc__
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_each_is_read_from_its_variable(name):
+    text, value = GOOD[name]
+    assert getattr(read_settings({PREFIX + name.upper(): text, "OTHER": "1"}), name) == value
+
+
+def test_without_variables_they_are_what_the_contract_says():
+    settings = read_settings({})
+    assert settings == ServeSettings()
+    assert (settings.alias, settings.max_bytes, settings.threads) == (
+        "production",
+        20 * 2**20,
+        os.cpu_count(),
+    )
+    assert settings.poll_seconds <= 1
+    assert settings.max_age_seconds == 2
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
+def test_a_wrong_value_is_refused_naming_its_variable(name, text):
+    variable = PREFIX + name.upper()
+    with pytest.raises(SettingsError) as caught:
+        read_settings({variable: text})
+    assert variable in str(caught.value)
+    assert repr(text) in str(caught.value)
