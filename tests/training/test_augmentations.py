@@ -4,10 +4,32 @@ import numpy as np
 import pytest
 import torch
 
-from training.augmentations import AugmentConfig, augment, flip, grey, jitter, rotate_and_scale
+from training.augmentations import (
+    AugmentConfig,
+    augment,
+    blur,
+    crop,
+    flip,
+    grey,
+    jitter,
+    rotate_and_scale,
+    turn_hue,
+)
+from training.models.torchvision_ops import prepare_torchvision
 
 STILL = {"flip": False}
-EVERYTHING = AugmentConfig(rotation=30, scale=0.2, brightness=0.3, contrast=0.3, saturation=0.3)
+EVERYTHING = AugmentConfig(
+    rotation=30,
+    scale=0.2,
+    crop=(0.3, 0.9),
+    brightness=0.3,
+    contrast=0.3,
+    saturation=0.3,
+    hue=0.1,
+    colour_probability=0.8,
+    grey_probability=0.2,
+    blur_probability=0.5,
+)
 
 
 def seeded(seed=0):
@@ -32,6 +54,9 @@ def copies(count):
         AugmentConfig(flip=False, brightness=0.5),
         AugmentConfig(flip=False, contrast=0.5),
         AugmentConfig(flip=False, saturation=0.5),
+        AugmentConfig(flip=False, hue=0.2),
+        AugmentConfig(flip=False, crop=(0.2, 1.0)),
+        AugmentConfig(flip=False, blur_probability=1.0, blur=(5.0, 20.0)),
     ],
 )
 def test_every_picture_has_a_draw_of_its_own(config):
@@ -141,3 +166,118 @@ def test_brightness_contrast_and_saturation_by_hand():
     shade = (expected * luma).sum(axis=1, keepdims=True)
     expected = np.clip(shade + (expected - shade) * saturation, 0, 1)
     np.testing.assert_allclose(jitter(given, config, seeded(2)), expected, atol=1e-5)
+
+
+def test_a_crop_is_the_part_around_its_centre_blown_up():
+    images = pictures(1, size=16)
+    cut = crop(images, (0.25, 0.25), 1.0, seeded(4))
+    # The draws again: the centre of a part half as wide as the picture.
+    random = seeded(4)
+    torch.rand(1, generator=random)
+    torch.rand(1, generator=random)
+    x, y = ((torch.rand(1, generator=random).item() * 2 - 1) * 0.5 for _ in range(2))
+    left, top = (x + 0.5) * 8, (y + 0.5) * 8
+    for row in range(16):
+        for column in range(16):
+            expected = by_hand(images[0], top + (row + 0.5) / 2 - 0.5, left + (column + 0.5) / 2 - 0.5)
+            torch.testing.assert_close(cut[0, :, row, column], expected, atol=1e-5, rtol=0)
+
+
+def by_hand(picture, y, x):
+    """Bilinear, with the border repeated."""
+    size = picture.shape[-1] - 1
+    top, left = math.floor(y), math.floor(x)
+    total = torch.zeros(3)
+    for row, tall in ((top, 1 - (y - top)), (top + 1, y - top)):
+        for column, wide in ((left, 1 - (x - left)), (left + 1, x - left)):
+            total += tall * wide * picture[:, min(max(row, 0), size), min(max(column, 0), size)]
+    return total
+
+
+def test_crops_take_the_shares_and_shapes_that_are_asked_for():
+    """On a ramp the range of what is left is the width and the height of the part."""
+    ramp = torch.linspace(0, 1, 64)
+    across = ramp.expand(400, 3, 64, 64)
+    down = ramp.view(64, 1).expand(400, 3, 64, 64)
+    widths = np.ptp(crop(across, (0.2, 0.6), 2.0, seeded()).flatten(1).numpy(), axis=1) * 64 / 63
+    heights = np.ptp(crop(down, (0.2, 0.6), 2.0, seeded()).flatten(1).numpy(), axis=1) * 64 / 63
+    area, ratio = widths * heights, widths / heights
+    assert area.min() > 0.17
+    assert area.max() < 0.63
+    assert np.quantile(area, 0.1) < 0.27
+    assert np.quantile(area, 0.9) > 0.53
+    assert 0.45 < ratio.min() < 0.6
+    assert 1.7 < ratio.max() < 2.2
+
+
+def test_blur_is_torchvisions():
+    prepare_torchvision()
+    from torchvision.transforms.v2.functional import gaussian_blur
+
+    images = pictures(2, size=224)
+    ours = blur(images, (1.5, 1.5), seeded())
+    theirs = gaussian_blur(images, [11, 11], [1.5, 1.5])
+    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)
+    assert (ours - images).abs().max() > 0.2
+
+
+def test_blur_keeps_grey_and_goes_with_the_size_of_the_picture():
+    flat = torch.full((3, 3, 20, 20), 0.4)
+    torch.testing.assert_close(blur(flat, (0.1, 20.0), seeded()), flat)
+    small, large = pictures(1, size=28), pictures(1, size=224)
+    assert (blur(small, (0.1, 0.1), seeded()) - small).abs().max() < 1e-6
+    assert (blur(large, (0.8, 0.8), seeded()) - large).abs().max() > 1e-2
+
+
+def test_hue_keeps_grey_and_luma_and_comes_round():
+    images = pictures(4)
+    turns = torch.tensor([0.1, 0.25, -0.4, 0.5])
+    turned = turn_hue(images, turns)
+    torch.testing.assert_close(grey(turned), grey(images), atol=1e-4, rtol=0)
+    torch.testing.assert_close(turn_hue(turned, -turns), images, atol=1e-4, rtol=0)
+    torch.testing.assert_close(turn_hue(images, torch.ones(4)), images, atol=1e-4, rtol=0)
+    shades = grey(images).expand(-1, 3, -1, -1)
+    torch.testing.assert_close(turn_hue(shades, turns), shades, atol=1e-3, rtol=0)
+    assert (turned - images).abs().max() > 0.1
+
+
+def test_a_third_of_a_turn_takes_red_towards_green_or_blue():
+    red = torch.tensor([0.8, 0.2, 0.2]).view(1, 3, 1, 1)
+    (third,) = turn_hue(red, torch.tensor([1 / 3])).flatten(1)
+    assert third.argmax() != 0
+
+
+@pytest.mark.parametrize(
+    ("config", "changed"),
+    [
+        (AugmentConfig(flip=False, brightness=0.9, colour_probability=0.25), 0.25),
+        (AugmentConfig(flip=False, grey_probability=0.2), 0.2),
+        (AugmentConfig(flip=False, blur_probability=0.5, blur=(5.0, 20.0)), 0.5),
+    ],
+)
+def test_a_probability_is_the_share_of_pictures_that_change(config, changed):
+    given = pictures(1500, size=8)
+    share = ((augment(given, config, seeded()) - given).abs().amax(dim=(1, 2, 3)) > 0).float().mean().item()
+    assert share == pytest.approx(changed, abs=0.05)
+
+
+def test_a_grey_picture_has_one_value_a_pixel():
+    made = augment(pictures(), AugmentConfig(flip=False, grey_probability=1.0), seeded())
+    torch.testing.assert_close(made, grey(pictures()).expand_as(made))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"crop": (0.9, 0.2)}, {"crop": (0, 1)}, {"blur": (2.0, 0.1)}, {"hue": 0.6}]
+)
+def test_ranges_that_are_none_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        AugmentConfig(**wrong)
+
+
+def test_what_is_switched_off_draws_nothing():
+    """So that a job written before an augmentation existed gets the very pictures it got then."""
+    random, other = seeded(), seeded()
+    augment(pictures(), AugmentConfig(brightness=0.3), random)
+    torch.rand(2, 8, generator=other)
+    torch.rand(3, 8, generator=other)
+    assert torch.rand(1, generator=random) == torch.rand(1, generator=other)
