@@ -18,8 +18,8 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-from runs import JOB, digests, finish, start_run, write_job
 from tables import print_conditions, print_table
+from training_runs import JOB, digests, finish, start_run, write_job
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from runs import JOB, digests, finish, start_run, write_job
 from tables import print_conditions, print_table
+from training_runs import JOB, digests, finish, start_run, write_job
 
 
 def run_with(workers: int, job: Path, out: Path) -> dict[str, str]:
