@@ -1,7 +1,7 @@
 """What one process keeps and reuses for all the clients it plays: one model, its optimizers, the device."""
 
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +10,11 @@ from training.errors import JobError
 from training.messages import Tensors
 from training.models import Classifier
 from training.models.groups import float_state
+from training.models.network import Network
 from training.optimizers import OptimizerConfig, build_optimizer
+
+if TYPE_CHECKING:
+    from training.objectives.base import Objective
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "bf16"]
@@ -31,8 +35,20 @@ class Workbench:
         self.device = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.precision = precision
+        self._device = device
+        self._with_heads: dict[Objective, Workbench] = {}
         self._optimizers: dict[OptimizerConfig, torch.optim.Optimizer] = {}
         self._state = float_state(self.model)
+
+    def with_heads(self, objective: "Objective") -> "Workbench":
+        """The bench for an objective: this one, or one whose model has its heads on the same encoder."""
+        if objective not in self._with_heads:
+            heads = objective.heads(self.model)
+            if heads is None:
+                return self
+            network = Network(self.model, heads)
+            self._with_heads[objective] = Workbench(network, self._device, self.precision)
+        return self._with_heads[objective]
 
     def load(self, tensors: Tensors) -> None:
         """Copy named tensors into the model in place."""

@@ -26,7 +26,8 @@ from training.messages import GLOBAL, Broadcast, Tensors, Update, unknown_questi
 from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic
 from training.stages.base import Outcome, Setting, Stage
-from training.stages.federate import Federate, divide
+from training.stages.federate import Federate
+from training.stages.rounds import divide
 
 
 class Personalize(Stage):

@@ -27,6 +27,8 @@ class FineTune(Strategy):
         chosen = self.objective or objective
         if chosen is None:
             raise ValueError("no training stage comes before; give strategy.objective")
+        if chosen.self_supervised:
+            raise ValueError(f"{chosen.name} learns no classes; fine-tune with supervised")
         return self.model_copy(update={"objective": chosen.model_copy(update={"epochs": 1})})
 
     def local_objective(self) -> Objective:

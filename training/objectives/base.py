@@ -8,13 +8,13 @@ loss.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.augmentations import AugmentConfig
 from training.config import FrozenConfig
@@ -101,8 +101,10 @@ class Objective(FrozenConfig, ABC):
         epochs: local epochs a round.
         mu: the weight of FedProx's proximal term (μ/2) ‖θ − θ^t‖² (Li et al. 2020); 0 leaves it out.
         clip_norm: the largest allowed norm of a gradient; None leaves it alone.
+        self_supervised: whether it needs no labels: such objectives belong into the stage `pretrain`.
     """
 
+    self_supervised: ClassVar[bool] = False
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)
@@ -111,6 +113,10 @@ class Objective(FrozenConfig, ABC):
     augment: AugmentConfig = AugmentConfig()
     mu: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0)
+
+    def heads(self, model: Classifier) -> nn.Module | None:
+        """What this objective puts on the encoder while it trains, with fresh weights; None for nothing."""
+        return None
 
     @abstractmethod
     def begin(self, model: Classifier, work: LocalWork) -> LocalTask:

@@ -18,9 +18,9 @@ from training.data import Examples
 from training.messages import Tensors
 from training.models import Classifier
 from training.objectives.base import Batch, LocalTask, LocalWork, Objective
+from training.objectives.ledger import LossLedger
 from training.pictures import to_model_input
 from training.sampling import Sampling, epoch_order, in_batches
-from training.subgroups import count_by_subgroup, name_losses
 
 
 class Supervised(Objective):
@@ -43,20 +43,11 @@ class SupervisedTask:
         self._work = work
         self._examples: Examples = work.examples.where(work.examples.labels >= 0)
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
-        # Undeclared subgroups (-1) take the last place.
-        self._subgroups = torch.from_numpy(self._examples.subgroups).to(work.device) % (
-            len(work.subgroups) + 1
-        )
-        self._forget()
-
-    def _forget(self) -> None:
-        places = len(self._work.subgroups) + 1
-        self._loss_sums = torch.zeros(places, dtype=torch.float64, device=self._work.device)
-        self._drawn = torch.zeros(places, dtype=torch.float64, device=self._work.device)
+        self._ledger = LossLedger(work, self._examples)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Class-balanced or uniform batches, augmented."""
-        self._forget()
+        self._ledger.forget()
         order = epoch_order(
             self._examples.labels, self._config.sampling, self._work.numpy_generator(f"order {epoch}")
         )
@@ -69,9 +60,7 @@ class SupervisedTask:
         """Mean cross-entropy of the batch."""
         positions = torch.from_numpy(batch.positions).to(self._work.device)
         losses = F.cross_entropy(self._model(batch.images), self._labels[positions], reduction="none")
-        places = self._subgroups[positions]
-        self._loss_sums.index_add_(0, places, losses.detach().double())
-        self._drawn.index_add_(0, places, torch.ones_like(losses, dtype=torch.float64))
+        self._ledger.add(batch.positions, losses)
         return losses.mean()
 
     def after_step(self) -> None:
@@ -79,11 +68,11 @@ class SupervisedTask:
 
     def num_examples(self) -> Mapping[str, int]:
         """Labelled pictures by subgroup."""
-        return count_by_subgroup(self._examples, self._work.subgroups)
+        return self._ledger.num_examples()
 
     def losses(self) -> Mapping[str, float]:
         """Mean loss by subgroup over the last epoch's draws."""
-        return name_losses(self._loss_sums, self._drawn, self._work.subgroups)
+        return self._ledger.losses()
 
     def outgoing(self) -> Tensors:
         """Nothing travels besides weights."""

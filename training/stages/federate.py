@@ -1,44 +1,41 @@
 """The stage `federate`: clients train one global model together, in rounds."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from pydantic import field_validator
 
-from training.aggregators import AGGREGATORS, Aggregator
 from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
-from training.errors import QuorumError
 from training.evaluation import evaluate
-from training.exchanges import EXCHANGES, Exchange, NoExchange
 from training.federation import COLLECT, EVALUATE, FIT, run_rounds
 from training.final_figures import TEST, answer_test, figures_on_test
 from training.fit import collect_kept, fit, load_merged
 from training.messages import GLOBAL, Broadcast, Update, unknown_question
-from training.models import Classifier
-from training.models.groups import float_state
-from training.objectives import OBJECTIVES, Objective
-from training.plan import Plan, Track, TrackState
-from training.stages.base import Outcome, Setting, Stage
-from training.sync import SYNCS, Sync, SyncAll
+from training.objectives import Objective
+from training.plan import Plan, TrackState
+from training.stages.base import Outcome, Setting
+from training.stages.rounds import RoundsStage
 
 
-class Federate(Stage):
+class Federate(RoundsStage):
     """Rounds of local training and aggregation.
 
     Attributes:
-        participation: the share of clients asked each round.
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
     """
 
     stage: Literal["federate"] = "federate"
-    rounds: int = Field(ge=1)
-    objective: Annotated[Objective, OBJECTIVES]
-    sync: Annotated[Sync, SYNCS] = SyncAll()
-    exchange: Annotated[Exchange, EXCHANGES] = NoExchange()
-    aggregator: Annotated[Aggregator, AGGREGATORS]
-    participation: float = Field(1.0, gt=0, le=1)
     evaluate_on: Split | None = "validation"
+
+    @field_validator("objective")
+    @classmethod
+    def _learns_the_classes(cls, objective: Objective) -> Objective:
+        if objective.self_supervised:
+            raise ValueError(
+                f"{objective.name} learns no classes; put it into a stage pretrain before this one"
+            )
+        return objective
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Train the global model."""
@@ -56,29 +53,7 @@ class Federate(Stage):
         Raises:
             QuorumError: when the job demands more answers than there are clients.
         """
-        clients = setting.census.holders("train", setting.places)
-        needed = setting.job.engine.min_clients
-        if needed is not None and needed > len(clients):
-            raise QuorumError(
-                f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures: "
-                f"{', '.join(clients)}. Lower it, or bring more clients"
-            )
-        judges = setting.census.holders(self.evaluate_on, setting.places) if self.evaluate_on else ()
-        travels, stays = divide(self.sync, setting.model)
-        return Plan(
-            stage=setting.key,
-            rounds=self.rounds,
-            tracks=(Track(GLOBAL, clients, judges, setting.places),),
-            travels=travels,
-            stays=stays,
-            exchange=self.exchange,
-            aggregator=self.aggregator.for_job(names_subgroups=bool(setting.subgroups)),
-            participation=self.participation,
-            min_clients=needed,
-            average_at_end=self.sync.average_at_end,
-            split=self.evaluate_on,
-            seed=setting.job.seed,
-        )
+        return self.plan_for(setting, setting.model, self.evaluate_on)
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train, evaluate, or hand over what was kept."""
@@ -92,9 +67,3 @@ class Federate(Stage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         raise unknown_question(broadcast)
-
-
-def divide(sync: Sync, model: Classifier) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names that travel and those that stay, in the model's order."""
-    travels = sync.travels(model)
-    return travels, tuple(name for name in float_state(model) if name not in travels)

@@ -1,0 +1,34 @@
+"""One client's round of any objective, on a model small enough to check by hand."""
+
+import pytest
+import torch
+
+from training.models import build_model
+from training.models.network import Network
+from training.objectives.base import LocalWork
+
+
+@pytest.fixture
+def begin_unlabelled(make_job, dataset):
+    """Begin a client's round of a self-supervised objective; gives the task and its network."""
+
+    def start(objective, client="north", round_=1, examples=None):
+        model = build_model(make_job().model, 2, seed=1)
+        torch.manual_seed(2)
+        network = Network(model, objective.heads(model)).train()
+        work = LocalWork(
+            client=client,
+            stage="0-pretrain",
+            track="global",
+            round=round_,
+            rounds=3,
+            seed=5,
+            examples=dataset.examples(client, "train") if examples is None else examples,
+            subgroups=("light", "dark"),
+            received={},
+            kept={},
+            device=torch.device("cpu"),
+        )
+        return objective.begin(network, work), network
+
+    return start

@@ -1,0 +1,126 @@
+"""SimCLR: two views of a picture agree, against all other pictures of the batch (Chen et al. 2020).
+
+For the 2B views of a batch, z the projected features scaled to length 1 and τ the temperature, the loss of
+view i with its partner j is NT-Xent (their Eq. 1)
+
+    l_{i,j} = − log( e^{z_i·z_j/τ} / Σ_{k ≠ i} e^{z_i·z_k/τ} )
+
+and the batch's loss is the mean over all views. With fedavg this is FedSimCLR.
+
+Departures: a batch norm in the projection head is left out: its statistics over two views of a small local
+batch would travel.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from training.augmentations import AugmentConfig, augment
+from training.messages import Tensors
+from training.models import Classifier
+from training.models.network import Network, num_features, projection
+from training.objectives.base import Batch, LocalTask, LocalWork, Objective
+from training.objectives.epochs import unlabelled_batches
+from training.objectives.ledger import LossLedger
+
+VIEWS = AugmentConfig(
+    crop=(0.2, 1.0),
+    brightness=0.4,
+    contrast=0.4,
+    saturation=0.4,
+    hue=0.1,
+    colour_probability=0.8,
+    grey_probability=0.2,
+    blur_probability=0.5,
+)
+"""What makes a view by default; milder in colour than the paper's, since colour tells lesions apart."""
+
+
+class SimCLR(Objective):
+    """NT-Xent over the batch.
+
+    Attributes:
+        temperature: τ.
+        features: the width of z.
+        hidden: the width of the head's hidden layer; by default that of the encoder's features.
+    """
+
+    self_supervised = True
+    name: Literal["simclr"] = "simclr"
+    augment: AugmentConfig = VIEWS
+    temperature: float = Field(0.5, gt=0)
+    features: int = Field(128, ge=1)
+    hidden: int | None = Field(None, ge=1)
+
+    def heads(self, model: Classifier) -> nn.Module:
+        """The projection head."""
+        width = num_features(model)
+        return nn.ModuleDict({"projector": projection(width, self.hidden or width, self.features)})
+
+    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
+        """Prepare one client's round."""
+        assert isinstance(model, Network)
+        return SimCLRTask(self, model, work)
+
+
+class SimCLRTask:
+    """One client's round of SimCLR."""
+
+    def __init__(self, config: SimCLR, model: Network, work: LocalWork) -> None:
+        self._config = config
+        self._model = model
+        self._work = work
+        self._ledger = LossLedger(work, work.examples)
+        self._random = work.torch_generator("views")
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Every picture once."""
+        self._ledger.forget()
+        self._random = self._work.torch_generator(f"views {epoch}")
+        return unlabelled_batches(self._config, self._work, epoch)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """NT-Xent of two views of each picture."""
+        views = [augment(batch.images, self._config.augment, self._random) for _ in range(2)]
+        projected = self._model.heads.get_submodule("projector")(self._model.embed(torch.cat(views)))
+        losses = nt_xent(projected.float(), self._config.temperature)
+        self._ledger.add(batch.positions, losses)
+        return losses.mean()
+
+    def after_step(self) -> None:
+        """Nothing follows a step."""
+
+    def num_examples(self) -> Mapping[str, int]:
+        """All pictures by subgroup."""
+        return self._ledger.num_examples()
+
+    def losses(self) -> Mapping[str, float]:
+        """Mean loss by subgroup over the last epoch."""
+        return self._ledger.losses()
+
+    def outgoing(self) -> Tensors:
+        """Nothing travels besides weights."""
+        return {}
+
+    def keep(self) -> Tensors:
+        """Nothing stays."""
+        return {}
+
+
+def nt_xent(projected: Tensor, temperature: float) -> Tensor:
+    """Eq. 1 for each picture `(batch,)`, the mean over its two views.
+
+    Args:
+        projected: features of the first views and then of the second `(2 batch, features)`, any length.
+        temperature: τ.
+    """
+    z = F.normalize(projected, dim=1)
+    similarity = z @ z.T / temperature
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    partner = torch.arange(len(z), device=z.device).roll(len(z) // 2)
+    losses = F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner, reduction="none")
+    return losses.view(2, -1).mean(dim=0)
