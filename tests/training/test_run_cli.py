@@ -42,7 +42,7 @@ def test_help_documents_every_option_with_examples_and_exit_codes(train_command)
     examples = help_.split("Examples:")[1]
     for example in ("--out runs/demo", "--resume", "--set stages.federate.rounds=5", "--check job.yaml"):
         assert example in examples
-    assert "Exit codes: 0 done, 1 refused by a rule of the job" in help_
+    assert "Exit codes: 0 done, 1 refused by a rule (too few answers, a gate)" in help_
     assert "2 wrong use or bad input" in help_
 
 

@@ -94,6 +94,6 @@ def test_an_objective_that_needs_labels_is_refused_and_named(make_job, federate_
 
 
 def test_fine_tuning_needs_an_objective_that_learns_classes(make_job, federate_block):
-    strategy = {"name": "finetune", "objective": PRETRAIN["objective"]}
+    strategy = {"name": "finetune", "epochs": 1, "objective": PRETRAIN["objective"]}
     with pytest.raises(ValueError, match="simclr learns no classes; fine-tune with supervised"):
         make_job(stages=[federate_block(), {"stage": "personalize", "strategy": strategy}])
