@@ -42,6 +42,16 @@ def kinship(row: Row) -> list[tuple[str, str]]:
     return [(kind, value) for kind, value in named if value]
 
 
+def name_groups(lists: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The group of everything that `lists` name, called after its first; lists that share a name are one."""
+    first: dict[int, str] = {}
+    return {
+        name: first.setdefault(number, names[0])
+        for names, number in zip(lists, components(lists).tolist(), strict=True)
+        for name in names
+    }
+
+
 def number_lesions(rows: Sequence[Row]) -> NDArray[np.int64]:
     """A number per row, `(rows,)`, equal for pictures of one lesion; a picture without one is its own."""
     numbers: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""Where a picture's bytes are, and reading them: from a file or from inside a zip file."""
+"""Where a picture's bytes are, and reading them: from a file, or from inside a zip or `.npz` file."""
 
 import threading
 import zipfile
@@ -9,6 +9,8 @@ from os.path import relpath
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+
+from clients.data.arrays import SUFFIX, ArrayFile
 
 ZIP_MARK = "::"
 MAX_BYTES = 256 * 1024 * 1024  # bytes; no picture of skin is larger, and a mistaken path may be anything
@@ -21,8 +23,9 @@ class PictureFile:
     """One picture's place.
 
     Attributes:
-        path: the picture's file, or the zip file that holds it.
-        member: the name inside the zip file; empty for a file of its own.
+        path: the picture's file, or the zip or `.npz` file that holds it.
+        member: the name inside that file, or in a `.npz` file array and place (`train_images/17`); empty for
+            a file of its own.
     """
 
     path: Path
@@ -52,10 +55,11 @@ def relocate(image: str, folder: Path, target: Path) -> str:
 
 
 class PictureReader:
-    """Reads many pictures, opening each zip file once; threads may share one."""
+    """Reads many pictures, opening each zip and `.npz` file once; threads may share one."""
 
     def __init__(self) -> None:
         self._archives: dict[Path, zipfile.ZipFile] = {}
+        self._arrays: dict[Path, ArrayFile] = {}
         self._opening = threading.Lock()
 
     def __enter__(self) -> "PictureReader":
@@ -66,6 +70,8 @@ class PictureReader:
     ) -> None:
         for archive in self._archives.values():
             archive.close()
+        for arrays in self._arrays.values():
+            arrays.close()
 
     def read(self, picture: PictureFile) -> bytes:
         """The bytes of `picture`.
@@ -78,6 +84,8 @@ class PictureReader:
             if not picture.member:
                 _refuse_large(picture.path.stat().st_size)
                 return picture.path.read_bytes()
+            if picture.path.suffix.lower() == SUFFIX:
+                return self._array_file(picture.path).read(picture.member)
             archive = self._archive(picture.path)
             member = archive.getinfo(picture.member)
             _refuse_large(member.file_size)
@@ -88,7 +96,8 @@ class PictureReader:
     def stamp(self, picture: PictureFile) -> tuple[int, int]:
         """Two numbers that change when the picture does, had without reading it.
 
-        Size in bytes and time of change in nanoseconds; inside a zip file, size and checksum.
+        Size in bytes and time of change in nanoseconds; inside a zip file, size and checksum; inside a `.npz`
+        file, size and checksum of the array.
 
         Raises:
             UnreadablePictureError: it is missing, or cannot be read.
@@ -98,6 +107,8 @@ class PictureReader:
             if not picture.member:
                 status = picture.path.stat()
                 return status.st_size, status.st_mtime_ns
+            if picture.path.suffix.lower() == SUFFIX:
+                return self._array_file(picture.path).stamp(picture.member)
             member = self._archive(picture.path).getinfo(picture.member)
             return member.file_size, member.CRC
 
@@ -108,6 +119,12 @@ class PictureReader:
             if path not in self._archives:
                 self._archives[path] = zipfile.ZipFile(path)
             return self._archives[path]
+
+    def _array_file(self, path: Path) -> ArrayFile:
+        with self._opening:
+            if path not in self._arrays:
+                self._arrays[path] = ArrayFile(path)
+            return self._arrays[path]
 
     def _explained(self, picture: PictureFile, read: Callable[[], _Answer]) -> _Answer:
         try:
@@ -125,6 +142,7 @@ class PictureReader:
             RuntimeError,
             NotImplementedError,
             EOFError,
+            ValueError,
         ) as error:
             raise UnreadablePictureError(f"cannot be read: {error}") from error
 

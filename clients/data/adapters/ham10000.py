@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import find_pictures, image_of, read_table
+from clients.data.adapters.diagnoses import code_of
+from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifest import Manifest, Row
-from registry.bundle.nearest import nearest
 
 CODES = {
     "akiec": "AKIEC",
@@ -32,21 +32,18 @@ class Ham10000(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table."""
-        places = find_pictures(folder)
-        lines = read_table(_table(folder), ("lesion_id", "image_id", "dx", "localization"))
+        required = ("lesion_id", "image_id", "dx", "localization")
+        lines = read_table(_table(folder), required, key="image_id")
+        images = images_of([line["image_id"] for line in lines], folder)
         rows = []
-        for line in lines:
-            if line["dx"] not in CODES:
-                raise AdapterError(
-                    f"{line['image_id']} has the diagnosis {line['dx']!r}; {nearest(line['dx'], list(CODES))}"
-                )
+        for line, image in zip(lines, images, strict=True):
             extra = {column: line.get(column, "") for column in ("age", "sex")}
             if "dataset" in line:
                 extra["clinic"] = line["dataset"]
             rows.append(
                 Row(
-                    image=image_of(line["image_id"], places, folder),
-                    label=CODES[line["dx"]],
+                    image=image,
+                    label=code_of(line["image_id"], line["dx"], CODES),
                     lesion_id=line["lesion_id"],
                     site="" if line["localization"] == "unknown" else line["localization"],
                     extra=extra,

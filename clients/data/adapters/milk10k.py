@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import find_pictures, image_of, read_table
+from clients.data.adapters.diagnoses import one_hot
+from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
 
@@ -29,12 +30,13 @@ class Milk10k(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table, labelled by its lesion's ground truth."""
-        places = find_pictures(folder)
-        labels = _labels(folder / "MILK10k_Training_GroundTruth.csv")
+        labels = one_hot(folder / "MILK10k_Training_GroundTruth.csv", "lesion_id")
         required = ("lesion_id", "image_type", "isic_id", "skin_tone_class", "site")
         group = {lesion: pair[0] for pair in NEAR_DUPLICATES for lesion in pair}
+        lines = read_table(folder / "MILK10k_Training_Metadata.csv", required, key="isic_id")
+        images = images_of([line["isic_id"] for line in lines], folder)
         rows = []
-        for line in read_table(folder / "MILK10k_Training_Metadata.csv", required):
+        for line, image in zip(lines, images, strict=True):
             lesion, tone = line["lesion_id"], line["skin_tone_class"].removesuffix(".0")
             if lesion not in labels:
                 raise AdapterError(f"lesion {lesion} is in the metadata but not in the ground truth")
@@ -46,7 +48,7 @@ class Milk10k(Adapter):
             }
             rows.append(
                 Row(
-                    image=image_of(line["isic_id"], places, folder),
+                    image=image,
                     label=labels[lesion],
                     skin_tone=tone,
                     skin_tone_scale="milk10k" if tone else "",
@@ -56,15 +58,3 @@ class Milk10k(Adapter):
                 )
             )
         return Manifest.of(rows, folder)
-
-
-def _labels(path: Path) -> dict[str, str]:
-    """The code of each lesion: the one column of its line that is 1."""
-    labels = {}
-    for line in read_table(path, ("lesion_id",)):
-        lesion = line.pop("lesion_id")
-        codes = [code for code, value in line.items() if value and float(value) == 1]
-        if len(codes) != 1:
-            raise AdapterError(f"{path}: lesion {lesion} has {len(codes)} diagnoses instead of one")
-        labels[lesion] = codes[0]
-    return labels

@@ -12,11 +12,17 @@ from clients.data.wording import listing
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
 
 
-def read_table(path: Path, required: Sequence[str]) -> list[dict[str, str]]:
+def read_table(path: Path, required: Sequence[str], *, key: str | None = None) -> list[dict[str, str]]:
     """The lines of a CSV file with at least the columns `required`, cells stripped.
 
+    Args:
+        path: the file.
+        required: the columns that must be there.
+        key: of those, the column that names each line: it is filled, and no value is there twice.
+
     Raises:
-        AdapterError: the file is not there, is no CSV in UTF-8, or lacks a column.
+        AdapterError: the file is not there, is no CSV in UTF-8, lacks a column, has no lines, or `key` does
+            not hold.
     """
     if not path.is_file():
         raise AdapterError(f"{path} does not exist; put the published table there")
@@ -29,9 +35,32 @@ def read_table(path: Path, required: Sequence[str]) -> list[dict[str, str]]:
                 raise AdapterError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}")
             lines.fieldnames = columns
             # A short line leaves None where its cells are missing; a long one keeps the rest under None.
-            return [{key: (value or "").strip() for key, value in line.items() if key} for line in lines]
+            table = [{name: (cell or "").strip() for name, cell in line.items() if name} for line in lines]
     except (csv.Error, UnicodeDecodeError) as error:
         raise AdapterError(f"{path} is not a CSV file in UTF-8: {error}") from error
+    if not table:
+        raise AdapterError(f"{path} has no line below its header; put the whole published table there")
+    if key is not None:
+        refuse_unnamed(path, table, key)
+    return table
+
+
+def refuse_unnamed(path: Path, lines: Sequence[Mapping[str, str]], key: str) -> None:
+    """Refuse a table with lines whose `key` is empty or is another line's.
+
+    Raises:
+        AdapterError: lists them.
+    """
+    first: dict[str, int] = {}
+    problems = []
+    for number, value in enumerate((line[key] for line in lines), start=2):
+        if not value:
+            problems.append(f"line {number}: {key} is empty")
+        elif value in first:
+            problems.append(f"line {number}: {key} {value} is on line {first[value]} already")
+        first.setdefault(value, number)
+    if problems:
+        raise AdapterError(f"{path} has {len(problems)} problems:\n{listing(problems)}")
 
 
 def find_pictures(folder: Path) -> dict[str, str]:
@@ -69,20 +98,40 @@ def find_pictures(folder: Path) -> dict[str, str]:
     return places
 
 
-def image_of(name: str, places: Mapping[str, str], folder: Path) -> str:
-    """The place of the picture that a table calls `name`, with or without its suffix.
+def images_of(names: Sequence[str], folder: Path, *, ending: str = "") -> list[str]:
+    """The places of the pictures that a table calls `names`, with or without their suffix.
 
     A picture that is not there keeps the name that its publisher gives it, so that `dermfed-data check`
     lists all that are missing at once.
 
+    Args:
+        names: what the table calls them.
+        folder: where they are.
+        ending: what the table's names end with and some copies' files do not (`_downsampled`).
+
     Raises:
-        AdapterError: there is no picture at all.
+        AdapterError: none of them is there.
     """
-    if not places:
-        raise AdapterError(f"{folder} and the zip files in it hold no pictures; unpack or copy them there")
-    suffixed = PurePosixPath(name).suffix.lower() in PICTURE_SUFFIXES
-    stem = PurePosixPath(name).stem if suffixed else name
-    return places.get(stem, name if suffixed else f"{name}.jpg")
+    places = find_pictures(folder)
+    found = [places.get(_stem(name)) or places.get(_stem(name).removesuffix(ending)) for name in names]
+    if not any(found) and not any((folder / name).is_file() for name in names):
+        raise AdapterError(
+            f"all {len(names)} pictures that the table names are missing: none is in {folder}, its "
+            f"sub-folders or the zip files in it, which hold {len(places)} other pictures; unpack or copy "
+            f"them there"
+        )
+    return [
+        place or (name if _suffixed(name) else f"{name}.jpg")
+        for name, place in zip(names, found, strict=True)
+    ]
+
+
+def _suffixed(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in PICTURE_SUFFIXES
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name).stem if _suffixed(name) else name
 
 
 def _members(archive: Path) -> list[str]:

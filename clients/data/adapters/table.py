@@ -8,9 +8,16 @@ from pydantic import ValidationError
 
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.csv_table import CsvTable
+from clients.data.adapters.derm7pt import Derm7pt
+from clients.data.adapters.fitzpatrick17k import Fitzpatrick17k
 from clients.data.adapters.ham10000 import Ham10000
 from clients.data.adapters.image_folder import ImageFolder
+from clients.data.adapters.isic2019 import Isic2019
+from clients.data.adapters.isic2020 import Isic2020
+from clients.data.adapters.medmnist import MedMnist
 from clients.data.adapters.milk10k import Milk10k
+from clients.data.adapters.pad_ufes_20 import PadUfes20
+from clients.data.adapters.scin import Scin
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
 from registry.bundle.nearest import nearest
@@ -19,9 +26,16 @@ GROUP = "dermfed.adapters"
 
 OURS: Mapping[str, type[Adapter]] = {
     "csv": CsvTable,
+    "derm7pt": Derm7pt,
+    "fitzpatrick17k": Fitzpatrick17k,
     "ham10000": Ham10000,
     "image-folder": ImageFolder,
+    "isic2019": Isic2019,
+    "isic2020": Isic2020,
+    "medmnist": MedMnist,
     "milk10k": Milk10k,
+    "pad-ufes-20": PadUfes20,
+    "scin": Scin,
     "synthetic": Synthetic,
 }
 

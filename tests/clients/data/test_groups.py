@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.groups import components, kinship, number_lesions
+from clients.data.groups import components, kinship, name_groups, number_lesions
 from clients.data.manifest import Row
 
 
@@ -42,3 +42,9 @@ def test_lesion_patient_and_duplicate_tie_rows_and_kinds_do_not_mix() -> None:
 def test_pictures_without_a_lesion_are_lesions_of_their_own() -> None:
     rows = [Row("a", lesion_id="1"), Row("b"), Row("c", lesion_id="1"), Row("d")]
     assert number_lesions(rows).tolist() == [0, 1, 0, 2]
+
+
+def test_lists_that_share_a_name_are_one_group() -> None:
+    lists = [["b", "a"], ["c", "d"], ["e", "a"], ["d", "c"]]
+    assert name_groups(lists) == {"b": "b", "a": "b", "e": "b", "c": "c", "d": "c"}
+    assert name_groups([]) == {}

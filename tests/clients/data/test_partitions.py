@@ -1,5 +1,9 @@
+import hashlib
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
 from clients.data.partitions import NOBODY, by_name, by_value, dirichlet, iid
@@ -105,3 +109,64 @@ def test_partitions_do_not_depend_on_the_order_of_rows() -> None:
     plain = iid(3, numbers, names, ["train"] * len(names), seed=0).holders
     shuffled = iid(3, numbers[order], [names[row] for row in order], ["train"] * len(names), seed=0).holders
     assert (plain[order] == shuffled).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([100.0, 1.0, 0.5]),
+    st.integers(0, 5),
+    st.integers(0, 1000),
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from("ABC"), st.sampled_from(["train", "test"])),
+             min_size=60, max_size=120),
+)  # fmt: skip
+def test_dirichlet_parts_each_class_by_its_own_draw(
+    alpha: float, seed: int, shuffle: int, lesions: list[tuple[int, str, str]]
+) -> None:
+    """p_j ~ Dir_N(alpha) for each class j and N = 5 clients, as paper 004 asks of alpha 100, 1.0 and 0.5."""
+    numbers = np.repeat(np.arange(len(lesions)), [size for size, _, _ in lesions])
+    names = [f"lesion {number}" for number in numbers]
+    labels = np.array([lesions[number][1] for number in numbers])
+    splits = np.array([lesions[number][2] for number in numbers])
+
+    def part(order: np.ndarray) -> np.ndarray | None:
+        shuffled = [[column[row] for row in order] for column in (names, labels, splits)]
+        try:
+            return dirichlet(5, alpha, numbers[order], *shuffled, seed=seed).holders
+        except PartitionError:
+            return None
+
+    order = np.random.default_rng(shuffle).permutation(len(names))
+    holders, again = part(np.arange(len(names))), part(order)
+    if holders is None:
+        assert again is None
+        return
+    assert (holders[order] == again).all()
+    assert whole(numbers, holders)
+    for label in set(labels.tolist()):
+        key = hashlib.sha256(f"{seed}/dirichlet/{label}".encode()).digest()
+        shares = np.random.default_rng(int.from_bytes(key)).dirichlet([alpha] * 5)
+        for split in set(splits[labels == label].tolist()):
+            held = holders[(labels == label) & (splits == split)]
+            missing = shares * len(held) - np.bincount(held, minlength=5)
+            assert missing.min() >= -4
+            assert missing.max() <= 4 * 4
+
+
+@pytest.mark.parametrize("alpha", [100.0, 1.0, 0.5])
+def test_shares_vary_over_seeds_as_a_dirichlet_does(alpha: float) -> None:
+    """Var p_k = (1/N)(1 - 1/N) / (N alpha + 1), over 80 draws of five clients' shares of one class."""
+    count = 400
+    numbers = np.arange(count)
+    names = [str(number) for number in numbers]
+    shares = []
+    for seed in range(80):
+        try:
+            holders = dirichlet(
+                5, alpha, numbers, names, ["NV"] * count, ["train"] * count, seed=seed
+            ).holders
+        except PartitionError:  # a share below one picture: a client without pictures is refused
+            continue
+        shares.append(np.bincount(holders, minlength=5) / count)
+    told = float(np.var(shares))
+    expected = (1 / 5) * (4 / 5) / (5 * alpha + 1)
+    assert 0.7 * expected < told < 1.3 * expected

@@ -1,5 +1,6 @@
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("truth", "match"),
-    [("IL_1,1.0,1.0", "lesion IL_1 has 2 diagnoses"), ("IL_2,0.0,1.0", "IL_1 is in the metadata but not")],
+    [("IL_1,1.0,1.0", "IL_1 has 2 diagnoses"), ("IL_2,0.0,1.0", "IL_1 is in the metadata but not")],
 )
 def test_milk10k_refuses_labels_that_do_not_fit(tmp_path: Path, truth: str, match: str) -> None:
     archive(tmp_path, "I1")
@@ -118,6 +119,23 @@ def test_csv_lists_all_lines_that_do_not_fit(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
+def test_csv_takes_a_part_of_a_cell(tmp_path: Path) -> None:
+    archive(tmp_path, "10_left", "10_right", "x")
+    (tmp_path / "t.csv").write_text("image,eye\n10_left,a\n10_right,\n")
+    options = {"table": "t.csv", "patient_id": "image", "patterns": {"patient_id": "^([0-9]+)_"}}
+    assert imported("csv", tmp_path, **options).values("patient_id") == ["10", "10"]
+    (tmp_path / "t.csv").write_text("image\n10_left\nx\n")
+    with pytest.raises(AdapterError, match="line 3: patient_id 'x' does not match the pattern"):
+        imported("csv", tmp_path, **options)
+
+
+def test_csv_refuses_a_picture_that_is_there_twice(tmp_path: Path) -> None:
+    archive(tmp_path, "1")
+    (tmp_path / "t.csv").write_text("image\n1\n1\n")
+    with pytest.raises(AdapterError, match="line 3: image 1 is on line 2 already"):
+        imported("csv", tmp_path, table="t.csv")
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -126,6 +144,9 @@ def test_csv_lists_all_lines_that_do_not_fit(tmp_path: Path) -> None:
         ({"table": "t.csv", "skin_tone": "tone"}, "go together"),
         ({"table": "t.csv", "skin_tone": "tone", "scale": "monc"}, "did you mean `monk`"),
         ({"table": "t.csv", "extra": {"x": "label"}}, "may not make the column label"),
+        ({"table": "t.csv", "patterns": {"patient_id": "(.)"}}, "the option `patient_id` names no column"),
+        ({"table": "t.csv", "site": "a", "patterns": {"site": "a"}}, "of site needs one group"),
+        ({"table": "t.csv", "site": "a", "patterns": {"site": "(a"}}, r"'\(a' is no regular expression"),
     ],
 )
 def test_csv_options_that_do_not_fit_are_refused(options: dict[str, object], match: str) -> None:
@@ -141,8 +162,9 @@ def test_synthetic_refuses_a_folder_with_another_number_of_pictures(tmp_path: Pa
 
 
 @pytest.mark.real
-def test_ham10000_as_published(real_data: Path) -> None:
-    manifest = make_adapter("ham10000", {}).manifest(real_data / "ham10000")
+def test_ham10000_as_published(real_table: Callable[[str], Path]) -> None:
+    folder = real_table("ham10000/HAM10000_metadata_with_source.csv").parent
+    manifest = make_adapter("ham10000", {}).manifest(folder)
     assert Counter(manifest.values("label")) == {
         "NV": 6705, "MEL": 1113, "BKL": 1099, "BCC": 514, "AKIEC": 327, "VASC": 142, "DF": 115,
     }  # fmt: skip
@@ -151,8 +173,9 @@ def test_ham10000_as_published(real_data: Path) -> None:
 
 
 @pytest.mark.real
-def test_milk10k_as_published(real_data: Path) -> None:
-    manifest = make_adapter("milk10k", {}).manifest(real_data / "milk10k")
+def test_milk10k_as_published(real_table: Callable[[str], Path]) -> None:
+    folder = real_table("milk10k/MILK10k_Training_Metadata.csv").parent
+    manifest = make_adapter("milk10k", {}).manifest(folder)
     lesions = {row.lesion_id: row.skin_tone for row in manifest.rows}
     assert len(manifest.rows) == 8390
     assert Counter(lesions.values()) == {"0": 5, "1": 85, "2": 405, "3": 2542, "4": 853, "5": 305}

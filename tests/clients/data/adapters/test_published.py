@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.adapters.published import find_pictures, image_of, read_table
+from clients.data.adapters.published import find_pictures, images_of, read_table
 from clients.data.errors import AdapterError
 
 
@@ -30,18 +30,29 @@ def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
     (tmp_path / "z.zip").write_text("no zip file")
     with pytest.raises(AdapterError, match="no zip file that can be read"):
         find_pictures(tmp_path)
-    with pytest.raises(AdapterError, match="hold no pictures"):
-        image_of("a", {}, tmp_path)
 
 
 def test_a_missing_picture_keeps_its_published_name(tmp_path: Path) -> None:
-    places = {"a": "z.zip::a.jpg"}
-    assert [image_of(name, places, tmp_path) for name in ("a", "a.png", "b", "b.png")] == [
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("a.jpg", b"")
+    assert images_of(["a", "a.png", "b", "c/b.png", "a_small"], tmp_path, ending="_small") == [
         "z.zip::a.jpg",
         "z.zip::a.jpg",
         "b.jpg",
-        "b.png",
+        "c/b.png",
+        "z.zip::a.jpg",
     ]
+
+
+def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "x.jpg").touch()
+    with pytest.raises(AdapterError, match=rf"all 2 .* are missing: none is in {tmp_path}, .* hold 1 other"):
+        images_of(["a", "b.png"], tmp_path)
+    elsewhere = tmp_path / "far" / "a.jpg"
+    elsewhere.parent.mkdir()
+    elsewhere.touch()
+    assert images_of([str(elsewhere)], tmp_path / "far") == ["a.jpg"]
+    assert images_of(["../x.jpg"], tmp_path / "far") == ["../x.jpg"]
 
 
 def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
@@ -51,3 +62,18 @@ def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
         read_table(tmp_path / "t.csv", ["a", "c"])
     with pytest.raises(AdapterError, match="put the published table there"):
         read_table(tmp_path / "u.csv", [])
+
+
+def test_the_key_of_a_table_is_filled_and_there_once(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n,y\n1,z\n")
+    with pytest.raises(
+        AdapterError, match=r"2 problems:(?s:.*)line 3: a is empty\s+line 4: a 1 is on line 2"
+    ):
+        read_table(tmp_path / "t.csv", ["a"], key="a")
+    assert len(read_table(tmp_path / "t.csv", ["a"], key="b")) == 3
+
+
+def test_a_table_without_lines_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(AdapterError, match="no line below its header"):
+        read_table(tmp_path / "t.csv", ["a"])

@@ -1,0 +1,152 @@
+"""Derm7pt: 1,011 cases, each with a dermoscopic and a clinical picture (Kawahara et al. 2019, for research).
+
+The folder holds `meta.csv`, also as `meta/meta.csv`, the pictures, unpacked or in zip files, and, beside the
+table where they are wanted, the three published files of row numbers `train_indexes.csv`,
+`valid_indexes.csv` and `test_indexes.csv`. `case_num` is the lesion: both its pictures stay together, also
+over two manifests. A derived table without `case_num` has one picture a case. A few pictures stand in
+several cells, for the archive holds 2,013: each is listed once, under its first case, the column
+`other_cases` names the rest, all these cases are kept together, and what they do not agree on is not known
+of it.
+
+The data set tells no skin tones and no patients. The diagnoses lentigo, melanosis and miscellaneous have no
+code, and keep their published names. Lists of a subset's rows leave the others without a published split.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import field_validator
+
+from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.diagnoses import agreed, code_of
+from clients.data.adapters.published import images_of, read_table, refuse_unnamed
+from clients.data.errors import AdapterError
+from clients.data.groups import name_groups
+from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+
+_NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")
+_MELANOMAS = (
+    "melanoma",
+    "melanoma (in situ)",
+    "melanoma (less than 0.76 mm)",
+    "melanoma (0.76 to 1.5 mm)",
+    "melanoma (more than 1.5 mm)",
+    "melanoma metastasis",
+)
+CODES = {
+    "basal cell carcinoma": "BCC",
+    **{f"{nevus} nevus": "NV" for nevus in _NEVI},
+    **dict.fromkeys(_MELANOMAS, "MEL"),
+    "seborrheic keratosis": "BKL",
+    "dermatofibroma": "DF",
+    "vascular lesion": "VASC",
+    "lentigo": "lentigo",
+    "melanosis": "melanosis",
+    "miscellaneous": "miscellaneous",
+}
+KINDS = {"derm": "dermoscopic", "clinic": "clinical"}
+SPLITS = {"train": "train", "valid": "validation", "test": "test"}
+
+
+class Derm7pt(Adapter):
+    """Derm7pt.
+
+    Attributes:
+        picture: which of a case's pictures, by its column; `both` makes two rows a case.
+        split: `job` leaves the split to the job, and keeps the published one as the column `published_split`;
+            `published` makes it the split.
+        indexes: the files of row numbers, counted from 0; `{split}` stands for train, valid and test.
+    """
+
+    name: Literal["derm7pt"] = "derm7pt"
+    picture: Literal["derm", "clinic", "both"] = "derm"
+    split: Literal["job", "published"] = "job"
+    indexes: str = "{split}_indexes.csv"
+
+    @field_validator("indexes")
+    @classmethod
+    def _has_a_place_for_the_split(cls, pattern: str) -> str:
+        if "{split}" not in pattern:
+            raise ValueError(f"{pattern!r} has no {{split}}, which stands for {', '.join(SPLITS)}")
+        return pattern
+
+    def manifest(self, folder: Path) -> Manifest:
+        """One row per picture that is asked for, in the order of the table."""
+        table = folder / "meta.csv" if (folder / "meta.csv").is_file() else folder / "meta" / "meta.csv"
+        kinds = list(KINDS) if self.picture == "both" else [self.picture]
+        needed = ("case_num",) if self.picture == "both" else ()
+        lines = read_table(table, ("diagnosis", *kinds, *needed))
+        refuse_unnamed(table, lines, "case_num" if "case_num" in lines[0] else kinds[0])
+        splits = self._splits(table, len(lines))
+        shown: dict[str, list[_Shown]] = {}
+        for number, line in enumerate(lines):
+            for kind in kinds:
+                if not line[kind]:
+                    raise AdapterError(f"{table}, line {number + 2}: {kind} is empty")
+                split = splits.get(number, "") if splits is not None else None
+                shown.setdefault(line[kind], []).append(_Shown(line, kind, split))
+        groups = name_groups([[cell.lesion for cell in cells] for cells in shown.values() if len(cells) > 1])
+        images = images_of(list(shown), folder)
+        return Manifest.of(
+            [self._row(cells, image, groups) for cells, image in zip(shown.values(), images, strict=True)],
+            folder,
+        )
+
+    def _row(self, cells: Sequence["_Shown"], image: str, groups: Mapping[str, str]) -> Row:
+        first = cells[0]
+        line, lesion = first.line, first.lesion
+        split = agreed(cell.split or "" for cell in cells)
+        others = dict.fromkeys(cell.lesion for cell in cells[1:] if cell.lesion != lesion)
+        extra = {
+            "image_type": KINDS[first.kind],
+            "diagnosis": agreed(cell.line["diagnosis"] for cell in cells),
+            "sex": line.get("sex", ""),
+            "other_cases": " ".join(others),
+            DUPLICATE_GROUP: groups.get(lesion, ""),
+        }
+        if first.split is not None:
+            extra["published_split"] = split
+        return Row(
+            image=image,
+            label=agreed(code_of(cell.line[cell.kind], cell.line["diagnosis"], CODES) for cell in cells),
+            lesion_id=lesion,
+            site=line.get("location", ""),
+            split=split if self.split == "published" else "",
+            extra=extra,
+        )
+
+    def _splits(self, table: Path, count: int) -> dict[int, str] | None:
+        """The published split of the rows that have one; None where no file says so and none is needed."""
+        files = {split: table.parent / self.indexes.replace("{split}", split) for split in SPLITS}
+        if self.split == "job" and not any(path.is_file() for path in files.values()):
+            return None
+        splits: dict[int, str] = {}
+        for published, path in files.items():
+            for line in read_table(path, ("indexes",), key="indexes"):
+                text = line["indexes"]
+                if not text.isdecimal() or int(text) >= count:
+                    raise AdapterError(
+                        f"{path} has the row number {text!r}; meta.csv has rows 0 to {count - 1}"
+                    )
+                if int(text) in splits:
+                    raise AdapterError(
+                        f"{path} has row {text}, which is in the {splits[int(text)]} split already"
+                    )
+                splits[int(text)] = SPLITS[published]
+        return splits
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A cell that names a picture: the line and the column, and the line's published split, if any are."""
+
+    line: Mapping[str, str]
+    kind: str
+    split: str | None
+
+    @property
+    def lesion(self) -> str:
+        case = self.line.get("case_num", "")
+        return f"derm7pt_{case}" if case else ""

@@ -1,0 +1,143 @@
+"""SCIN: 10,380 pictures of 5,033 cases, with two scales of skin tone (Ward et al. 2024, SCIN licence).
+
+The folder holds `scin_cases.csv`, `scin_labels.csv` and the pictures, unpacked or in zip files: up to three
+a case. A case is the lesion. Fifteen pictures stand in several cases: each is listed once, under the first
+of its cases, the column `other_cases` names the rest, and all these cases are kept together; what they do
+not agree on, label or tone, is not known of it. Twenty cases have no picture but such and make no row.
+
+Up to three dermatologists gave each case weighted conditions; the label is the heaviest, under its
+published name. 925 cases have several that weigh the same: see `ties`, and the column `tied_labels`. 1,972
+cases have none: they are unlabelled. The names are an open list; one that no dermatologist gave for its
+case is an error. Fitzpatrick types are the contributor's own word, in 2,175 cases; Monk tones are estimated
+from the picture by two groups of graders, who agree in 40 % of the cases. No patients are told.
+"""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from clients.data.adapters.adapter import Adapter
+from clients.data.adapters.diagnoses import agreed, code_of, tone_of
+from clients.data.adapters.published import images_of, read_table
+from clients.data.errors import AdapterError
+from clients.data.groups import name_groups
+from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+
+PICTURES = ("image_1", "image_2", "image_3")
+OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"
+GIVEN = "dermatologist_skin_condition_on_label_name"
+_PART = "body_parts_"
+
+
+class Scin(Adapter):
+    """SCIN.
+
+    Attributes:
+        scale: whether tones are the contributors' Fitzpatrick types or the graders' Monk tones.
+        graders: whose Monk tones.
+        ties: where several conditions weigh most, `first` takes the one that the table writes first, and
+            `unlabelled` none.
+    """
+
+    name: Literal["scin"] = "scin"
+    scale: Literal["fitzpatrick", "monk"] = "fitzpatrick"
+    graders: Literal["us", "india"] = "us"
+    ties: Literal["first", "unlabelled"] = "first"
+
+    def manifest(self, folder: Path) -> Manifest:
+        """One row per picture, in the order of the table of cases."""
+        required = ("case_id", GIVEN, WEIGHTS, f"monk_skin_tone_label_{self.graders}")
+        labels = {
+            line["case_id"]: line for line in read_table(folder / "scin_labels.csv", required, key="case_id")
+        }
+        paths = [f"{picture}_path" for picture in PICTURES]
+        cases = []
+        holders: dict[str, list[_Case]] = {}
+        shot_types: dict[str, str] = {}
+        for line in read_table(folder / "scin_cases.csv", ("case_id", OWN_WORD, *paths), key="case_id"):
+            if line["case_id"] not in labels:
+                raise AdapterError(f"case {line['case_id']} is in scin_cases.csv but not in scin_labels.csv")
+            cases.append(self._case(line, labels[line["case_id"]]))
+            for picture in PICTURES:
+                if path := line[f"{picture}_path"]:
+                    holders.setdefault(path, []).append(cases[-1])
+                    shot_types.setdefault(path, line.get(f"{picture}_shot_type", ""))
+        groups = name_groups([[case.number for case in held] for held in holders.values() if len(held) > 1])
+        images = images_of(list(holders), folder)
+        rows = []
+        for (path, held), image in zip(holders.items(), images, strict=True):
+            case, tone = held[0], agreed([case.tone for case in held])
+            rows.append(
+                Row(
+                    image=image,
+                    label=agreed([case.label for case in held]),
+                    skin_tone=tone,
+                    skin_tone_scale=self.scale if tone else "",
+                    lesion_id=case.number,
+                    site=case.site,
+                    extra={
+                        "tied_labels": "; ".join(case.tied),
+                        "age": case.age,
+                        "sex": case.sex,
+                        "shot_type": shot_types[path],
+                        "other_cases": " ".join(case.number for case in held[1:]),
+                        DUPLICATE_GROUP: groups.get(case.number, ""),
+                    },
+                )
+            )
+        return Manifest.of(rows, folder)
+
+    def _case(self, line: Mapping[str, str], told: Mapping[str, str]) -> "_Case":
+        name = f"case {line['case_id']}"
+        if self.scale == "monk":
+            tone = told[f"monk_skin_tone_label_{self.graders}"]
+        else:
+            tone = line[OWN_WORD].removeprefix("FST").replace("NONE_IDENTIFIED", "")
+        top = _heaviest(name, told)
+        tied = tuple(top) if len(top) > 1 else ()
+        parts = [column for column, cell in line.items() if column.startswith(_PART) and cell == "YES"]
+        return _Case(
+            number=line["case_id"],
+            label="" if not top or (tied and self.ties == "unlabelled") else top[0],
+            tied=tied,
+            tone=tone_of(name, tone, self.scale),
+            site=", ".join(part.removeprefix(_PART) for part in parts),
+            age=line.get("age_group", ""),
+            sex=line.get("sex_at_birth", ""),
+        )
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What is told of one case; `tied` are its heaviest conditions where there are several."""
+
+    number: str
+    label: str
+    tied: tuple[str, ...]
+    tone: str
+    site: str
+    age: str
+    sex: str
+
+
+def _heaviest(case: str, told: Mapping[str, str]) -> list[str]:
+    """The conditions that weigh most, as the table orders them; none where there are none."""
+    weights, given = _literal(case, told[WEIGHTS] or "{}"), _literal(case, told[GIVEN] or "[]")
+    if not isinstance(weights, dict) or not isinstance(given, list):
+        raise AdapterError(f"{case}: {WEIGHTS} is no dictionary or {GIVEN} no list")
+    numbers = [weight for weight in weights.values() if isinstance(weight, int | float)]
+    if len(numbers) < len(weights):
+        raise AdapterError(f"{case}: {WEIGHTS} {told[WEIGHTS]} has a weight that is no number")
+    names = {str(name): str(name) for name in given}
+    known = {code_of(case, str(name), names): weight for name, weight in weights.items()}
+    return [name for name, weight in known.items() if weight == max(numbers)]
+
+
+def _literal(case: str, cell: str) -> object:
+    """What a cell says that holds a dictionary or a list, as Python or JSON writes it."""
+    try:
+        return ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise AdapterError(f"{case}: cannot read {cell!r}: {error}") from error
