@@ -87,7 +87,7 @@ def dermfed_registry(
 
     \b
     From a training run to production, with a model for everybody and personalized ones:
-      dermfed-registry add runs/demo/bundles/*
+      dermfed-registry add runs/first/bundles/*
       dermfed-registry list
       dermfed-registry gates check demo 1 2 3 4 --to production
       dermfed-registry promote demo 1 2 3 4 --to production --reason "first release"
@@ -106,7 +106,7 @@ def dermfed_registry(
     context.obj = (url, store)
 
 
-@_command(app, "add", "runs/demo/bundles/*", "bundles/global bundles/V --json")
+@_command(app, "add", "runs/first/bundles/*", "bundles/global bundles/V --json")
 def add(
     context: typer.Context,
     folders: Annotated[
