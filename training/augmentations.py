@@ -8,7 +8,7 @@ the grey axis (in YIQ) instead of through HSV, and colour is always changed in o
 """
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,9 @@ class AugmentConfig(FrozenConfig):
         blur: the range of the Gaussian's standard deviation, in pixels of a picture 224 pixels wide.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset(
+        {"crop", "aspect", "hue", "colour_probability", "grey_probability", "blur_probability", "blur"}
+    )
     flip: bool = True
     rotation: float = Field(0.0, ge=0, le=180)
     scale: float = Field(0.0, ge=0, lt=1)

@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from registry.bundle.nearest import nearest
-from training.config import FrozenConfig
+from training.config import IDENTITY, FrozenConfig
 from training.data import DataConfig
 from training.errors import JobError
 from training.models import ModelConfig
@@ -103,7 +103,7 @@ class Job(FrozenConfig):
     @property
     def digest(self) -> str:
         """What determines the weights, in one word: workers and notes about the recipe are left out."""
-        plain = self.resolved()
+        plain = self.model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
