@@ -8,6 +8,8 @@ the grey axis (in YIQ) instead of through HSV, and colour is always changed in o
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, ClassVar
 
 import torch
@@ -72,22 +74,25 @@ def augment(images: Tensor, config: AugmentConfig, generator: torch.Generator) -
     if config.crop != (1.0, 1.0):
         images = crop(images, config.crop, config.aspect, generator)
     if config.brightness or config.contrast or config.saturation or config.hue:
-        chosen = choose(images, config.colour_probability, generator)
-        images = torch.where(chosen, jitter(images, config, generator), images)
+        changed = partial(jitter, images, config, generator)
+        images = some(images, config.colour_probability, changed, generator)
     if config.grey_probability:
-        images = torch.where(choose(images, config.grey_probability, generator), grey(images), images)
+        changed = partial(grey(images).expand, *images.shape)
+        images = some(images, config.grey_probability, changed, generator)
     if config.blur_probability:
-        chosen = choose(images, config.blur_probability, generator)
-        images = torch.where(chosen, blur(images, config.blur, generator), images)
+        changed = partial(blur, images, config.blur, generator)
+        images = some(images, config.blur_probability, changed, generator)
     return images
 
 
-def choose(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Which pictures are changed, `(batch, 1, 1, 1)`; nothing is drawn where all are."""
+def some(
+    images: Tensor, probability: float, changed: Callable[[], Tensor], generator: torch.Generator
+) -> Tensor:
+    """Put each picture's changed form in its place with a probability; where that is 1 nothing is drawn."""
     if probability == 1:
-        return torch.ones(len(images), 1, 1, 1, dtype=torch.bool, device=images.device)
-    chosen = torch.rand(len(images), generator=generator) < probability
-    return chosen.to(images.device).view(-1, 1, 1, 1)
+        return changed()
+    chosen = (torch.rand(len(images), generator=generator) < probability).to(images.device)
+    return torch.where(chosen.view(-1, 1, 1, 1), changed(), images)
 
 
 def draw(count: int, reach: float, generator: torch.Generator, device: torch.device) -> Tensor:

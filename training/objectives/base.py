@@ -63,7 +63,10 @@ class LocalWork:
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures `(batch, 3, height, width)` in [0, 1], and positions `(batch,)` in the client's examples."""
+    """Pictures `(batch, 3, height, width)` in [0, 1], and positions `(batch,)` in the client's examples.
+
+    An objective that shows a picture in several views has all first views first, then all second ones.
+    """
 
     images: Tensor
     positions: NDArray[np.int64]

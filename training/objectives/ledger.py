@@ -1,4 +1,4 @@
-"""The losses of one local epoch, picture by picture, added up by subgroup: N_{c,s} and L_{c,s}."""
+"""What the tasks of all objectives have in common: losses added up by subgroup, N_{c,s} and L_{c,s}."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.data import Examples
+from training.messages import Tensors
 from training.objectives.base import LocalWork
 from training.subgroups import count_by_subgroup, name_losses
 
@@ -40,3 +41,30 @@ class LossLedger:
     def losses(self) -> Mapping[str, float]:
         """Mean loss by subgroup over what was drawn."""
         return name_losses(self._sums, self._drawn, self._names)
+
+
+class LedgerTask:
+    """The half of a `LocalTask` that reports, where nothing follows a step and only weights travel."""
+
+    def __init__(self, work: LocalWork, examples: Examples) -> None:
+        """Reports on `examples`, those of the client's that the objective trains on."""
+        self._ledger = LossLedger(work, examples)
+
+    def after_step(self) -> None:
+        """Nothing follows a step."""
+
+    def num_examples(self) -> Mapping[str, int]:
+        """The pictures trained on, by subgroup."""
+        return self._ledger.num_examples()
+
+    def losses(self) -> Mapping[str, float]:
+        """Mean loss by subgroup over the last epoch."""
+        return self._ledger.losses()
+
+    def outgoing(self) -> Tensors:
+        """Nothing travels besides weights."""
+        return {}
+
+    def keep(self) -> Tensors:
+        """Nothing stays."""
+        return {}

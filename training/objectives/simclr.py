@@ -11,7 +11,6 @@ Departures: a batch norm in the projection head is left out: its statistics over
 batch would travel.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -19,13 +18,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from training.augmentations import AugmentConfig, augment
-from training.messages import Tensors
+from training.augmentations import AugmentConfig
 from training.models import Classifier
 from training.models.network import Network, num_features, projection
 from training.objectives.base import Batch, LocalTask, LocalWork, Objective
-from training.objectives.epochs import unlabelled_batches
-from training.objectives.ledger import LossLedger
+from training.objectives.epochs import UnlabelledTask
 
 VIEWS = AugmentConfig(
     crop=(0.2, 1.0),
@@ -67,48 +64,20 @@ class SimCLR(Objective):
         return SimCLRTask(self, model, work)
 
 
-class SimCLRTask:
+class SimCLRTask(UnlabelledTask):
     """One client's round of SimCLR."""
 
     def __init__(self, config: SimCLR, model: Network, work: LocalWork) -> None:
-        self._config = config
+        super().__init__(config, work, views=2)
         self._model = model
-        self._work = work
-        self._ledger = LossLedger(work, work.examples)
-        self._random = work.torch_generator("views")
-
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every picture once."""
-        self._ledger.forget()
-        self._random = self._work.torch_generator(f"views {epoch}")
-        return unlabelled_batches(self._config, self._work, epoch)
+        self._temperature = config.temperature
 
     def loss(self, batch: Batch) -> Tensor:
         """NT-Xent of two views of each picture."""
-        views = [augment(batch.images, self._config.augment, self._random) for _ in range(2)]
-        projected = self._model.heads.get_submodule("projector")(self._model.embed(torch.cat(views)))
-        losses = nt_xent(projected.float(), self._config.temperature)
+        projected = self._model.heads.get_submodule("projector")(self._model.embed(batch.images))
+        losses = nt_xent(projected.float(), self._temperature)
         self._ledger.add(batch.positions, losses)
         return losses.mean()
-
-    def after_step(self) -> None:
-        """Nothing follows a step."""
-
-    def num_examples(self) -> Mapping[str, int]:
-        """All pictures by subgroup."""
-        return self._ledger.num_examples()
-
-    def losses(self) -> Mapping[str, float]:
-        """Mean loss by subgroup over the last epoch."""
-        return self._ledger.losses()
-
-    def outgoing(self) -> Tensors:
-        """Nothing travels besides weights."""
-        return {}
-
-    def keep(self) -> Tensors:
-        """Nothing stays."""
-        return {}
 
 
 def nt_xent(projected: Tensor, temperature: float) -> Tensor:

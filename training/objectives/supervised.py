@@ -6,7 +6,7 @@ Departures: with class-balanced resampling a local epoch draws N_c pictures with
 mean over the pictures drawn.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -14,11 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training.augmentations import augment
-from training.data import Examples
-from training.messages import Tensors
 from training.models import Classifier
 from training.objectives.base import Batch, LocalTask, LocalWork, Objective
-from training.objectives.ledger import LossLedger
+from training.objectives.ledger import LedgerTask
 from training.pictures import to_model_input
 from training.sampling import Sampling, epoch_order, in_batches
 
@@ -34,16 +32,16 @@ class Supervised(Objective):
         return SupervisedTask(self, model, work)
 
 
-class SupervisedTask:
+class SupervisedTask(LedgerTask):
     """One client's round of supervised training."""
 
     def __init__(self, config: Supervised, model: Classifier, work: LocalWork) -> None:
+        self._examples = work.examples.where(work.examples.labels >= 0)
+        super().__init__(work, self._examples)
         self._config = config
         self._model = model
         self._work = work
-        self._examples: Examples = work.examples.where(work.examples.labels >= 0)
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
-        self._ledger = LossLedger(work, self._examples)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Class-balanced or uniform batches, augmented."""
@@ -62,22 +60,3 @@ class SupervisedTask:
         losses = F.cross_entropy(self._model(batch.images), self._labels[positions], reduction="none")
         self._ledger.add(batch.positions, losses)
         return losses.mean()
-
-    def after_step(self) -> None:
-        """Nothing follows a step."""
-
-    def num_examples(self) -> Mapping[str, int]:
-        """Labelled pictures by subgroup."""
-        return self._ledger.num_examples()
-
-    def losses(self) -> Mapping[str, float]:
-        """Mean loss by subgroup over the last epoch's draws."""
-        return self._ledger.losses()
-
-    def outgoing(self) -> Tensors:
-        """Nothing travels besides weights."""
-        return {}
-
-    def keep(self) -> Tensors:
-        """Nothing stays."""
-        return {}

@@ -9,16 +9,13 @@ from training.objectives.base import LocalWork
 
 
 @pytest.fixture
-def begin_unlabelled(make_job, dataset):
-    """Begin a client's round of a self-supervised objective; gives the task and its network."""
+def work_of(dataset):
+    """A client's round: `work_of("north", stage="0-federate", round_=1, examples=None)`."""
 
-    def start(objective, client="north", round_=1, examples=None):
-        model = build_model(make_job().model, 2, seed=1)
-        torch.manual_seed(2)
-        network = Network(model, objective.heads(model)).train()
-        work = LocalWork(
+    def make(client, stage, round_=1, examples=None):
+        return LocalWork(
             client=client,
-            stage="0-pretrain",
+            stage=stage,
             track="global",
             round=round_,
             rounds=3,
@@ -29,6 +26,18 @@ def begin_unlabelled(make_job, dataset):
             kept={},
             device=torch.device("cpu"),
         )
-        return objective.begin(network, work), network
+
+    return make
+
+
+@pytest.fixture
+def begin_unlabelled(make_job, work_of):
+    """Begin a client's round of a self-supervised objective; gives the task and its network."""
+
+    def start(objective, client="north", round_=1, examples=None):
+        model = build_model(make_job().model, 2, seed=1)
+        torch.manual_seed(2)
+        network = Network(model, objective.heads(model)).train()
+        return objective.begin(network, work_of(client, "0-pretrain", round_, examples)), network
 
     return start

@@ -6,30 +6,16 @@ import torch
 
 from training.data import Examples
 from training.models import build_model
-from training.objectives.base import LocalWork
 from training.objectives.supervised import Supervised
 
 
 @pytest.fixture
-def begin(make_job, dataset):
+def begin(make_job, work_of):
     """Begin west's round (4 light and 3 undeclared pictures); gives the task and its model."""
 
     def start(objective, examples=None, client="west", round_=1):
         model = build_model(make_job().model, 2, seed=1).train()
-        work = LocalWork(
-            client=client,
-            stage="0-federate",
-            track="global",
-            round=round_,
-            rounds=3,
-            seed=5,
-            examples=dataset.examples(client, "train") if examples is None else examples,
-            subgroups=("light", "dark"),
-            received={},
-            kept={},
-            device=torch.device("cpu"),
-        )
-        return objective.begin(model, work), model
+        return objective.begin(model, work_of(client, "0-federate", round_, examples)), model
 
     return start
 
