@@ -12,14 +12,9 @@ Ends with exit code 1 if anything differs.
 """
 
 import os
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -29,6 +24,7 @@ import numpy as np
 import torch
 import typer
 import yaml
+from services import free_port, running
 from tables import print_conditions, print_table
 
 from clients.data.filtering import Picture, filtered
@@ -92,30 +88,6 @@ class Torch:
         """The probabilities of one picture by the model of this name."""
         with torch.inference_mode():
             return self._models[name](torch.from_numpy(pixels[None]))[0][0].numpy()
-
-
-@contextmanager
-def service(registry: str, store: str) -> Iterator[httpx.Client]:
-    """`dermfed-serve` over a registry, ready to be asked."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--url", registry, "--store", store], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            for _ in range(240):
-                try:
-                    if client.get("/readyz").status_code == 200:
-                        break
-                except httpx.ConnectError:
-                    pass
-                time.sleep(0.5)
-            yield client
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
 
 
 def ask(client: httpx.Client, content: bytes, **parameters: str) -> dict:
@@ -188,7 +160,15 @@ def compare(
     in_torch = Torch(job, run, bundles)
     tolerance = next(stage.tolerance for stage in job.stages if stage.stage == "export")
     rows, wrong = [], 0
-    with service(url, store) as client, PictureReader() as reader:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+    command += ["--url", url, "--store", store]
+    with (
+        running(command, f"{address}/readyz", folder / "service.log"),
+        httpx.Client(base_url=address, timeout=60) as client,
+        PictureReader() as reader,
+    ):
         for tone, chosen in pictures_by_tone(job, folder, count).items():
             for way, parameters in ways.items():
                 own = owner.get(tone, GLOBAL) if way == "declared" else GLOBAL

@@ -13,16 +13,12 @@ pip install fastapi.
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -32,6 +28,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from PIL import Image, ImageFilter
+from services import free_port, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
@@ -84,34 +81,6 @@ def make_bundle(size: int) -> Bundle:
         lineage=Lineage(job="sha256:" + "0" * 64, recipe="none", seed=0, code_version="0"),
     )
     return Bundle(manifest, graph, bundle_digest(manifest))
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-@contextmanager
-def running(command: list[str], environment: dict[str, str], ready: str, log: Path) -> Iterator[None]:
-    """A service that answers `ready`, ended afterwards."""
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command, env={**os.environ, **environment}, cwd=HERE / "plain", stdout=out, stderr=out
-        )
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(ready).read()
-                break
-            except OSError:
-                time.sleep(0.5)
-        else:
-            raise SystemExit(f"{command} did not come up:\n{log.read_text()}")
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
 
 
 def loop(bundle: Bundle, picture: bytes) -> Callable[[int, float], tuple[list[float], float]]:
@@ -194,7 +163,9 @@ def main(
         for place, (command, ready) in enumerate(zip(commands, readies, strict=True)):
             # BentoML clears its folder of metrics at each start: one for each.
             home = {"BENTOML_HOME": str(folder / f"bentoml-{place}")}
-            stack.enter_context(running(command, environment | home, ready, folder / f"{place}.log"))
+            stack.enter_context(
+                running(command, ready, folder / f"{place}.log", environment | home, HERE / "plain")
+            )
         contestants = {
             "limit": loop(bundle, picture.read_bytes()),
             "dermfed": over_http(urls[0] + "/v1/diagnoses", "raw", picture),
