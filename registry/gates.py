@@ -18,12 +18,9 @@ from typing import Any, Literal, TypeGuard
 from pydantic import Field
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.schema import GLOBAL, BundleManifest
+from registry.bundle.schema import GLOBAL, UNDECLARED, BundleManifest
 
 Verdict = Literal["passed", "refused", "not applicable"]
-
-UNDECLARED = "undeclared"
-"""What a summary calls the pictures without a declared skin tone: no subgroup of its own."""
 
 _ROUNDING = 1e-9  # 0.8 - 0.7 is a little over 0.1 in floating point, and yet within a limit of 0.1
 

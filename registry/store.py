@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from registry.bundle.folder import flush_folder
 from registry.bundle.schema import sha256
 from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreError
 
@@ -58,7 +59,7 @@ class Store:
                 _write(path, content)
             # Also where it was there: whoever wrote it may not have come to this yet.
             for folder in (path.parent, path.parent.parent, self.folder):
-                _flush(folder)
+                flush_folder(folder)
         except OSError as error:
             raise StoreError(
                 f"{digest} cannot be written to {self.folder} ({error.strerror}); "
@@ -121,11 +122,3 @@ def _write(path: Path, content: bytes) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Route
 
 from registry.bundle.nearest import nearest
 from serving.auth import authorise
@@ -213,7 +213,7 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
         source: opens the registry when the application starts.
     """
     endpoints = DiagnosisApp(settings)
-    router = Router(routes=endpoints.routes(), redirect_slashes=False)
+    routes = endpoints.routes()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -221,8 +221,8 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
             yield
 
     app = Starlette(
-        routes=list(router.routes),
-        middleware=[Middleware(Exchange, router=router, metrics=endpoints.metrics)],
+        routes=routes,
+        middleware=[Middleware(Exchange, routes=routes, metrics=endpoints.metrics)],
         # Exchange turns what goes wrong into an answer: let it through.
         exception_handlers={HTTPException: _pass_on},
         lifespan=lifespan,

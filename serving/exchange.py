@@ -7,11 +7,12 @@ time: never a query, a header, a body or a picture's name.
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Match, Router
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -36,10 +37,10 @@ _WAYS_OUT: Final = {
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, app: ASGIApp, router: Router, metrics: Metrics) -> None:
-        """Surrounds `app`; the paths that are counted by name are the router's."""
+    def __init__(self, app: ASGIApp, routes: Sequence[Route], metrics: Metrics) -> None:
+        """Surrounds `app`; the paths of these routes are counted by name."""
         self._app = app
-        self._router = router
+        self._routes = routes
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,10 +82,8 @@ class Exchange:
             log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, seconds * 1000)
 
     def _template(self, scope: Scope) -> str:
-        for route in self._router.routes:
-            if route.matches(scope)[0] is not Match.NONE:
-                return str(getattr(route, "path", OTHER))
-        return OTHER
+        matching = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)
+        return next(matching, OTHER)
 
 
 def _response(error: Exception, request_id: str) -> ASGIApp:

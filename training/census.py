@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from registry.bundle.schema import UNDECLARED
 from training.client import Client
 from training.data import SPLITS, Dataset, Split
 from training.errors import DataError, MessageError
 from training.messages import Broadcast, Update, reply
-from training.subgroups import UNDECLARED
 
 CENSUS = "census"
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from registry.bundle.schema import UNDECLARED
 from training.data import Dataset, Examples, Split
 from training.state import StateStore
-from training.subgroups import UNDECLARED, in_subgroup
+from training.subgroups import in_subgroup
 from training.workbench import Workbench
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from registry.bundle.folder import flush_folder
 from training.errors import CheckpointError
 
 
@@ -25,7 +26,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        flush_folder(path.parent)
     except (OSError, SafetensorError) as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -47,12 +48,3 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
     write_whole(path, write)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

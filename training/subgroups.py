@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
+from registry.bundle.schema import UNDECLARED
 from training.data import Examples
-
-UNDECLARED = "undeclared"
 
 
 def count_by_subgroup(examples: Examples, subgroups: Sequence[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from training.files import sync_folder
+from registry.bundle.folder import flush_folder
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(path)
-        sync_folder(path.parent)
+        flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -43,7 +43,7 @@ def build_folder_once(path: Path) -> Iterator[Path]:
         except OSError:
             if not path.is_dir():
                 raise
-        sync_folder(path.parent)
+        flush_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -6,7 +6,6 @@ figure with its interval from counts, `overview`, `tables` and `figures/` turn t
 """
 
 from personalization.report.data import (
-    UNDECLARED,
     CalibratedModel,
     CensusCell,
     FineTuning,
@@ -16,7 +15,6 @@ from personalization.report.data import (
 from personalization.report.page import render_report
 
 __all__ = [
-    "UNDECLARED",
     "CalibratedModel",
     "CensusCell",
     "FineTuning",

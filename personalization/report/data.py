@@ -11,7 +11,6 @@ from personalization.selection import Selection
 from registry.bundle.counts import Block
 from registry.bundle.labels import Label
 
-UNDECLARED = "undeclared"
 """The subgroup of pictures whose subgroup is not declared: in every total, in no fairness figure."""
 
 

@@ -1,9 +1,10 @@
 """What the report's numbers cannot say, in sentences."""
 
-from personalization.report.data import UNDECLARED, ReportData
+from personalization.report.data import ReportData
 from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
 from personalization.report.subgroup_tables import FEW
+from registry.bundle.schema import UNDECLARED
 
 
 def limits(data: ReportData) -> tuple[str, ...]:

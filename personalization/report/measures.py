@@ -6,11 +6,11 @@ from functools import reduce
 from math import isnan
 from operator import add
 
-from personalization.report.data import UNDECLARED
 from registry.bundle.counts import Block, Counts
 from registry.bundle.metrics import calibration, classification, selective
 from registry.bundle.metrics.interval import interval
 from registry.bundle.metrics.ratio import Figure
+from registry.bundle.schema import UNDECLARED
 
 
 @dataclass(frozen=True)

@@ -102,12 +102,12 @@ def _write_whole(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             _write(unfinished / name, content)
         unfinished.chmod(0o755)
-        _flush(unfinished)
+        flush_folder(unfinished)
         unfinished.rename(folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    _flush(folder.parent)
+    flush_folder(folder.parent)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -117,7 +117,8 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _flush(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Make what was renamed or made in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -23,6 +23,9 @@ SCHEMA_VERSION: Final = 1
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
 
+UNDECLARED: Final = "undeclared"
+"""What figures call the pictures that no subgroup claims."""
+
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
 Guarantee = Literal["subgroup", "global", "none"]

@@ -11,7 +11,6 @@ from personalization.abstention import AbstentionThreshold
 from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
 from personalization.report import (
-    UNDECLARED,
     CalibratedModel,
     CensusCell,
     FineTuning,
@@ -29,6 +28,7 @@ from personalization.report.subgroup_tables import recall_table
 from personalization.selection import SelectionConfig, select
 from registry.bundle.counts import SCORE_BINS, count
 from registry.bundle.labels import Label
+from registry.bundle.schema import UNDECLARED
 from training.errors import DataError
 
 LABELS = (

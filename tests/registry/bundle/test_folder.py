@@ -60,13 +60,13 @@ def test_writing_it_again_changes_nothing_and_another_is_refused(manifest, tmp_p
     assert read_bundle(tmp_path / "b").digest == digest
 
 
-@pytest.mark.parametrize("failing", ["_write", "_flush"])
+@pytest.mark.parametrize("failing", ["_write", "flush_folder"])
 def test_a_failure_midway_leaves_nothing(manifest, tmp_path, monkeypatch, failing):
     calls = []
 
     def fail_on_the_second(*args):
         calls.append(args)
-        if failing == "_flush" or len(calls) == 2:
+        if failing == "flush_folder" or len(calls) == 2:
             raise OSError(28, "No space left on device")
         Path(args[0]).write_bytes(args[1])
 
