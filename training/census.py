@@ -80,14 +80,15 @@ class Census:
         """The subgroups' names and `undeclared`."""
         return (*self.subgroups, UNDECLARED)
 
-    def labelled(self, client: str, split: Split, subgroups: Sequence[str]) -> int:
-        """How many labelled pictures of some subgroups a client holds in a split."""
+    def held(self, client: str, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> int:
+        """How many pictures of some subgroups a client holds in a split: labelled ones, or all."""
         rows = [self.places.index(name) for name in subgroups]
-        return int(self.counts[client][SPLITS.index(split)][rows, :-1].sum())
+        classes = slice(None, -1) if labelled else slice(None)
+        return int(self.counts[client][SPLITS.index(split)][rows, classes].sum())
 
-    def holders(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
-        """The clients that hold labelled pictures of any of these subgroups in a split, in order."""
-        return tuple(name for name in self.counts if self.labelled(name, split, subgroups))
+    def holders(self, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> tuple[str, ...]:
+        """The clients that hold pictures of any of these subgroups in a split, in order."""
+        return tuple(name for name in self.counts if self.held(name, split, subgroups, labelled=labelled))
 
     def check(self) -> None:
         """Refuse a federation that cannot be trained or judged.

@@ -27,7 +27,9 @@ from training.messages import (
     Update,
     check_trained,
     check_update,
+    prefixed,
 )
+from training.opening import GIVEN, open_rounds
 from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic, ask_all, ask_blocks
 from training.round_checkpoint import restore, save
@@ -57,8 +59,11 @@ def run_rounds(
     """
     done, states, traffic = restore(plan, states, journal, checkpoints)
     journal.begin(plan.stage, plan.rounds, done)
+    before = replace(traffic)
+    if done == 0:
+        states = open_rounds(plan, states, engine, traffic)
     for round_ in range(done + 1, plan.rounds + 1):
-        started, before = perf_counter(), replace(traffic)
+        started = perf_counter()
         cohorts = {track.name: choose_cohort(track, plan, round_) for track in plan.tracks}
         broadcasts = [
             fit_broadcast(plan, track, states[track.name], client, round_)
@@ -90,6 +95,7 @@ def run_rounds(
         if after_round is not None:
             after_round(round_, states, blocks)
         save(plan, round_, states, traffic, journal, checkpoints)
+        before = replace(traffic)
         journal.advance(plan.stage, round_, plan.rounds, line.note)
     journal.end()
     return states, traffic
@@ -107,10 +113,13 @@ def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
 
 def fit_broadcast(plan: Plan, track: Track, state: TrackState, client: str, round_: int) -> Broadcast:
     """The question `fit` to one client."""
-    extra = plan.exchange.outgoing(client, round_, state.memory)
+    random = generator(plan.seed, plan.stage, track.name, round_, client, "exchange")
+    extra = prefixed(plan.exchange.outgoing(client, round_, state.memory, random), PREFIX)
+    if state.given and client not in state.seen:
+        extra |= prefixed(state.given, GIVEN)
     tensors = weights_for(plan, state, client)
     if extra:
-        tensors = {**tensors, **{PREFIX + name: value for name, value in extra.items()}}
+        tensors = {**tensors, **extra}
     return Broadcast(client, plan.stage, round_, FIT, track.name, tensors)
 
 
@@ -136,6 +145,7 @@ def admit(
         try:
             check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels}, beside)
             check_trained(answer)
+            plan.exchange.check(answer)
         except MessageError as error:
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))
         else:
@@ -171,7 +181,7 @@ def aggregate(plan: Plan, state: TrackState, updates: Sequence[Update]) -> tuple
         memory = plan.exchange.collect(update, memory)
     weights = mix(mixture, updates, state.weights, plan.travels)
     seen = state.seen | {update.client for update in updates}
-    return mixture, TrackState(weights, server, memory, seen)
+    return mixture, TrackState(weights, server, memory, seen, state.given)
 
 
 def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:

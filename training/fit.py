@@ -1,4 +1,10 @@
-"""The question `fit`: train one round on what arrived, and send back what travels."""
+"""The questions of the rounds: `fit` trains one round on what arrived and sends back what travels.
+
+`open` gives the exchange what it needs before the first round, `collect` hands over what stayed.
+"""
+
+import torch
+from torch import Tensor
 
 from training.client import Client
 from training.errors import DataError
@@ -6,6 +12,7 @@ from training.exchanges.base import PREFIX
 from training.local_training import train_locally
 from training.messages import Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.objectives.base import LocalWork, Objective
+from training.opening import GIVEN
 from training.state import State
 from training.subgroups import count_by_subgroup
 from training.sync import Sync
@@ -37,9 +44,43 @@ def fit(
         DataError: when there is nothing to train on, what was kept is lost, or the weights diverge.
     """
     kept = client.store.load(client.id, store_key(broadcast), broadcast.round) or State()
-    received = {name: value for name, value in broadcast.tensors.items() if not name.startswith(PREFIX)}
-    load_whole(client, sync.merge(received, named(kept.tensors, WEIGHTS)))
-    work = LocalWork(
+    load_whole(client, sync.merge(weights_in(broadcast), named(kept.tensors, WEIGHTS), kept.scalars))
+    work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
+    watched = sync.watches(client.bench.model)
+    before = client.bench.take(watched)
+    result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
+
+    keep = {
+        **prefixed(client.bench.take(sync.keeps(client.bench.model)), WEIGHTS),
+        **prefixed(result.kept, OBJECTIVE),
+        **prefixed(result.optimizer, OPTIMIZER),
+        **prefixed(work.given, GIVEN),
+    }
+    notes = sync.note(before, client.bench.take(watched), kept.scalars)
+    travels = sync.travels(client.bench.model)
+    tensors = {**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)}
+    if keep or notes:
+        # The coordinator will refuse such an update; keeping its other half would spoil every later round.
+        if not all(all_finite(tensor) for tensor in (*tensors.values(), *keep.values())):
+            raise DataError(
+                f"{client.id} diverged in round {broadcast.round}: its weights are not finite; what it kept "
+                "before stands. Lower objective.optimizer.lr, or set objective.clip_norm"
+            )
+        client.store.save(client.id, store_key(broadcast), broadcast.round, State(keep, notes))
+    return reply(
+        broadcast,
+        tensors=tensors,
+        num_examples=result.num_examples,
+        losses=result.losses,
+    )
+
+
+def prepare_work(
+    broadcast: Broadcast, client: Client, kept: State, *, rounds: int, subgroup: str | None
+) -> LocalWork:
+    """What an objective has to work with in the round that `broadcast` asks for."""
+    bench = client.bench
+    return LocalWork(
         client=client.id,
         stage=broadcast.stage,
         track=broadcast.track,
@@ -50,38 +91,33 @@ def fit(
         subgroups=client.subgroups,
         received=named(broadcast.tensors, PREFIX),
         kept=named(kept.tensors, OBJECTIVE),
-        device=client.bench.device,
+        device=bench.device,
+        given=named(broadcast.tensors, GIVEN) or named(kept.tensors, GIVEN),
+        twin=lambda: bench.twin,
     )
-    result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
 
-    travels = sync.travels(client.bench.model)
-    stays = tuple(name for name in client.bench.names if name not in travels)
-    keep = {
-        **prefixed(client.bench.take(stays), WEIGHTS),
-        **prefixed(result.kept, OBJECTIVE),
-        **prefixed(result.optimizer, OPTIMIZER),
-    }
-    tensors = {**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)}
-    if keep:
-        # The coordinator will refuse such an update; keeping its other half would spoil every later round.
-        if not all(all_finite(tensor) for tensor in (*tensors.values(), *keep.values())):
-            raise DataError(
-                f"{client.id} diverged in round {broadcast.round}: its weights are not finite; what it kept "
-                "before stands. Lower objective.optimizer.lr, or set objective.clip_norm"
-            )
-        client.store.save(client.id, store_key(broadcast), broadcast.round, State(keep))
-    return reply(
-        broadcast,
-        tensors=tensors,
-        num_examples=result.num_examples,
-        losses=result.losses,
-    )
+
+def weights_in(broadcast: Broadcast) -> dict[str, Tensor]:
+    """The weights among what arrived."""
+    beside = (PREFIX, GIVEN)
+    return {name: value for name, value in broadcast.tensors.items() if not name.startswith(beside)}
+
+
+def open_exchange(broadcast: Broadcast, client: Client, objective: Objective, *, rounds: int) -> Update:
+    """The question `open`: what the exchange needs before the first round, from the initial weights."""
+    load_whole(client, weights_in(broadcast))
+    work = prepare_work(broadcast, client, State(), rounds=rounds, subgroup=None)
+    model = client.bench.model.train()
+    with torch.no_grad(), client.bench.autocast():
+        tensors = objective.open(model, work)
+    held = count_by_subgroup(work.examples, work.subgroups)
+    return reply(broadcast, tensors=prefixed(tensors, PREFIX), num_examples=held)
 
 
 def load_merged(broadcast: Broadcast, client: Client, sync: Sync) -> None:
     """Put into the workbench what the client would start this round from."""
     kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
-    load_whole(client, sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS)))
+    load_whole(client, sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS), kept.scalars))
 
 
 def load_whole(client: Client, state: Tensors) -> None:
@@ -99,11 +135,13 @@ def load_whole(client: Client, state: Tensors) -> None:
     client.bench.load(state)
 
 
-def collect_kept(broadcast: Broadcast, client: Client) -> Update:
+def collect_kept(broadcast: Broadcast, client: Client, sync: Sync) -> Update:
     """The question `collect`: upload, once, the weights that stayed here."""
     kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
+    travels = set(sync.travels(client.bench.model))
+    stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in travels}
     held = count_by_subgroup(client.examples("train"), client.subgroups)
-    return reply(broadcast, tensors=named(kept.tensors, WEIGHTS), num_examples=held)
+    return reply(broadcast, tensors=stayed, num_examples=held)
 
 
 def store_key(broadcast: Broadcast) -> str:

@@ -1,6 +1,7 @@
 """Local training: what every objective shares. Epochs of batches, a gradient step each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from training.errors import DataError
 from training.messages import Tensors
-from training.objectives.base import LocalWork, Objective
+from training.objectives.base import LocalTask, LocalWork, Objective
 from training.seeds import derive_seed
 from training.workbench import Workbench
 
@@ -50,11 +51,40 @@ def train_locally(
         )
     optimizer = bench.optimizer(objective.optimizer)
     restore_optimizer(optimizer, optimizer_state)
+    with frozen(model, objective.frozen(bench.model)):
+        run_epochs(bench, objective, work, task, optimizer)
+    kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
+    return LocalResult(task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer)
+
+
+@contextmanager
+def frozen(model: nn.Module, names: frozenset[str]) -> Iterator[None]:
+    """Let no gradient reach the named parameters while it lasts; an optimizer then leaves them alone."""
+    still = [parameter for name, parameter in model.named_parameters() if name in names]
+    for parameter in still:
+        parameter.requires_grad = False
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter in still:
+            parameter.requires_grad = True
+
+
+def run_epochs(
+    bench: Workbench,
+    objective: Objective,
+    work: LocalWork,
+    task: LocalTask,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """The gradient steps of one client's round."""
+    model = bench.model
     anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
     for epoch in range(objective.epochs):
         factor = objective.schedule.factor(work.round, work.rounds, epoch, objective.epochs)
         for group in optimizer.param_groups:
-            group["lr"] = objective.optimizer.lr * factor
+            group["lr"] = objective.optimizer.lr * factor * group.get("lr_scale", 1.0)
         for batch in task.batches(epoch):
             optimizer.zero_grad(set_to_none=True)
             with bench.autocast():
@@ -66,8 +96,6 @@ def train_locally(
                 nn.utils.clip_grad_norm_(model.parameters(), objective.clip_norm)
             optimizer.step()
             task.after_step()
-    kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
-    return LocalResult(task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer)
 
 
 def add_proximal_gradient(model: nn.Module, anchor: list[Tensor], mu: float) -> None:

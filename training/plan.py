@@ -1,11 +1,13 @@
 """What a stage of rounds plans, and what the server knows of its models after a round."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from training.aggregators.base import Aggregator, ServerState
 from training.data import Split
 from training.exchanges.base import Exchange
 from training.messages import Tensors
+from training.objectives.base import Ask
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Plan:
         average_at_end: whether what stays is averaged once, after the last round.
         split: on what to evaluate after each round; None leaves it out.
         seed: the job's.
+        prepare: what the objective wants every client to be given before the first round.
     """
 
     stage: str
@@ -53,6 +56,7 @@ class Plan:
     average_at_end: bool
     split: Split | None
     seed: int
+    prepare: Callable[[Ask, int], Tensors] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class TrackState:
         weights: the model's floating-point state.
         server: what the aggregator remembers.
         memory: what the exchange remembers.
+        given: what the objective prepared; a client that trains for the first time gets it.
         seen: the clients that have trained it; they keep what does not travel.
     """
 
@@ -70,6 +75,7 @@ class TrackState:
     server: ServerState
     memory: Tensors = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
+    given: Tensors = field(default_factory=dict)
 
 
 States = dict[str, TrackState]

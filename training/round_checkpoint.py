@@ -24,6 +24,7 @@ def restore(
             memory=named(newest.tensors, f"{track.name}/memory/"),
             server=newest.facts["server"][track.name],
             seen=frozenset(newest.facts["seen"][track.name]),
+            given=named(newest.tensors, f"{track.name}/given/"),
         )
         for track in plan.tracks
     }
@@ -43,4 +44,5 @@ def save(
     for name, state in states.items():
         tensors.update(prefixed(state.weights, f"{name}/weights/"))
         tensors.update(prefixed(state.memory, f"{name}/memory/"))
+        tensors.update(prefixed(state.given, f"{name}/given/"))
     checkpoints.save(Checkpoint(round_, journal.size, facts, tensors))

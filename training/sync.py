@@ -2,10 +2,12 @@
 
 A `Sync` sorts the names of a model's state into those that travel and those that stay. What stays is
 kept in the client's own store from round to round; when `average_at_end` is set it is uploaded and
-averaged exactly once, after the last round, so that one global model exists.
+averaged exactly once, after the last round, so that one global model exists. A sync may keep more than
+what stays, and notes of its own, to merge by in the client's next round.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Literal
 
 from torch import Tensor
@@ -18,6 +20,9 @@ from training.parts import PartTable
 
 # Statistics that a layer gathers rather than learns.
 BUFFERS = ("running_mean", "running_var")
+
+# Numbers that a client keeps for its next merge, by name.
+Notes = Mapping[str, float]
 
 
 class Sync(FrozenConfig, ABC):
@@ -43,9 +48,28 @@ class Sync(FrozenConfig, ABC):
             kept |= {name for name in float_state(model) if name.endswith(BUFFERS)}
         return tuple(name for name in float_state(model) if name not in kept)
 
-    def merge(self, received: Tensors, kept: Tensors) -> dict[str, Tensor]:
-        """The state a client starts its round from: what arrived, and what it kept of its own."""
+    def keeps(self, model: Classifier) -> tuple[str, ...]:
+        """The state names that a client keeps after a round, in the model's own order: those that stay."""
+        travels = set(self.travels(model))
+        return tuple(name for name in float_state(model) if name not in travels)
+
+    def merge(self, received: Tensors, kept: Tensors, notes: Notes) -> dict[str, Tensor]:
+        """The state a client starts its round from: what arrived, and what it kept of its own.
+
+        Args:
+            received: what arrived.
+            kept: what the client kept after its last round; nothing before its first.
+            notes: what it noted then.
+        """
         return {**received, **kept}
+
+    def watches(self, model: Classifier) -> tuple[str, ...]:
+        """The state names whose change over a client's round is wanted for its notes."""
+        return ()
+
+    def note(self, before: Tensors, after: Tensors, notes: Notes) -> Notes:
+        """What to note for the next merge, from the watched tensors before and after local training."""
+        return {}
 
 
 class SyncAll(Sync):
@@ -69,4 +93,14 @@ class SyncExcept(Sync):
         return frozenset().union(*(group_names(model, group) for group in self.groups))
 
 
-SYNCS: PartTable[Sync] = PartTable("sync", SyncAll, SyncExcept)
+class SyncNone(Sync):
+    """Nothing travels: every client trains a model of its own ("Local CL", Wu et al. 2022, section V-A)."""
+
+    name: Literal["none"] = "none"
+
+    def stays(self, model: Classifier) -> frozenset[str]:
+        """Everything stays."""
+        return frozenset(float_state(model))
+
+
+SYNCS: PartTable[Sync] = PartTable("sync", SyncAll, SyncExcept, SyncNone)

@@ -1,6 +1,8 @@
 """What one process keeps and reuses for all the clients it plays: one model, its optimizers, the device."""
 
 from contextlib import AbstractContextManager
+from copy import deepcopy
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -49,6 +51,14 @@ class Workbench:
             network = Network(self.model, heads)
             self._with_heads[objective] = Workbench(network, self._device, self.precision)
         return self._with_heads[objective]
+
+    @cached_property
+    def twin(self) -> Classifier:
+        """A second model of the same shape, made when it is first asked for, without gradients."""
+        twin: Classifier = deepcopy(self.model)
+        for parameter in twin.parameters():
+            parameter.requires_grad = False
+        return twin
 
     def load(self, tensors: Tensors) -> None:
         """Copy named tensors into the model in place."""

@@ -51,8 +51,8 @@ def test_who_holds_labelled_pictures_of_what(unlabelled):
     assert census.holders("train", ["dark"]) == ("north", "south")
     assert census.holders("test", ["undeclared"]) == ("west",)
     assert census.holders("train", census.places) == ("north", "south", "west")
-    assert census.labelled("north", "train", ["light"]) == 11  # 13, of which two have no label
-    assert census.labelled("north", "train", ["light", "dark"]) == 16
+    assert census.held("north", "train", ["light"]) == 11  # 13, of which two have no label
+    assert census.held("north", "train", ["light", "dark"]) == 16
 
 
 def test_the_table_leaves_zeros_out_and_adds_up(unlabelled):

@@ -237,7 +237,7 @@ class Gather(Exchange):
     comes_back = True
     name: Literal["gather"] = "gather"
 
-    def outgoing(self, client, round_, memory):
+    def outgoing(self, client, round_, memory, random):
         return dict(memory)
 
     def collect(self, update, memory):

@@ -85,7 +85,7 @@ def test_local_buffers_keep_the_statistics_and_only_them(resnet):
 def test_what_was_kept_wins_over_what_arrives():
     received = {"weight": torch.zeros(2), "token": torch.zeros(1)}
     kept = {"token": torch.ones(1)}
-    merged = SyncAll().merge(received, kept)
+    merged = SyncAll().merge(received, kept, {})
     assert merged["token"] is kept["token"]
     assert merged["weight"] is received["weight"]
 

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+import numpy as np
+
 from training.exchanges.base import Exchange
 from training.messages import Tensors, Update
 
@@ -11,7 +13,7 @@ class NoExchange(Exchange):
 
     name: Literal["none"] = "none"
 
-    def outgoing(self, client: str, round_: int, memory: Tensors) -> Tensors:
+    def outgoing(self, client: str, round_: int, memory: Tensors, random: np.random.Generator) -> Tensors:
         """Nothing."""
         return {}
 

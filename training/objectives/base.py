@@ -6,9 +6,9 @@ loss.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -19,10 +19,27 @@ from torch import Tensor, nn
 from training.augmentations import AugmentConfig
 from training.config import FrozenConfig
 from training.data import Examples
-from training.messages import Tensors
+from training.messages import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
 from training.optimizers import OptimizerConfig, ScheduleConfig
 from training.seeds import derive_seed, generator
+
+if TYPE_CHECKING:
+    from training.client import Client
+
+
+class Ask(Protocol):
+    """Puts one question to every client that trains, before the first round; gives their answers."""
+
+    def __call__(
+        self, question: str, tensors: Tensors, options: Mapping[str, Any] | None = None
+    ) -> Sequence[Update]:
+        """Ask `question`, with tensors and JSON-able settings."""
+
+
+def no_twin() -> Classifier:
+    """For rounds of objectives that need no second model."""
+    raise AssertionError("this round was prepared without a second model")
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,8 @@ class LocalWork:
         received: what the exchange sent beside the weights.
         kept: what this objective kept at this client from its last round.
         device: where the model is.
+        given: what the objective prepared before the first round, the same for all clients.
+        twin: a second model of the same shape, with whatever weights it held last; no gradient reaches it.
     """
 
     client: str
@@ -50,6 +69,8 @@ class LocalWork:
     received: Tensors
     kept: Tensors
     device: torch.device
+    given: Tensors = field(default_factory=dict)
+    twin: Callable[[], Classifier] = no_twin
 
     def numpy_generator(self, purpose: str) -> np.random.Generator:
         """Draws for `purpose`, the same for this client and round whenever it runs."""
@@ -120,6 +141,27 @@ class Objective(FrozenConfig, ABC):
     def heads(self, model: Classifier) -> nn.Module | None:
         """What this objective puts on the encoder while it trains, with fresh weights; None for nothing."""
         return None
+
+    def frozen(self, model: Classifier) -> frozenset[str]:
+        """The names of the parameters that this objective does not train."""
+        return frozenset()
+
+    def prepare(self, ask: Ask, seed: int) -> Tensors:
+        """What every client must be given before the first round; the server may ask the clients for it.
+
+        Args:
+            ask: puts questions to the clients, which `answer` answers.
+            seed: for what the server draws.
+        """
+        return {}
+
+    def answer(self, broadcast: Broadcast, client: "Client") -> Update:
+        """A client's answer to one of the questions of `prepare`."""
+        raise unknown_question(broadcast)
+
+    def open(self, model: Classifier, work: LocalWork) -> Tensors:
+        """What a client hands to the exchange before the first round, from the initial weights."""
+        raise AssertionError(f"{self.name} hands nothing to an exchange")
 
     @abstractmethod
     def begin(self, model: Classifier, work: LocalWork) -> LocalTask:

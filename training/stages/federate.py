@@ -8,10 +8,10 @@ from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
 from training.evaluation import evaluate
-from training.federation import COLLECT, EVALUATE, FIT, run_rounds
+from training.federation import EVALUATE, run_rounds
 from training.final_figures import TEST, answer_test, figures_on_test
-from training.fit import collect_kept, fit, load_merged
-from training.messages import GLOBAL, Broadcast, Update, unknown_question
+from training.fit import load_merged
+from training.messages import GLOBAL, Broadcast, Update
 from training.objectives import Objective
 from training.plan import Plan, TrackState
 from training.stages.base import Outcome, Setting
@@ -57,13 +57,9 @@ class Federate(RoundsStage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train, evaluate, or hand over what was kept."""
-        if broadcast.ask == FIT:
-            return fit(broadcast, client, self.objective, self.sync, rounds=self.rounds, subgroup=None)
         if broadcast.ask == EVALUATE:
             load_merged(broadcast, client, self.sync)
             return evaluate(broadcast, client)
-        if broadcast.ask == COLLECT:
-            return collect_kept(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
-        raise unknown_question(broadcast)
+        return self.train(broadcast, client)

@@ -13,9 +13,8 @@ from pydantic import field_validator
 
 from training.checkpoint import Checkpoints
 from training.client import Client
-from training.federation import COLLECT, FIT, run_rounds
-from training.fit import collect_kept, fit
-from training.messages import GLOBAL, Broadcast, Update, unknown_question
+from training.federation import run_rounds
+from training.messages import GLOBAL, Broadcast, Update
 from training.models.groups import float_state, group_names
 from training.models.network import Network
 from training.objectives import OBJECTIVES, Objective
@@ -45,7 +44,7 @@ class Pretrain(RoundsStage):
         network = self.network(setting)
         fresh = {name: tensor.clone() for name, tensor in float_state(network).items()}
         initial = {**fresh, **before.models[GLOBAL]}
-        plan = self.plan_for(setting, network, None)
+        plan = self.plan_for(setting, network, None, labelled=False)
         states, traffic = run_rounds(
             plan,
             {GLOBAL: TrackState(initial, self.aggregator.initial_state())},
@@ -69,10 +68,5 @@ class Pretrain(RoundsStage):
         return Network(deepcopy(setting.model), heads)
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """Train, or hand over what was kept."""
-        client = replace(client, bench=client.bench.with_heads(self.objective))
-        if broadcast.ask == FIT:
-            return fit(broadcast, client, self.objective, self.sync, rounds=self.rounds, subgroup=None)
-        if broadcast.ask == COLLECT:
-            return collect_kept(broadcast, client)
-        raise unknown_question(broadcast)
+        """What the rounds ask, on the encoder with the objective's heads."""
+        return self.train(broadcast, replace(client, bench=client.bench.with_heads(self.objective)))

@@ -2,16 +2,20 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training.aggregators import AGGREGATORS, Aggregator
+from training.client import Client
 from training.data import Split
 from training.errors import QuorumError
 from training.exchanges import EXCHANGES, Exchange, NoExchange
-from training.messages import GLOBAL
+from training.federation import COLLECT, FIT
+from training.fit import collect_kept, fit, open_exchange
+from training.messages import GLOBAL, Broadcast, Update
 from training.models import Classifier
 from training.models.groups import float_state
 from training.objectives import OBJECTIVES, Objective
+from training.opening import OPEN
 from training.plan import Plan, Track
 from training.stages.base import Setting, Stage
 from training.sync import SYNCS, Sync, SyncAll
@@ -36,18 +40,26 @@ class RoundsStage(Stage):
     aggregator: Annotated[Aggregator, AGGREGATORS]
     participation: float = Field(1.0, gt=0, le=1)
 
-    def plan_for(self, setting: Setting, model: Classifier, split: Split | None) -> Plan:
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "RoundsStage":
+        self.exchange.fit_with(self.objective)
+        return self
+
+    def plan_for(
+        self, setting: Setting, model: Classifier, split: Split | None, *, labelled: bool = True
+    ) -> Plan:
         """What stays the same through the rounds of one global model.
 
         Args:
             setting: what the stage finds.
             model: whose parameters are trained.
             split: what is evaluated after each round; None for nothing.
+            labelled: whether only clients that hold labelled training pictures train.
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
         """
-        clients = setting.census.holders("train", setting.places)
+        clients = setting.census.holders("train", setting.places, labelled=labelled)
         needed = setting.job.engine.min_clients
         if needed is not None and needed > len(clients):
             raise QuorumError(
@@ -69,7 +81,18 @@ class RoundsStage(Stage):
             average_at_end=self.sync.average_at_end,
             split=split,
             seed=setting.job.seed,
+            prepare=self.objective.prepare,
         )
+
+    def train(self, broadcast: Broadcast, client: Client) -> Update:
+        """A client's half of the rounds: train, open the exchange, hand over what was kept, or prepare."""
+        if broadcast.ask == FIT:
+            return fit(broadcast, client, self.objective, self.sync, rounds=self.rounds, subgroup=None)
+        if broadcast.ask == OPEN:
+            return open_exchange(broadcast, client, self.objective, rounds=self.rounds)
+        if broadcast.ask == COLLECT:
+            return collect_kept(broadcast, client, self.sync)
+        return self.objective.answer(broadcast, client)
 
 
 def divide(sync: Sync, model: Classifier) -> tuple[tuple[str, ...], tuple[str, ...]]:
