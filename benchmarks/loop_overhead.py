@@ -48,7 +48,7 @@ from training.federation import fit_broadcast, run_rounds
 from training.job import Job
 from training.journal import Journal
 from training.messages import GLOBAL, Update
-from training.models import Classifier, build_model
+from training.models import Classifier, initial_model
 from training.models.groups import float_state
 from training.objectives.supervised import Supervised, SupervisedTask
 from training.optimizers import build_optimizer
@@ -146,7 +146,7 @@ class RoundLoop:
             SiteParts(job, dataset, ClientStore(folder / "clients")), folder / "spool"
         )
         self._journal = Journal(folder / "metrics.jsonl", Console(quiet=True))
-        model = initial_model(job, dataset)
+        model = initial_model(job, len(dataset.labels))
         self._plan = plan_of(job, dataset, model, self._engine, self._journal, folder)
         weights = {name: tensor.clone() for name, tensor in float_state(model).items()}
         self._states: States = {GLOBAL: TrackState(weights, self._plan.aggregator.initial_state())}
@@ -164,11 +164,6 @@ class RoundLoop:
         answer = self._engine.run_round([broadcast])[0]
         assert isinstance(answer, Update), answer
         return dict(answer.tensors)
-
-
-def initial_model(job: Job, dataset: NoisePictures) -> Classifier:
-    """The job's model before any training."""
-    return build_model(job.model, len(dataset.labels), derive_seed(job.seed, "initial weights"))
 
 
 def plan_of(
@@ -207,7 +202,7 @@ class BareLoop:
         self._objective = stage.objective
         self._purpose = (job.seed, job.key(0), GLOBAL, 1)
         self._dataset = dataset
-        self._model = initial_model(job, dataset).to(memory_format=torch.channels_last).train()
+        self._model = initial_model(job, len(dataset.labels)).to(memory_format=torch.channels_last).train()
 
     def round(self) -> None:
         """Every client's steps, one client after another."""

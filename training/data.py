@@ -6,7 +6,7 @@ pictures (`clients.data`, or a test) turns its files into `Examples` as the sett
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,8 @@ class ColumnSubgroups(FrozenConfig):
 class ClientsConfig(FrozenConfig):
     """How one manifest becomes clients.
 
-    `subgroup`: one client per subgroup (paper 003). `column`: one per value of `column` (clinics).
+    `subgroup`: one client per subgroup (paper 003). `column`: one per value of `column` (clinics); with
+    `count`, values with many pictures are divided until there are so many clients (paper 004, section IV-B).
     `dirichlet`: `count` clients, p_j ~ Dir(alpha) per class (paper 004). `iid`: `count` equal parts.
     `manifest`: one client per manifest file.
     """
@@ -112,11 +113,13 @@ class ClientsConfig(FrozenConfig):
     @model_validator(mode="after")
     def _what_each_rule_needs(self) -> "ClientsConfig":
         needs = {"column": ("column",), "dirichlet": ("count", "alpha"), "iid": ("count",)}
+        may_have = {"column": ("count",)}
         for name in ("column", "count", "alpha"):
             needed = name in needs.get(self.by, ())
             if needed and getattr(self, name) is None:
                 raise ValueError(f"clients by {self.by} needs `{name}`")
-            if not needed and getattr(self, name) is not None:
+            allowed = needed or name in may_have.get(self.by, ())
+            if not allowed and getattr(self, name) is not None:
                 raise ValueError(f"clients by {self.by} does not use `{name}`; remove it")
         return self
 
@@ -140,6 +143,7 @@ class SplitConfig(FrozenConfig):
 class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"label_fraction"})
     manifest: str | tuple[str, ...] | None = None
     adapter: str | None = None
     folder: str | None = None
@@ -150,6 +154,7 @@ class DataConfig(FrozenConfig):
     subgroups: ToneSubgroups | ColumnSubgroups | None = None
     clients: ClientsConfig = ClientsConfig()
     split: SplitConfig = SplitConfig()
+    label_fraction: float = Field(1.0, gt=0, le=1)  # of each client's training pictures; others lose theirs
     on_broken: Literal["refuse", "skip"] = "refuse"  # a picture that cannot be decoded
 
     @property

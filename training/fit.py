@@ -10,7 +10,7 @@ from training.client import Client
 from training.errors import DataError
 from training.exchanges.base import PREFIX
 from training.local_training import train_locally
-from training.messages import Broadcast, Tensors, Update, all_finite, named, prefixed, reply
+from training.messages import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.objectives.base import LocalWork, Objective
 from training.opening import GIVEN
 from training.state import State
@@ -142,6 +142,16 @@ def collect_kept(broadcast: Broadcast, client: Client, sync: Sync) -> Update:
     stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in travels}
     held = count_by_subgroup(client.examples("train"), client.subgroups)
     return reply(broadcast, tensors=stayed, num_examples=held)
+
+
+def own_weights(client: Client, stage: str, rounds: int) -> dict[str, Tensor]:
+    """What of the global model's weights stayed at the client through a stage; nothing if it took no part.
+
+    Heads that ended with the stage are not of the model, and left out.
+    """
+    kept = client.store.load(client.id, f"{stage}/{GLOBAL}", rounds + 1) or State()
+    own = set(client.bench.names)
+    return {name: tensor for name, tensor in named(kept.tensors, WEIGHTS).items() if name in own}
 
 
 def store_key(broadcast: Broadcast) -> str:

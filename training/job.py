@@ -86,6 +86,10 @@ class Job(FrozenConfig):
             raise ValueError(f"stages run in the order {', '.join(ORDER)}; these are {', '.join(names)}")
         if "calibrate" in names and "export" not in names:
             raise ValueError("calibrate works on the exported graph; put {stage: export} before it")
+        if "finetune" in names and "export" in names and "federate" not in names:
+            raise ValueError(
+                "finetune leaves a model at each client and none to export; add a stage federate"
+            )
         return self
 
     def key(self, place: int) -> str:

@@ -17,12 +17,11 @@ from training.files import write_text
 from training.job import Job
 from training.journal import Journal
 from training.messages import GLOBAL, Broadcast
-from training.models import build_model
+from training.models import initial_model
 from training.models.groups import float_state
 from training.outcome_file import Finished, load_finished, save_finished
 from training.polling import Traffic, ask_all
 from training.registrar import Registrar, no_registry
-from training.seeds import derive_seed
 from training.stages.base import Outcome, Setting
 
 
@@ -71,7 +70,7 @@ def run_stages(
         TrainingError: whatever stops the run; all that was finished stays in `out`.
     """
     census = ask_census(job, dataset, engine)
-    model = build_model(job.model, len(dataset.labels), derive_seed(job.seed, "initial weights"))
+    model = initial_model(job, len(dataset.labels))
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = Outcome({GLOBAL: initial}), 0
     finished: dict[str, Finished] = {}

@@ -6,8 +6,7 @@ from training.data import Dataset
 from training.errors import TrainingError
 from training.job import Job
 from training.messages import Answer, Broadcast, Failure
-from training.models import build_model
-from training.seeds import derive_seed
+from training.models import initial_model
 from training.state import StateStore
 from training.workbench import Workbench
 
@@ -25,7 +24,7 @@ class Site:
         self._job = job
         self._dataset = dataset
         self._store = store
-        model = build_model(job.model, len(dataset.labels), derive_seed(job.seed, "initial weights"))
+        model = initial_model(job, len(dataset.labels))
         self._bench = Workbench(model, job.engine.device, job.engine.precision)
 
     def answer(self, broadcast: Broadcast) -> Answer:

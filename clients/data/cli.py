@@ -146,6 +146,7 @@ def describe(
 @_command(
     "partition",
     "manifest.csv --by column --column clinic --out clients",
+    "manifest.csv --by column --column clinic --count 10 --out clients",
     "manifest.csv --by dirichlet --count 5 --alpha 0.5 --seed 1 --out clients",
     "manifest.csv --by iid --count 3 --out clients",
 )
@@ -154,7 +155,9 @@ def partition(
     by: Annotated[Literal["column", "dirichlet", "iid"], typer.Option("--by", help="By which rule.")],
     out: OutFolder,
     column: Annotated[str | None, typer.Option(help="The column whose values are the clients.")] = None,
-    count: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    count: Annotated[
+        int | None, typer.Option(help="How many clients; by column, large values are divided.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="The smaller, the more the clients differ.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another partition.")] = 0,
     force: Force = False,
@@ -162,7 +165,8 @@ def partition(
 ) -> None:
     """Part a manifest among clients, one manifest each.
 
-    Lesions, patients and duplicates stay together, except by column: there the column alone decides.
+    Lesions, patients and duplicates stay together, except where a column puts them in two values: there the
+    column alone decides.
     """
     with _explained():
         rule = ClientsConfig.model_validate({"by": by, "column": column, "count": count, "alpha": alpha})

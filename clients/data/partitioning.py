@@ -3,6 +3,7 @@
 import re
 
 from clients.data.dealing import name_of
+from clients.data.dividing import divide
 from clients.data.errors import PartitionError
 from clients.data.groups import components, kinship
 from clients.data.manifest import Manifest
@@ -15,7 +16,8 @@ def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) ->
 
     Raises:
         UnknownColumnError: the rule names a column that the manifest does not have.
-        PartitionError: the rule is none of column, dirichlet and iid, or leaves a client without pictures.
+        PartitionError: the rule is none of column, dirichlet and iid, asks for fewer clients than the column
+            has values, or leaves a client without pictures.
     """
     partition = _partition(manifest, rule, seed)
     names = [re.sub(r"[^\w.-]+", "-", client).strip("-.") or "client" for client in partition.clients]
@@ -29,14 +31,17 @@ def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) ->
 
 def _partition(manifest: Manifest, rule: ClientsConfig, seed: int) -> Partition:
     rows = manifest.rows
-    if rule.by == "column" and rule.column is not None:
-        return by_value(manifest.values(rule.column), column=rule.column)
     numbers = components([kinship(row) for row in rows])
     names = [name_of(row) for row in rows]
     splits = [row.split for row in rows]
+    labels = [row.label for row in rows]
+    if rule.by == "column" and rule.column is not None:
+        sites = by_value(manifest.values(rule.column), column=rule.column)
+        if rule.count is None:
+            return sites
+        return divide(sites, rule.count, numbers, names, labels, splits, seed=seed)
     if rule.by == "iid" and rule.count is not None:
         return iid(rule.count, numbers, names, splits, seed=seed)
     if rule.by == "dirichlet" and rule.count is not None and rule.alpha is not None:
-        labels = [row.label for row in rows]
         return dirichlet(rule.count, rule.alpha, numbers, names, labels, splits, seed=seed)
     raise PartitionError(f"a manifest is parted by column, dirichlet or iid, not by {rule.by}")

@@ -53,7 +53,7 @@ def by_name(values: Sequence[str], clients: Sequence[str]) -> Partition:
     partition = Partition(
         tuple(clients), np.array([index.get(value, NOBODY) for value in values], dtype=np.int64)
     )
-    _refuse_empty(partition, np.ones(len(values), dtype=bool), advice="leave it out, or check its pictures")
+    refuse_empty(partition, np.ones(len(values), dtype=bool), advice="leave it out, or check its pictures")
     return partition
 
 
@@ -93,7 +93,7 @@ def dirichlet(
     strata = list(zip(splits, labels, strict=True))
     partition = _dealt(count, numbers, names, strata, shares, seed)
     advice = "raise `alpha`, ask for fewer clients, or take another seed"
-    _refuse_empty(partition, _training(splits), advice=advice)
+    refuse_empty(partition, training_rows(splits), advice=advice)
     return partition
 
 
@@ -107,7 +107,7 @@ def iid(
     """
     equal = np.full(count, 1 / count)
     partition = _dealt(count, numbers, names, [(split,) for split in splits], lambda _: equal, seed)
-    _refuse_empty(partition, _training(splits), advice="ask for fewer clients")
+    refuse_empty(partition, training_rows(splits), advice="ask for fewer clients")
     return partition
 
 
@@ -130,13 +130,18 @@ def _dealt(
     return Partition(tuple(f"client-{number:0{width}d}" for number in range(count)), holders)
 
 
-def _training(splits: Sequence[str]) -> NDArray[np.bool_]:
-    """The rows to train on, or all rows where splits are not drawn yet."""
+def training_rows(splits: Sequence[str]) -> NDArray[np.bool_]:
+    """The rows to train on `(rows,)`, or all rows where splits are not drawn yet."""
     training = np.array([split == "train" for split in splits], dtype=bool)
     return training if training.any() else np.ones(len(splits), dtype=bool)
 
 
-def _refuse_empty(partition: Partition, counted: NDArray[np.bool_], *, advice: str) -> None:
+def refuse_empty(partition: Partition, counted: NDArray[np.bool_], *, advice: str) -> None:
+    """Refuse a partition that gives a client none of the rows that are `counted` `(rows,)`.
+
+    Raises:
+        PartitionError: names the clients, and what to do about them.
+    """
     held = Counter(partition.holders[counted].tolist())
     empty = [name for number, name in enumerate(partition.clients) if not held[number]]
     if empty:

@@ -12,7 +12,7 @@ from clients.data.cache import DecodedPictures, decode_once
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import filtered
 from clients.data.groups import number_lesions
-from clients.data.labelling import DROPPED, assign_classes
+from clients.data.labelling import DROPPED, UNLABELLED, assign_classes
 from clients.data.partitions import NOBODY
 from clients.data.pictures import PictureFile
 from clients.data.prepared import PreparedDataset
@@ -31,7 +31,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
 
     Args:
         config: the `data` block.
-        seed: the job's seed, from which splits and partitions are drawn.
+        seed: the job's seed, from which splits, partitions and labels to keep are drawn.
         folder: what relative paths in `config` start from: the job file's folder.
         cache: where decoded and made-up pictures are kept.
 
@@ -77,7 +77,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
     held = shares.partition.holders != NOBODY
     table = PictureTable(
         rows=places[held],
-        labels=np.array(classes, dtype=np.int64)[held],
+        labels=np.where(shares.labelled, np.array(classes, dtype=np.int64), UNLABELLED)[held],
         subgroups=grouping.members[held],
         lesions=number_lesions([picture.row for picture in pictures])[held],
         clients=shares.partition.holders[held],

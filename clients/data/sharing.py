@@ -1,4 +1,4 @@
-"""Who holds each picture, and in which split it is."""
+"""Who holds each picture, in which split it is, and whether its label is known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.dealing import name_of
+from clients.data.dividing import divide
 from clients.data.errors import PartitionError
 from clients.data.filtering import Picture
 from clients.data.groups import components, kinship
 from clients.data.partitions import Partition, by_name, by_value, dirichlet, iid
 from clients.data.splits import assign_splits
 from clients.data.subgroups import Grouping
-from training.data import SPLITS, DataConfig
+from clients.data.withholding import keep_labels
+from training.data import SPLITS, ClientsConfig, DataConfig
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class Shares:
     Attributes:
         splits: index into `training.data.SPLITS`, `(pictures,)`.
         partition: who holds it.
+        labelled: whether its holder knows its label, if it has one, `(pictures,)`.
     """
 
     splits: NDArray[np.int64]
     partition: Partition
+    labelled: NDArray[np.bool_]
 
 
 def share_out(
@@ -39,10 +43,12 @@ def share_out(
     *,
     seed: int,
 ) -> Shares:
-    """Splits and holders of all pictures.
+    """Splits, holders and known labels of all pictures.
 
     Splits are drawn over all clients' pictures, so that no lesion, patient or duplicate is in two splits even
-    where two clients hold it. Files with the same bytes are duplicates, whatever their manifest says.
+    where two clients hold it. They are drawn before the values of a column are divided among clients, so that
+    the number of clients does not change them. Files with the same bytes are duplicates, whatever their
+    manifest says.
 
     Args:
         pictures: the pictures.
@@ -65,16 +71,36 @@ def share_out(
     homes = settled.holders.tolist() if settled else [0] * len(rows)
     strata = [(str(home), group, code) for home, group, code in zip(homes, groups, codes, strict=True)]
     splits = assign_splits(config.split, rows, numbers, strata, seed=seed)
-    if settled:
-        return Shares(splits, settled)
-    count, alpha = config.clients.count, config.clients.alpha
-    if count is None:
-        raise PartitionError(f"clients by {config.clients.by} needs `count`")
     names = [name_of(row) for row in rows]
     split_names = [SPLITS[split] for split in splits]
+    partition = _parted(config.clients, settled, numbers, names, codes, split_names, seed=seed)
+    labelled = keep_labels(
+        config.label_fraction, partition.holders, numbers, names, codes, split_names, seed=seed
+    )
+    return Shares(splits, partition, labelled)
+
+
+def _parted(
+    clients: ClientsConfig,
+    settled: Partition | None,
+    numbers: NDArray[np.int64],
+    names: Sequence[str],
+    codes: Sequence[str],
+    splits: Sequence[str],
+    *,
+    seed: int,
+) -> Partition:
+    """Who holds each picture: as settled, divided where `count` asks for it, or drawn by chance."""
+    count, alpha = clients.count, clients.alpha
+    if count is None:
+        if settled is None:
+            raise PartitionError(f"clients by {clients.by} needs `count`")
+        return settled
+    if settled is not None:
+        return divide(settled, count, numbers, names, codes, splits, seed=seed)
     if alpha is None:
-        return Shares(splits, iid(count, numbers, names, split_names, seed=seed))
-    return Shares(splits, dirichlet(count, alpha, numbers, names, codes, split_names, seed=seed))
+        return iid(count, numbers, names, splits, seed=seed)
+    return dirichlet(count, alpha, numbers, names, codes, splits, seed=seed)
 
 
 def _settled(

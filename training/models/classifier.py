@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -14,6 +14,10 @@ from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.torchvision_ops import prepare_torchvision
+from training.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from training.job import Job
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -25,7 +29,8 @@ class ModelConfig(FrozenConfig):
     Attributes:
         name: a timm model, e.g. `resnet18`, `vgg11`, `vit_tiny_patch16_224`.
         weights: `none` for random initial weights (drawn from the job's seed), or a safetensors file.
-        options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet.
+        options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet. A model
+            of one picture size, as most ViTs, takes that of the job unless `img_size` says otherwise.
     """
 
     name: str
@@ -65,8 +70,16 @@ class Classifier(nn.Module):
         return self.classify(self.embed(images))
 
 
-def build_model(config: ModelConfig, num_classes: int, seed: int) -> Classifier:
+def build_model(
+    config: ModelConfig, num_classes: int, seed: int, image_size: int | None = None
+) -> Classifier:
     """The model of a job, with initial weights that follow from `seed` alone.
+
+    Args:
+        config: which.
+        num_classes: outputs of the linear head.
+        seed: from which the initial weights are drawn.
+        image_size: pixels on both sides, for a model that is made for one size; None for the model's own.
 
     Raises:
         JobError: for an unknown timm model, options that it does not take, or weights that do not fit.
@@ -76,20 +89,26 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> Classifier:
 
     if config.name not in timm.list_models():
         raise JobError(f"model.name: unknown timm model `{config.name}`; {nearest_model(config.name)}")
+    options = dict(config.options)
+    known = timm.get_pretrained_cfg(config.name)
+    if image_size is not None and known is not None and known.fixed_input_size:
+        options.setdefault("img_size", image_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
-            encoder = timm.create_model(
-                config.name, pretrained=False, num_classes=num_classes, **dict(config.options)
-            )
+            encoder = timm.create_model(config.name, pretrained=False, num_classes=num_classes, **options)
         except TypeError as error:
-            raise JobError(
-                f"model.options: {config.name} does not take {dict(config.options)}: {error}"
-            ) from error
+            raise JobError(f"model.options: {config.name} does not take {options}: {error}") from error
     model = Classifier(encoder)
     if config.weights != "none":
         load_weights(model, Path(config.weights))
     return model
+
+
+def initial_model(job: "Job", num_classes: int) -> Classifier:
+    """The model that a job begins with, the same at the coordinator and at every site."""
+    seed = derive_seed(job.seed, "initial weights")
+    return build_model(job.model, num_classes, seed, job.data.image_size)
 
 
 def nearest_model(name: str) -> str:

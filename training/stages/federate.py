@@ -15,7 +15,7 @@ from training.messages import GLOBAL, Broadcast, Update
 from training.objectives import Objective
 from training.plan import Plan, TrackState
 from training.stages.base import Outcome, Setting
-from training.stages.rounds import RoundsStage
+from training.stages.rounds import RoundsStage, require_labels
 
 
 class Federate(RoundsStage):
@@ -31,11 +31,7 @@ class Federate(RoundsStage):
     @field_validator("objective")
     @classmethod
     def _learns_the_classes(cls, objective: Objective) -> Objective:
-        if objective.self_supervised:
-            raise ValueError(
-                f"{objective.name} learns no classes; put it into a stage pretrain before this one"
-            )
-        return objective
+        return require_labels(objective)
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Train the global model."""

@@ -95,6 +95,17 @@ class RoundsStage(Stage):
         return self.objective.answer(broadcast, client)
 
 
+def require_labels(objective: Objective) -> Objective:
+    """The objective, which must learn the classes.
+
+    Raises:
+        ValueError: when it learns features alone.
+    """
+    if objective.self_supervised:
+        raise ValueError(f"{objective.name} learns no classes; put it into a stage pretrain before this one")
+    return objective
+
+
 def divide(sync: Sync, model: Classifier) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names that travel and those that stay, in the model's order."""
     travels = sync.travels(model)

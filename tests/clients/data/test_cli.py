@@ -69,6 +69,7 @@ def test_wrong_use_exits_with_2_and_says_what_to_do(made_up: Path, tmp_path: Pat
         ("describe", made_up, "--by", "clinic"): "no column 'clinic'",
         ("partition", made_up, "--by", "iid", *out): "clients by iid needs `count`",
         ("partition", made_up, "--by", "shape", *out): "shape",
+        ("partition", made_up, "--by", "column", "--column", "skin_tone", "--count", 1, *out): "too few",
         ("partition", made_up, "--by", "iid", "--count", 99, *out): "ask for fewer clients",
     }
     for words, said in cases.items():

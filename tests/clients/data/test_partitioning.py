@@ -28,6 +28,15 @@ def test_every_row_goes_to_one_client_and_lesions_stay_whole(rule: ClientsConfig
     assert sum(map(len, lesions)) == len(set().union(*lesions)) == 12
 
 
+def test_with_a_count_large_values_are_divided_and_lesions_stay_whole() -> None:
+    parts = partition_manifest(MANIFEST, ClientsConfig(by="column", column="clinic", count=4), seed=0)
+    assert {name: len(part.rows) for name, part in parts.items()} == {
+        "St.-Anna-2": 6, "b-0": 6, "b-1": 6, "b-2": 6,
+    }  # fmt: skip
+    lesions = [{row.lesion_id for row in part.rows} for part in parts.values()]
+    assert sum(map(len, lesions)) == len(set().union(*lesions)) == 12
+
+
 def test_columns_become_names_that_files_may_have() -> None:
     parts = partition_manifest(MANIFEST, ClientsConfig(by="column", column="clinic"), seed=0)
     assert {name: len(part.rows) for name, part in parts.items()} == {"St.-Anna-2": 6, "b": 18}

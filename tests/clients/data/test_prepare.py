@@ -2,6 +2,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from clients.data.errors import (
     AdapterError,
@@ -25,6 +27,7 @@ from clients.data.manifest_csv import read_manifest, write_manifest
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.data.report import Cell
+from training.config import IDENTITY
 from training.data import SPLITS, DataConfig, Dataset
 from training.errors import DataError
 
@@ -232,6 +235,57 @@ def test_unlabelled_pictures_are_kept_without_a_class(write_pictures: WritePictu
     assert [labels.count(label) for label in (-1, 0, 1)] == [20, 20, 20]
 
 
+def test_few_labels_leave_pictures_splits_and_clients_as_they_are(write_pictures: WritePictures) -> None:
+    path = write_pictures([*rows(), *(Row(f"images/u{n}.png", extra={"clinic": "a"}) for n in range(5))])
+    clients = {"by": "column", "column": "clinic"}
+    full, half, few = (prepared(path, clients=clients, label_fraction=share) for share in (1.0, 0.5, 0.2))
+    labelled: list[set[bytes]] = []
+    for dataset in (full, half, few):
+        assert [entry[:3] for entry in everything(dataset)] == [entry[:3] for entry in everything(full)]
+        others = [[entry for entry in everything(data) if entry[1] != "train"] for data in (dataset, full)]
+        assert others[0] == others[1]
+        labelled.append({entry[2] for entry in everything(dataset) if entry[1] == "train" and entry[3] >= 0})
+        for client in dataset.clients:
+            train = dataset.examples(client, "train")
+            known = [set((train.labels[train.lesions == lesion] >= 0).tolist()) for lesion in train.lesions]
+            assert all(len(one) == 1 for one in known)
+            assert (train.labels >= 0).any()
+    assert labelled[0] > labelled[1] > labelled[2]
+    assert len({dataset.fingerprint for dataset in (full, half, few)}) == 3
+    unlabelled = sum(count for cell, count in half.report.counts.items() if not cell.label)
+    assert unlabelled == 5 + len(labelled[0]) - len(labelled[1])
+
+
+def test_all_labels_are_what_was_before_there_was_a_choice() -> None:
+    full, few = (DataConfig(adapter="synthetic", label_fraction=share) for share in (1.0, 0.5))
+    assert full == DataConfig(adapter="synthetic")
+    assert "label_fraction" not in full.model_dump(context=IDENTITY)
+    assert few.model_dump(context=IDENTITY)["label_fraction"] == 0.5
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
+def test_label_fractions_outside_0_to_1_are_refused(share: float) -> None:
+    with pytest.raises(ValidationError, match="label_fraction"):
+        DataConfig(adapter="synthetic", label_fraction=share)
+
+
+def test_a_divided_clinic_keeps_its_splits(write_pictures: WritePictures) -> None:
+    path = write_pictures(rows())
+    whole, divided = (
+        prepared(path, clients={"by": "column", "column": "clinic", "count": count}) for count in (2, 4)
+    )
+    assert divided.clients == ("a-0", "a-1", "a-2", "b")
+    assert whole.fingerprint == prepared(path, clients={"by": "column", "column": "clinic"}).fingerprint
+    joined = sorted((entry[0][0], *entry[1:]) for entry in everything(divided))
+    assert joined == everything(whole)
+    sizes = [len(divided.examples(client, "train")) for client in divided.clients[:3]]
+    assert max(sizes) - min(sizes) <= 2  # one lesion of two pictures
+    lesions = [
+        {*divided.examples(client, split).lesions.tolist()} for client in divided.clients for split in SPLITS
+    ]
+    assert sum(map(len, lesions)) == len(set().union(*lesions)) == 20
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "match"),
     [
@@ -241,6 +295,8 @@ def test_unlabelled_pictures_are_kept_without_a_class(write_pictures: WritePictu
         ({"clients": {"by": "column", "column": "hospital"}}, UnknownColumnError, "'hospital'"),
         ({"clients": {"by": "column", "column": "site"}}, PartitionError, "40 of 40 pictures have no site"),
         ({"clients": {"by": "iid", "count": 30}}, PartitionError, "to train on"),
+        ({"clients": {"by": "column", "column": "clinic", "count": 1}}, PartitionError, "has 2 values"),
+        ({"clients": {"by": "column", "column": "clinic", "count": 30}}, PartitionError, "to train on"),
         ({"label_map": {"NV": "NV"}}, LabelError, "'MEL': 20 pictures"),
         ({"label_map": {"NV": None, "MEL": None}}, LabelError, "no row has a label"),
         ({"subgroups": {"scale": "monk", "groups": {"a": ["6"]}}}, SubgroupError, "fitzpatrick 6"),
@@ -336,3 +392,26 @@ def test_milk10k_pairs_stay_together_and_tones_become_subgroups(real_data: Path,
     for counts in pictures.values():
         shares = np.array(counts) / sum(counts)
         assert np.abs(shares - [0.6, 0.1, 0.1, 0.2]).max() < 0.005
+
+
+@pytest.mark.real
+def test_ten_clients_of_the_four_clinics_of_ham10000_with_few_labels(real_data: Path, tmp_path: Path) -> None:
+    def data(share: float) -> PreparedDataset:
+        config = DataConfig(
+            adapter="ham10000",
+            folder=str(real_data / "ham10000"),
+            image_size=8,
+            clients={"by": "column", "column": "clinic", "count": 10},
+            label_fraction=share,
+        )
+        return prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+
+    full, few = data(1.0), data(0.1)
+    assert Counter(client.partition("-")[0] for client in full.clients) == {
+        "rosendahl": 2, "vidir_modern": 3, "vidir_molemax": 4, "vienna_dias": 1,
+    }  # fmt: skip
+    for client in full.clients:
+        all_labels, labels = (dataset.examples(client, "train").labels for dataset in (full, few))
+        assert abs((labels >= 0).sum() - 0.1 * len(labels)) <= 2
+        mix, kept = (np.bincount(found[found >= 0], minlength=7) for found in (all_labels, labels))
+        assert np.abs(kept - 0.1 * mix).max() <= 3
