@@ -25,8 +25,9 @@ FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
 
 
 def over_clients(blocks: Mapping[str, Block]) -> dict[str, Any]:
-    """Ready for JSON: `by_client`, and `over_clients` with each figure's mean, its interval and how many
-    clients it is a mean of.
+    """Each client's figures as `by_client`, and their means as `over_clients`, ready for JSON.
+
+    Of a mean its interval is told, and of how many clients it is a mean.
 
     A figure that a client's test pictures do not define (AUROC with one class) is None there and left out
     of the mean. Clients are independent, so the mean over clients of their r-th bootstrap replicates is a
