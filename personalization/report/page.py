@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from personalization.report.calibration_table import calibration_table
+from personalization.report.client_table import client_table
 from personalization.report.data import ReportData
 from personalization.report.figures.bars import bars
 from personalization.report.figures.fine_tuning import fine_tuning_curves
@@ -42,6 +43,7 @@ def render_report(run: ReportData) -> str:
         bars=[panel for measure in MEASURES if (panel := bars(measure, run.counts, order))],
         figures=[figures_table(stage, blocks) for stage, blocks in reversed(list(run.counts.items()))],
         recalls=recall_table(last, run.counts[last], run.labels),
+        own_models=client_table(run),
         selection=run.fine_tuning.selection if run.fine_tuning else None,
         fine_tuning=fine_tuning_curves(run.fine_tuning, order) if run.fine_tuning else None,
         selected=selection_table(run.fine_tuning) if run.fine_tuning else None,

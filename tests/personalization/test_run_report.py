@@ -102,3 +102,13 @@ def test_the_report_can_be_drawn_from_it(finish):
     page = render_report(report_data(finish(FEDERATE, PERSONALIZE)))
     for name in ("light", "dark", "federate", "personalize"):
         assert name in page
+
+
+def test_models_of_single_clients_are_shown_with_their_mean(finish):
+    tune = {"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}
+    result = finish(tune, FEDERATE)
+    page = render_report(report_data(result))
+    assert "Each client\u2019s own model" in page or "Each client&#39;s own model" in page
+    mean = result.summary["stages"][0]["facts"]["over_clients"]["balanced_accuracy"]["mean"]
+    assert f"{mean:.3f}" in page.split("mean over clients")[1][:600]
+    assert "Models of single clients" not in render_report(report_data(finish(FEDERATE, name="other")))
