@@ -9,18 +9,14 @@ runs' own 95 % intervals, which come from bootstrap replicates drawn by lesion.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
+from recipe_runs import RecipeRun, cell, read_recipe, run_all
 
-RECIPES = Path("training/recipes")
 AGGREGATORS: Mapping[str, Mapping[str, Any]] = {
     "fedavg": {"name": "fedavg"},
     "fedequal": {"name": "fedequal"},
@@ -48,7 +44,7 @@ def variants(recipe: str) -> list[Variant]:
     FedAuto's own row is the first stage of its personalized run: the same job up to there gives the same
     weights.
     """
-    job = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
+    job = read_recipe(recipe)
     federate, *others = job["stages"]
     rows = {
         name: Variant(name, name, {**job, "stages": [{**federate, "aggregator": aggregator}]}, 0)
@@ -64,44 +60,17 @@ def variants(recipe: str) -> list[Variant]:
     return list(rows.values())
 
 
-def folder_of(recipe: str, variant: Variant, seed: int, runs: Path) -> Path:
-    """Where a run is kept."""
-    return runs / f"{recipe}-{variant.run}-{seed}"
-
-
-def run(recipe: str, variant: Variant, seed: int, runs: Path, workers: int | None) -> None:
-    """Do one run, unless it is there already."""
-    out = folder_of(recipe, variant, seed, runs)
-    if (out / "summary.json").exists():
-        return
-    runs.mkdir(parents=True, exist_ok=True)
-    job_file = runs / f"{out.name}.yaml"
-    job_file.write_text(yaml.safe_dump({**variant.job, "seed": seed}))
-    command = [sys.executable, "training/run.py", str(job_file), "--out", str(out)]
-    command += ["--resume"] if out.exists() else []
-    command += ["--set", f"engine.workers={workers}"] if workers else []
-    subprocess.run(command, check=True, stdout=sys.stderr)
+def run_of(recipe: str, variant: Variant, seed: int) -> RecipeRun:
+    """One run of a row."""
+    return RecipeRun(f"{recipe}-{variant.run}-{seed}", {**variant.job, "seed": seed})
 
 
 def figures(recipe: str, variant: Variant, seed: int, runs: Path) -> dict[str, Any]:
     """The test figures of one run after the variant's stage, with the seconds of the stages up to it."""
-    stages = json.loads((folder_of(recipe, variant, seed, runs) / "summary.json").read_text())["stages"]
+    folder = run_of(recipe, variant, seed).folder(runs)
+    stages = json.loads((folder / "summary.json").read_text())["stages"]
     test: dict[str, Any] = stages[variant.stage]["test"]
     return {**test, "seconds": sum(stage["seconds"] for stage in stages[: variant.stage + 1])}
-
-
-def cell(runs: Sequence[Mapping[str, Any]], key: str) -> str:
-    """The mean over runs and the envelope of their intervals."""
-    values = [run[key] for run in runs if run[key] is not None]
-    ends = [run["intervals"][key] for run in runs if run.get("intervals", {}).get(key)]
-    if not values:
-        return "unknown"
-    mean = f"{sum(values) / len(values):.3f}" if key != "variance" else f"{sum(values) / len(values):.5f}"
-    if not ends:
-        return mean
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    digits = 5 if key == "variance" else 3
-    return f"{mean} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def table(recipe: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -143,15 +112,9 @@ def main(
     for recipe in recipes or ["milk10k-fedauto", "ham10000-clinics"]:
         rows = variants(recipe)
         distinct = {variant.run: variant for variant in rows}.values()
-        workers = 1 if at_once > 1 else None
-        with ThreadPoolExecutor(at_once) as pool:
-            asked = [
-                pool.submit(run, recipe, variant, seed, runs, workers)
-                for seed in range(seeds)
-                for variant in distinct
-            ]
-            for one in asked:
-                one.result()
+        run_all(
+            (run_of(recipe, variant, seed) for seed in range(seeds) for variant in distinct), runs, at_once
+        )
         found = {row.name: [figures(recipe, row, seed, runs) for seed in range(seeds)] for row in rows}
         print(table(recipe, found), end="\n\n", flush=True)
 

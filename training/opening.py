@@ -39,7 +39,7 @@ def open_track(plan: Plan, track: Track, state: TrackState, engine: Engine, traf
     if plan.exchange.opens:
         memory = state.memory
         for update in ask(OPEN, {**state.weights, **prefixed(state.given, GIVEN)}):
-            plan.exchange.check(update)
+            plan.exchange.check(update, memory)
             memory = plan.exchange.collect(update, memory)
         state = replace(state, memory=memory)
     return state

@@ -36,7 +36,7 @@ def save_finished(folder: Path, job: str, finished: Finished) -> None:
     """
     outcome = finished.outcome
     tensors = prefixed(pack_blocks(outcome.test), "test/")
-    for place, weights in enumerate(outcome.models.values()):
+    for place, weights in enumerate(outcome.models.values()):  # the global model is the first
         tensors.update(prefixed(weights, f"model-{place}/"))
     for place, bundle in enumerate(outcome.bundles.values()):
         write_bundle(folder / f"bundle-{place}", bundle.manifest, bundle.graph)

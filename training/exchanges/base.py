@@ -44,8 +44,8 @@ class Exchange(FrozenConfig, ABC):
     def collect(self, update: Update, memory: Tensors) -> Tensors:
         """The server's memory after `update` came in."""
 
-    def check(self, update: Update) -> None:
-        """Refuse an answer whose tensors of the exchange are not what it collects.
+    def check(self, update: Update, memory: Tensors) -> None:
+        """Refuse an answer whose tensors of the exchange are not what it collects, given what it has.
 
         Raises:
             MessageError: naming the client, what was found and what is allowed.

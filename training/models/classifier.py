@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
+from training.messages import named
 from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+GLOBAL_IN_OUTCOME = "model-0/"  # before the names of the global model's weights in what a stage leaves
 
 
 class ModelConfig(FrozenConfig):
@@ -28,7 +30,8 @@ class ModelConfig(FrozenConfig):
 
     Attributes:
         name: a timm model, e.g. `resnet18`, `vgg11`, `vit_tiny_patch16_224`.
-        weights: `none` for random initial weights (drawn from the job's seed), or a safetensors file.
+        weights: `none` for random initial weights (drawn from the job's seed), or a safetensors file: of a
+            timm model, or what a stage of another run left (`checkpoints/0-pretrain/outcome.safetensors`).
         options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet. A model
             of one picture size, as most ViTs, takes that of the job unless `img_size` says otherwise.
     """
@@ -135,21 +138,24 @@ def load_weights(model: Classifier, path: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise JobError(f"model.weights: {path} is no safetensors file: {error}") from error
     own = model.state_dict()
-    named = {
+    stored = named(stored, GLOBAL_IN_OUTCOME) or stored
+    given = {
         name if name.startswith("encoder.") else f"encoder.{name}": value for name, value in stored.items()
     }
     head = {f"encoder.{name}" for name in head_names(model.encoder)}
     unfit = [
         name
         for name, value in own.items()
-        if name not in head and (name not in named or named[name].shape != value.shape)
+        if name not in head
+        and value.is_floating_point()  # counters of batches are not kept by a stage, and change nothing
+        and (name not in given or given[name].shape != value.shape)
     ]
     if unfit:
         raise JobError(
             f"model.weights: {path} does not fit the model: {len(unfit)} tensors missing or of another "
             f"shape, first {unfit[0]}; was it saved from another architecture?"
         )
-    fitting = {name: value for name, value in named.items() if name in own and own[name].shape == value.shape}
+    fitting = {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
     model.load_state_dict({**own, **fitting})
 
 

@@ -26,6 +26,7 @@ from training.seeds import derive_seed, generator
 
 if TYPE_CHECKING:
     from training.client import Client
+    from training.exchanges.base import Exchange
 
 
 class Ask(Protocol):
@@ -126,9 +127,11 @@ class Objective(FrozenConfig, ABC):
         mu: the weight of FedProx's proximal term (μ/2) ‖θ − θ^t‖² (Li et al. 2020); 0 leaves it out.
         clip_norm: the largest allowed norm of a gradient; None leaves it alone.
         self_supervised: whether it needs no labels: such objectives belong into the stage `pretrain`.
+        shares_features: whether it gives features of its pictures to an exchange, and takes others'.
     """
 
     self_supervised: ClassVar[bool] = False
+    shares_features: ClassVar[bool] = False
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)
@@ -141,6 +144,14 @@ class Objective(FrozenConfig, ABC):
     def heads(self, model: Classifier) -> nn.Module | None:
         """What this objective puts on the encoder while it trains, with fresh weights; None for nothing."""
         return None
+
+    def fit_with(self, exchange: "Exchange") -> None:
+        """Refuse an exchange that does not bring what this objective takes.
+
+        Raises:
+            ValueError: saying which exchange this objective needs.
+        """
+        return
 
     def frozen(self, model: Classifier) -> frozenset[str]:
         """The names of the parameters that this objective does not train."""

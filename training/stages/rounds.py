@@ -43,6 +43,7 @@ class RoundsStage(Stage):
     @model_validator(mode="after")
     def _parts_fit(self) -> "RoundsStage":
         self.exchange.fit_with(self.objective)
+        self.objective.fit_with(self.exchange)
         return self
 
     def plan_for(

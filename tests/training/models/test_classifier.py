@@ -4,8 +4,10 @@ import torch
 from safetensors.torch import save_file
 
 from training.errors import JobError
+from training.messages import prefixed
 from training.models import ModelConfig, build_model
 from training.models.groups import float_state
+from training.tensor_file import write_tensors
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 
@@ -71,6 +73,26 @@ def test_a_file_without_a_head_will_do(tmp_path):
     assert torch.equal(
         narrow(tmp_path / "headless.safetensors").encoder.conv1.weight, source.encoder.conv1.weight
     )
+
+
+def test_what_a_stage_of_another_run_left_will_do(tmp_path):
+    source = narrow(seed=8)
+    write_tensors(tmp_path / "outcome.safetensors", "sha256:0", {}, prefixed(float_state(source), "model-0/"))
+    found = float_state(narrow(tmp_path / "outcome.safetensors"))
+    assert all(torch.equal(found[name], value) for name, value in float_state(source).items())
+
+
+@pytest.mark.parametrize(("name", "size"), [("vit_tiny_patch16_224", 32), ("resnet18", 48)])
+def test_a_model_of_one_picture_size_takes_the_jobs(name, size):
+    options = {"depth": 1} if name.startswith("vit") else {"channels": [4, 8, 16, 32]}
+    model = build_model(ModelConfig(name=name, options=options), 2, 0, image_size=size)
+    assert model(torch.zeros(1, 3, size, size)).shape == (1, 2)
+
+
+def test_a_picture_size_that_is_named_stands():
+    options = {"depth": 1, "img_size": 64}
+    model = build_model(ModelConfig(name="vit_tiny_patch16_224", options=options), 2, 0, image_size=32)
+    assert model.encoder.patch_embed.img_size == (64, 64)
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path):

@@ -1,5 +1,8 @@
 """One client's round of any objective, on a model small enough to check by hand."""
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -39,5 +42,24 @@ def begin_unlabelled(make_job, work_of):
         torch.manual_seed(2)
         network = Network(model, objective.heads(model)).train()
         return objective.begin(network, work_of(client, "0-pretrain", round_, examples)), network
+
+    return start
+
+
+@pytest.fixture
+def begin_followed(make_job, work_of):
+    """As `begin_unlabelled`, with a twin that holds something else; `kept` and `received` as given."""
+
+    def start(objective, client="north", round_=1, examples=None, kept=None, received=None):
+        model = build_model(make_job().model, 2, seed=1)
+        torch.manual_seed(2)
+        network = Network(model, objective.heads(model)).train()
+        twin = deepcopy(network).requires_grad_(False)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter.fill_(9)
+        work = work_of(client, "0-pretrain", round_, examples)
+        work = replace(work, kept=kept or {}, received=received or {}, twin=lambda: twin)
+        return objective.begin(network, work), network, twin
 
     return start

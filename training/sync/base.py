@@ -1,4 +1,4 @@
-"""Sync: which parameters travel, and how a client merges what arrives with what it kept.
+"""What a sync is: which parameters travel, and how a client merges what arrives with what it kept.
 
 A `Sync` sorts the names of a model's state into those that travel and those that stay. What stays is
 kept in the client's own store from round to round; when `average_at_end` is set it is uploaded and
@@ -15,8 +15,7 @@ from torch import Tensor
 from training.config import FrozenConfig
 from training.messages import Tensors
 from training.models.classifier import Classifier
-from training.models.groups import float_state, group_names
-from training.parts import PartTable
+from training.models.groups import float_state
 
 # Statistics that a layer gathers rather than learns.
 BUFFERS = ("running_mean", "running_var")
@@ -70,37 +69,3 @@ class Sync(FrozenConfig, ABC):
     def note(self, before: Tensors, after: Tensors, notes: Notes) -> Notes:
         """What to note for the next merge, from the watched tensors before and after local training."""
         return {}
-
-
-class SyncAll(Sync):
-    """Everything travels."""
-
-    name: Literal["all"] = "all"
-
-    def stays(self, model: Classifier) -> frozenset[str]:
-        """Nothing stays."""
-        return frozenset()
-
-
-class SyncExcept(Sync):
-    """Everything travels but the named groups of parameters, e.g. `norm` as in FedBN (Li et al. 2021)."""
-
-    name: Literal["except"] = "except"
-    groups: tuple[str, ...]
-
-    def stays(self, model: Classifier) -> frozenset[str]:
-        """The names in the groups that stay."""
-        return frozenset().union(*(group_names(model, group) for group in self.groups))
-
-
-class SyncNone(Sync):
-    """Nothing travels: every client trains a model of its own ("Local CL", Wu et al. 2022, section V-A)."""
-
-    name: Literal["none"] = "none"
-
-    def stays(self, model: Classifier) -> frozenset[str]:
-        """Everything stays."""
-        return frozenset(float_state(model))
-
-
-SYNCS: PartTable[Sync] = PartTable("sync", SyncAll, SyncExcept, SyncNone)

@@ -1,0 +1,141 @@
+"""Patches against naive cutting, and encoding some of them against doing it by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from training.errors import JobError
+from training.models import ModelConfig, build_model
+from training.models.patches import (
+    PatchGrid,
+    encode_replaced,
+    encode_visible,
+    patch_grid,
+    patchify,
+    unpatchify,
+)
+
+OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 2, "embed_dim": 16, "num_heads": 2}
+KINDS = {
+    "class token": {},
+    "average": {"class_token": False, "global_pool": "avg"},
+    "registers": {"reg_tokens": 2, "no_embed_class": True},
+    "norm first": {"pre_norm": True},
+    "any size": {"dynamic_img_size": True},
+}
+
+
+def vit(**changes):
+    options = {**OPTIONS, **changes}
+    return build_model(ModelConfig(name="vit_tiny_patch16_224", options=options), 2, seed=3).eval()
+
+
+@pytest.fixture
+def images():
+    return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def naive_patches(image, height, width):
+    """Cut one picture `(3, height, width)` pixel by pixel."""
+    corners = [(y, x) for y in range(0, image.shape[1], height) for x in range(0, image.shape[2], width)]
+    patches = [
+        [image[c, top + y, left + x] for y in range(height) for x in range(width) for c in range(3)]
+        for top, left in corners
+    ]
+    return np.array(patches)
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 4), (8, 2), (2, 8), (16, 4)])
+def test_patches_are_cut_in_reading_order_and_put_together_again(images, height, width):
+    grid = PatchGrid(16 // height, 16 // width, height, width)
+    patches = patchify(images, grid)
+    expected = np.stack([naive_patches(image, height, width) for image in images.numpy()])
+    np.testing.assert_array_equal(patches.numpy(), expected)
+    assert torch.equal(unpatchify(patches, grid), images)
+    stored_otherwise = images.to(memory_format=torch.channels_last)
+    assert torch.equal(patchify(stored_otherwise, grid), patches)
+
+
+def test_the_grid_of_an_encoder():
+    assert patch_grid(vit(), "mae") == PatchGrid(4, 4, 4, 4)
+    oblong = patch_grid(vit(patch_size=(4, 8)), "mae")
+    assert (oblong.patches, oblong.pixels, oblong.picture) == (8, 96, (16, 16))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeing_all_patches_in_any_order_is_the_encoder_itself(images, kind):
+    encoder = vit(**KINDS[kind]).encoder
+    order = torch.stack([torch.randperm(16) for _ in range(3)])
+    encoded = encode_visible(encoder, images, order)
+    whole = encoder.forward_features(images)
+    prefix = encoder.num_prefix_tokens
+    torch.testing.assert_close(encoded[:, :prefix], whole[:, :prefix])
+    for row in range(3):
+        torch.testing.assert_close(encoded[row, prefix:], whole[row, prefix + order[row]])
+
+
+def test_some_patches_are_encoded_as_by_hand(images):
+    encoder = vit().encoder
+    visible = torch.tensor([[5, 0, 11], [2, 3, 1], [15, 8, 4]])
+    encoded = encode_visible(encoder, images, visible)
+    for row in range(3):
+        flat = images[row].unfold(1, 4, 4).unfold(2, 4, 4).permute(1, 2, 0, 3, 4).reshape(16, 48)
+        tokens = flat @ encoder.patch_embed.proj.weight.reshape(16, 48).T + encoder.patch_embed.proj.bias
+        placed = torch.stack([tokens[i] + encoder.pos_embed[0, 1 + i] for i in visible[row].tolist()])
+        first = encoder.cls_token[0] + encoder.pos_embed[0, :1]
+        by_hand = encoder.norm(encoder.blocks(torch.cat([first, placed])[None]))
+        torch.testing.assert_close(encoded[row], by_hand[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_masked_does_not_influence_what_is_encoded(images, kind):
+    encoder = vit(**KINDS[kind]).encoder
+    grid = PatchGrid(4, 4, 4, 4)
+    visible = torch.tensor([[5, 0, 11], [2, 3, 1], [15, 8, 4]])
+    patches = patchify(images, grid)
+    masked = torch.ones(3, 16, dtype=torch.bool).scatter(1, visible, False)
+    other = unpatchify(torch.where(masked[..., None], torch.randn_like(patches), patches), grid)
+    torch.testing.assert_close(
+        encode_visible(encoder, images, visible), encode_visible(encoder, other, visible)
+    )
+    embedding = torch.randn(16)
+    replaced = [encode_replaced(encoder, shown, masked, embedding) for shown in (images, other)]
+    torch.testing.assert_close(replaced[0], replaced[1])
+    assert (encode_replaced(encoder, images, masked, -embedding) - replaced[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replacing_nothing_is_the_encoder_itself(images, kind):
+    encoder = vit(**KINDS[kind]).encoder
+    none = torch.zeros(3, 16, dtype=torch.bool)
+    torch.testing.assert_close(
+        encode_replaced(encoder, images, none, torch.randn(16)), encoder.forward_features(images)
+    )
+
+
+def test_an_embedding_takes_the_place_of_a_patch_before_positions_are_added(images):
+    encoder = vit().encoder
+    masked = torch.zeros(3, 16, dtype=torch.bool)
+    masked[:, [2, 9]] = True
+    embedding = torch.randn(16)
+    tokens = encoder.patch_embed(images).clone()
+    tokens[:, 2] = embedding
+    tokens[:, 9] = embedding
+    first = encoder.cls_token.expand(3, -1, -1)
+    by_hand = encoder.norm(encoder.blocks(torch.cat([first, tokens], 1) + encoder.pos_embed))
+    torch.testing.assert_close(encode_replaced(encoder, images, masked, embedding), by_hand)
+
+
+def test_encoders_that_cannot_be_masked_are_refused_with_a_way_out():
+    narrow = {"channels": [4, 8, 16, 32]}
+    resnet = build_model(ModelConfig(name="resnet18", options=narrow), 2, seed=0)
+    with pytest.raises(JobError, match=r"mae hides patches .* is a ResNet\. Choose a model such as vit_tiny"):
+        patch_grid(resnet, "mae")
+    with pytest.raises(
+        JobError,
+        match=r"patches of 16 pixels do not divide pictures of 72; choose data\.image_size 64 or 80, or "
+        r"model\.options\.patch_size 18",
+    ):
+        patch_grid(vit(img_size=72, patch_size=16), "mae")
+    with pytest.raises(JobError, match="patches of 16 pixels leave one of a picture of 16"):
+        patch_grid(vit(patch_size=16), "mae")
