@@ -63,7 +63,7 @@ def load_data(job: Job, job_file: Path) -> PreparedDataset:
 
 
 def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
-    """Run a job from its file to its report."""
+    """Run a job from its file to its report; a job that only pre-trains has nothing to report on."""
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
     dataset = load_data(job, job_file)
@@ -73,7 +73,9 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
             result = run_stages(job, dataset, engine, journal, out, registrar)
     finally:
         engine.close()
-    write_text(folder.report, render_report(report_data(result)))
+    data = report_data(result)
+    if data.counts:
+        write_text(folder.report, render_report(data))
     return result
 
 
@@ -199,7 +201,10 @@ def print_result(result: RunResult, out: Path, *, as_json: bool) -> None:
         Console().print(table)
     for row in result.summary["versions"]:
         print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
-    print(f"report: {out / 'report.html'}")
+    if (out / "report.html").exists():
+        print(f"report: {out / 'report.html'}")
+    else:
+        print("report: none, since no stage judged a model on test pictures")
     print(f"summary: {out / 'summary.json'}")
 
 

@@ -130,6 +130,19 @@ def test_a_run_says_where_everything_is_and_resolves_the_job(train_command, job_
     assert not re.findall(r"""(?:src|href)=["']https?:""", report), "the report needs no network"
 
 
+def test_a_run_that_only_pre_trains_ends_well_without_a_report(train_command, job_file, tiny, tmp_path):
+    stage = {
+        "stage": "pretrain",
+        "rounds": 1,
+        "objective": {"name": "rotation", "batch_size": 16},
+        "aggregator": {"name": "fedavg"},
+    }
+    ended = train_command(job_file({**tiny, "stages": [stage]}), "--out", "run")
+    assert ended.code == 0, ended.err
+    assert "report: none, since no stage judged a model on test pictures" in ended.out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["test"] is None
+
+
 def test_both_commands_are_one_and_warn_of_nothing(quiet_environment, train_command):
     (command,) = entry_points(group="console_scripts", name="dermfed-train")
     assert command.load() is training.run.main
