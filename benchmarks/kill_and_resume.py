@@ -5,6 +5,10 @@ timed first. Then, at moments drawn uniformly over that time, a fresh run is kil
 again with --resume. Every run starts from nothing: it draws and decodes its own pictures, so that a kill may
 fall there as well. The models after every stage and the released bundles must be the same to the last
 byte, and so must the log and the summary without the seconds. Exits 1 when any differ.
+
+Two other jobs pre-train, fine-tune at each client and together, and export. `--job contrastive` shares
+features and keeps momentum networks and optimizers at the clients; `--job masked` keeps class tokens and
+optimizers there.
 """
 
 import json
@@ -19,7 +23,7 @@ from typing import Annotated
 
 import typer
 from tables import print_conditions, print_table
-from training_runs import JOB, digests, finish, start_run, write_job
+from training_runs import JOBS, JobName, digests, finish, start_run, write_job
 
 
 @dataclass(frozen=True)
@@ -78,19 +82,20 @@ def main(
     kills: Annotated[int, typer.Option(help="How many runs are killed.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
     workers: Annotated[int, typer.Option(help="Worker processes of the runs that are killed.")] = 1,
+    job: Annotated[JobName, typer.Option(help="Which small job.")] = JobName.FEDERATED,
 ) -> None:
     """Kill runs at random moments and compare what they leave."""
     options = ["--set", f"engine.workers={workers}"]
     with tempfile.TemporaryDirectory(prefix="kill-and-resume-") as name:
         folder = Path(name)
-        job = write_job(folder)
-        seconds, expected = undisturbed(job, folder / "undisturbed")
+        path = write_job(folder, JOBS[job])
+        seconds, expected = undisturbed(path, folder / "undisturbed")
         draws = random.Random(seed)
         moments = [draws.uniform(0, seconds) for _ in range(kills)]
         print_conditions(
             "Killed at random moments and resumed",
             {
-                "job": ", ".join(stage["stage"] for stage in JOB["stages"]),
+                "job": f"{job}: {', '.join(stage['stage'] for stage in JOBS[job]['stages'])}",
                 "undisturbed run": f"{seconds:.1f} s with one worker",
                 "kills": f"{kills} with SIGKILL, at moments uniform over that time (seed {seed})",
                 "workers": workers,
@@ -99,7 +104,7 @@ def main(
         found = []
         for place, moment in enumerate(moments):
             out = folder / f"run-{place}"
-            found.append(kill_and_resume(job, out, moment, options))
+            found.append(kill_and_resume(path, out, moment, options))
             outcome = "same" if found[-1].left == expected else "DIFFERENT"
             typer.echo(f"{place + 1} of {kills}: {moment:.1f} s, {found[-1].reached}, {outcome}", err=True)
             shutil.rmtree(out)

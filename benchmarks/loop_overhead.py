@@ -97,12 +97,21 @@ class Duration:
     wall: float
     cpu: float
 
+    @classmethod
+    def now(cls) -> "Duration":
+        """What both clocks show."""
+        return cls(perf_counter(), process_time())
+
+    def since(self, earlier: "Duration") -> "Duration":
+        """From an earlier look at the clocks to this one."""
+        return Duration(self.wall - earlier.wall, self.cpu - earlier.cpu)
+
 
 def measured(work: Callable[[], object]) -> Duration:
     """How long `work` takes."""
-    wall, cpu = perf_counter(), process_time()
+    started = Duration.now()
     work()
-    return Duration(perf_counter() - wall, process_time() - cpu)
+    return Duration.now().since(started)
 
 
 def describe_job(model: str, size: int, batch_size: int, threads: int, aggregator: str) -> Job:
@@ -177,7 +186,19 @@ def plan_of(
     """The plan of the job's only stage, as the stage makes it."""
     stage = job.stages[0]
     assert isinstance(stage, Federate)
-    setting = Setting(
+    return stage.plan(setting_of(job, dataset, model, engine, journal, folder))
+
+
+def setting_of(
+    job: Job,
+    dataset: NoisePictures,
+    model: Classifier,
+    engine: InProcessEngine,
+    journal: Journal,
+    folder: Path,
+) -> Setting:
+    """What the job's only stage finds at the coordinator."""
+    return Setting(
         job=job,
         key=job.key(0),
         folder=folder,
@@ -189,7 +210,6 @@ def plan_of(
         fingerprint=dataset.fingerprint,
         model=model,
     )
-    return stage.plan(setting)
 
 
 class BareLoop:

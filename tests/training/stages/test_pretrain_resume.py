@@ -1,0 +1,137 @@
+"""Pre-training in which clients keep much and miss rounds: kills change nothing, nor do workers."""
+
+import os
+import random
+
+import pytest
+import torch
+
+from clients.data.prepare import prepare
+from training.models import ModelConfig
+
+FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (5 + number, 2, 0, 2)} for number in range(4)}
+VIT = ModelConfig(
+    name="vit_tiny_patch16_224",
+    options={"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2},
+)
+ROUNDS = {"stage": "pretrain", "rounds": 5, "aggregator": {"name": "fedavg"}, "participation": 0.5}
+KEPT = {"name": "adam", "lr": 0.01, "state": "keep"}
+CONTRASTIVE = {
+    **ROUNDS,
+    "objective": {
+        "name": "moco",
+        "batch_size": 4,
+        "features": 8,
+        "momentum": 0.5,
+        "momentum_encoder": "keep",
+        "optimizer": KEPT,
+    },
+    "exchange": {"name": "features"},
+}
+MASKED = {
+    **ROUNDS,
+    "objective": {
+        "name": "mae",
+        "batch_size": 4,
+        "decoder_width": 8,
+        "decoder_depth": 1,
+        "decoder_heads": 2,
+        "optimizer": KEPT,
+    },
+    "sync": {"name": "except", "groups": ["class_token"]},
+}
+
+
+class PowerCutError(BaseException):
+    """Ends a run where no handler of errors may look at it."""
+
+
+@pytest.fixture
+def cut_at(monkeypatch):
+    """Let the power fail at the n-th time that something is made durable; 0 never, gives the count."""
+    real, calls = os.fsync, []
+
+    def arm(n):
+        calls.clear()
+
+        def fsync(descriptor):
+            calls.append(descriptor)
+            if len(calls) == n:
+                raise PowerCutError
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        return calls
+
+    return arm
+
+
+def left_by(ran):
+    """Every tensor that a run leaves: the global model, and what each client keeps."""
+    left = {("global", name): tensor for name, tensor in ran.weights("0-pretrain").items()}
+    for client in FOUR:
+        state = ran.store.load(client, "0-pretrain/global", ROUNDS["rounds"] + 1)
+        left |= {(client, name): tensor for name, tensor in state.tensors.items()}
+    return left
+
+
+def log(ran):
+    return [{**line, "seconds": 0} for line in ran.lines]
+
+
+@pytest.mark.parametrize(
+    ("stage", "model", "kept"),
+    [
+        (CONTRASTIVE, None, ("objective/features", "objective/momentum/encoder.conv1.weight")),
+        (MASKED, VIT, ("weights/encoder.cls_token",)),
+    ],
+    ids=["contrastive", "masked"],
+)
+def test_a_run_cut_again_and_again_ends_as_one_that_never_was(
+    stage, model, kept, make_job, run_job, make_dataset, cut_at, tmp_path
+):
+    job, data = make_job(stages=[stage]), make_dataset(FOUR)
+    job = job.model_copy(update={"model": model}) if model else job
+    writes = cut_at(0)
+    whole = run_job(job, data, tmp_path / "whole")
+    total, draw = len(writes), random.Random(11)
+    reached = []
+    for _ in range(3):
+        cut_at(draw.randint(total // 6, total // 4))
+        with pytest.raises(PowerCutError):
+            run_job(job, data, tmp_path / "cut")
+        reached.append(len((tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()))
+    assert 0 < reached[-1] < len(whole.lines)
+    cut_at(0)
+    ended = run_job(job, data, tmp_path / "cut")
+
+    expected, found = left_by(whole), left_by(ended)
+    for name in (*kept, "optimizer/0/exp_avg"):
+        assert all((client, name) in expected for client in FOUR), name
+    assert expected.keys() == found.keys()
+    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
+    assert log(whole) == log(ended)
+    assert any(len(line["asked"]) == 2 for line in whole.lines)
+
+
+def test_one_worker_and_two_give_the_same_bytes(make_job, run_job, tmp_path):
+    """Whichever worker plays a client in a round finds what another one kept for it."""
+    data = {
+        "adapter": "synthetic",
+        "manifest": None,
+        "options": {"pictures": 40, "size": 32, "seed": 0},
+        "label_map": "malignancy",
+        "clients": {"by": "iid", "count": 4},
+    }
+    stages = [{**CONTRASTIVE, "rounds": 3}, {**MASKED, "rounds": 3}]
+    ran = []
+    for workers in (1, 2):
+        job = make_job(stages=stages, data=data, engine={"workers": workers})
+        job = job.model_copy(update={"model": VIT})
+        prepared = prepare(job.data, seed=job.seed, folder=tmp_path, cache=tmp_path / "cache")
+        ran.append(run_job(job, prepared, tmp_path / f"{workers} workers"))
+    alone, together = ran
+    for stage in ("0-pretrain", "1-pretrain"):
+        first, second = alone.weights(stage), together.weights(stage)
+        assert all(first[name].numpy().tobytes() == second[name].numpy().tobytes() for name in first)
+    assert log(alone) == log(together)
