@@ -40,6 +40,7 @@ from training.objectives.base import Batch, LocalTask, LocalWork, Objective
 from training.objectives.epochs import UnlabelledTask
 from training.objectives.feature_bank import FeatureBank
 from training.objectives.momentum import MomentumEncoder, MomentumStart, project
+from training.objectives.perceptron import perceptron
 from training.objectives.simclr import VIEWS
 from training.pictures import to_model_input
 from training.sampling import in_batches
@@ -57,6 +58,10 @@ class MoCo(Objective):
         queue: K; the bank of a client with fewer pictures holds one feature of each.
         features: the width of q and k.
         hidden: the width of the head's hidden layer; by default that of the encoder's features.
+        head_norm: batch norm after both layers of the head, as in MoCo v3. MoCo v2 has none. The features of
+            an encoder that has learned little all lie close together. Q_r is a round old, so that a client
+            can tell its keys from it by how far the encoder moved, whatever the pictures show; then all its
+            features end in one place. Batch norm takes away what a whole batch has in common.
         momentum_encoder: whether the momentum network starts each round as the received network (`reset`) or
             goes on where the client's was (`keep`).
         local_negatives: whether the client's own features are among the negatives; without them the exchange
@@ -72,6 +77,7 @@ class MoCo(Objective):
     queue: int = Field(4096, ge=1)
     features: int = Field(128, ge=1)
     hidden: int | None = Field(None, ge=1)
+    head_norm: bool = False
     momentum_encoder: MomentumStart = "reset"
     local_negatives: bool = True
 
@@ -86,7 +92,9 @@ class MoCo(Objective):
     def heads(self, model: Classifier) -> nn.Module:
         """The projection head."""
         width = num_features(model)
-        return nn.ModuleDict({"projector": projection(width, self.hidden or width, self.features)})
+        widths = (width, self.hidden or width, self.features)
+        head = perceptron(*widths, norm_last=True) if self.head_norm else projection(*widths)
+        return nn.ModuleDict({"projector": head})
 
     def open(self, model: Classifier, work: LocalWork) -> Tensors:
         """Features of the client's pictures, at most K; momentum network and network are the same here."""

@@ -25,4 +25,5 @@ class Recipe:
 
 def read_recipes() -> list[Recipe]:
     """Every built-in job file, by name."""
-    return [Recipe(path.stem, path, read_job(path)) for path in sorted(FOLDER.glob("*.yaml"))]
+    paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: path.stem)
+    return [Recipe(path.stem, path, read_job(path)) for path in paths]

@@ -199,3 +199,13 @@ def test_a_client_with_one_picture_is_refused(begin_followed, dataset):
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValidationError):
         settings(**wrong)
+
+
+@pytest.mark.parametrize(("head_norm", "alike"), [(False, True), (True, False)])
+def test_a_normed_head_spreads_the_features_of_an_encoder_that_knows_nothing(
+    begin_followed, head_norm, alike
+):
+    """Without it the features of all pictures lie close together, and as close to another encoder's."""
+    task, _, _ = begin_followed(MoCo(features=16, batch_size=18, head_norm=head_norm))
+    centre = task.keep()["features"].mean(dim=0)
+    assert (float(torch.linalg.vector_norm(centre)) > 0.5) == alike
