@@ -41,10 +41,19 @@ TOGETHER = ("balanced_accuracy", "macro_precision", "macro_f1", "specificity", "
 ALONE = ("balanced_accuracy", "macro_precision")
 
 
-def run_of(method: str, seed: int) -> RecipeRun:
-    """One run: the method's small recipe without export and calibration."""
+def run_of(method: str, seed: int, *, alone: bool = True) -> RecipeRun:
+    """One run: the method's small recipe without export, calibration and learning curves.
+
+    Where fine-tuning at each client is not looked at (`alone`) it is cut to one epoch and not left out, so
+    that the draws of the stage after it are the same.
+    """
     job = read_recipe(f"ham10000-{method}")
     stages = [stage for stage in job["stages"] if stage["stage"] not in ("export", "calibrate")]
+    for stage in stages:
+        if stage["stage"] in ("finetune", "federate"):
+            stage["evaluate_on"] = None
+        if stage["stage"] == "finetune" and not alone:
+            stage["epochs"] = 1
     return RecipeRun(f"{method}-{seed}", {**job, "seed": seed, "stages": stages})
 
 
@@ -66,15 +75,15 @@ def read_run(method: str, seed: int, runs: Path) -> dict[str, Any]:
     }
 
 
-def table(title: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Methods as rows: fine-tuned together, fine-tuned alone, and what it took."""
+def table(title: str, rows: Mapping[str, Sequence[Mapping[str, Any]]], alone: Sequence[str] = ALONE) -> str:
+    """Methods as rows: fine-tuned together, the figures `alone` at each client, and what it took."""
     head = [f"{key.replace('_', ' ')}" for key in TOGETHER]
-    head += [f"alone: {key.replace('_', ' ')}" for key in ALONE]
+    head += [f"alone: {key.replace('_', ' ')}" for key in alone]
     lines = [f"### {title}", "", "| | " + " | ".join([*head, "pre-training s", "all s", "MB sent"]) + " |"]
     lines.append("|---" * (len(head) + 4) + "|")
     for runs in rows.values():
         cells = [cell([run["together"] for run in runs], key) for key in TOGETHER]
-        cells += [cell([run["alone"] for run in runs], key) for key in ALONE]
+        cells += [cell([run["alone"] for run in runs], key) for key in alone]
         cells.append(seconds([run["seconds"].get("pretrain", 0.0) for run in runs]))
         cells.append(seconds([sum(run["seconds"].values()) for run in runs]))
         cells.append(f"{sum(run['sent'] for run in runs) / len(runs) / 1e6:.0f}")
@@ -99,14 +108,15 @@ def main(
     chosen = methods or METHODS
     extra = list(dict.fromkeys(name for names in ABLATIONS.values() for name in names)) if ablations else []
     wanted = [run_of(method, seed) for seed in range(seeds) for method in chosen]
-    wanted += [run_of(method, 0) for method in extra if method not in chosen or seeds == 0]
+    wanted += [run_of(method, 0, alone=False) for method in extra if method not in chosen]
     run_all(wanted, runs, at_once)
     found = {method: [read_run(method, seed, runs) for seed in range(seeds)] for method in chosen}
     if seeds:
         print(table(f"Methods, {seeds} seeds", found), end="\n\n", flush=True)
     if ablations:
         for title, names in ABLATIONS.items():
-            print(table(f"{title}, seed 0", {name: [read_run(name, 0, runs)] for name in names}), end="\n\n")
+            rows = {name: [read_run(name, 0, runs)] for name in names}
+            print(table(f"{title}, seed 0", rows, alone=()), end="\n\n")
 
 
 if __name__ == "__main__":
