@@ -1,5 +1,6 @@
 """A federation small enough to compute by hand: three clients of unequal size, made-up pictures."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from clients.store import ClientStore
 from registry.bundle.labels import Label
+from training.checkpoint import Checkpoint, Checkpoints
 from training.client import Client
 from training.data import SPLITS, Dataset, Examples, Split
 from training.engines.in_process import InProcessEngine, SiteParts
@@ -190,6 +192,53 @@ def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
         return Ran(result, folder, store, lines)
 
     return run
+
+
+@pytest.fixture
+def run_killed(
+    run_job: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ran]:
+    """`run_killed(job, data=dataset)`: a run that is killed when round 2 is saved, and then resumed."""
+    save = Checkpoints.save
+
+    def save_and_stop(self: Checkpoints, checkpoint: Checkpoint) -> None:
+        save(self, checkpoint)
+        if checkpoint.round == 2:
+            raise KeyboardInterrupt
+
+    def run(job: Job, data: Dataset | None = None) -> Ran:
+        folder = tmp_path / "killed"
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoints, "save", save_and_stop)
+            with pytest.raises(KeyboardInterrupt):
+                run_job(job, data, out=folder)
+        return run_job(job, data, out=folder)
+
+    return run
+
+
+@pytest.fixture
+def cut_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Let the power fail (a KeyboardInterrupt) at the n-th time that something is made durable; 0 never.
+
+    Gives the list of what was made durable since.
+    """
+    real = os.fsync
+    calls: list[int] = []
+
+    def arm(n: int) -> list[int]:
+        calls.clear()
+
+        def fsync(descriptor: int) -> None:
+            calls.append(descriptor)
+            if len(calls) == n:
+                raise KeyboardInterrupt
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        return calls
+
+    return arm
 
 
 @pytest.fixture

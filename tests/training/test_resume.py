@@ -1,7 +1,6 @@
 """A run that is stopped at any instant and continued ends as one that was never stopped."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -75,31 +74,6 @@ def assert_same(expected: Path, found: Path) -> None:
     assert summary(expected) == summary(found)
 
 
-class PowerCutError(BaseException):
-    """Ends a run where no handler of errors may look at it."""
-
-
-@pytest.fixture
-def cut_at(monkeypatch: pytest.MonkeyPatch):
-    """Let the power fail at the n-th time that something is made durable; 0 never, gives the count."""
-    real = os.fsync
-    calls: list[int] = []
-
-    def arm(n: int) -> list[int]:
-        calls.clear()
-
-        def fsync(descriptor: int) -> None:
-            calls.append(descriptor)
-            if len(calls) == n:
-                raise PowerCutError
-            real(descriptor)
-
-        monkeypatch.setattr(os, "fsync", fsync)
-        return calls
-
-    return arm
-
-
 def kept_job(make_job: Any) -> Any:
     objective = {"name": "supervised", "batch_size": 8, "optimizer": FEDERATE["objective"]["optimizer"]}
     federate = {**FEDERATE, "rounds": 2, "objective": objective}
@@ -142,7 +116,7 @@ def assert_cut_is_mended(
 ) -> None:
     out = tmp_path / f"cut-{place}"
     cut_at(place)
-    with pytest.raises(PowerCutError):
+    with pytest.raises(KeyboardInterrupt):
         run_job(job, out=out)
     cut_at(0)
     run_job(job, out=out)
@@ -158,11 +132,11 @@ def test_a_round_that_is_logged_but_has_no_checkpoint_is_logged_once(
 
     def save(self: Checkpoints, checkpoint: Checkpoint) -> None:
         if checkpoint.round == 1 and self._folder.name == stage:
-            raise PowerCutError
+            raise KeyboardInterrupt
         real(self, checkpoint)
 
     monkeypatch.setattr(Checkpoints, "save", save)
-    with pytest.raises(PowerCutError):
+    with pytest.raises(KeyboardInterrupt):
         run_job(job, out=tmp_path / "run")
     assert log(tmp_path / "run")[-1]["stage"] == stage
     monkeypatch.setattr(Checkpoints, "save", real)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.checkpoint import Checkpoints
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError, QuorumError
 from training.exchanges import SharedFeatures
@@ -225,24 +224,13 @@ def test_the_order_of_the_clients_does_not_show(run_job, make_job, spied, datase
 
 
 def test_a_kill_changes_nothing_of_weights_banks_momentum_and_optimizers(
-    run_job, make_job, tmp_path, monkeypatch
+    run_job, run_killed, make_job, tmp_path
 ):
     optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "state": "keep"}
     stage = block(SHARED, 0.5, 4, momentum_encoder="keep", momentum=0.9, optimizer=optimizer)
     job = make_job(stages=[stage])
     whole = run_job(job, out=tmp_path / "whole")
-    cut, save = tmp_path / "cut", Checkpoints.save
-
-    def save_and_stop(self, checkpoint):
-        save(self, checkpoint)
-        if checkpoint.round == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_job(job, out=cut)
-    monkeypatch.setattr(Checkpoints, "save", save)
-    resumed = run_job(job, out=cut)
+    resumed = run_killed(job)
     for name, tensor in whole.weights("0-pretrain").items():
         assert torch.equal(resumed.weights("0-pretrain")[name], tensor)
     for client in ("north", "south", "west"):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from training.checkpoint import Checkpoints
 from training.models.groups import float_state
 from training.stages import ORDER
 
@@ -64,23 +63,12 @@ def test_the_heads_travel_with_the_encoder_and_are_the_same_for_all(run_job, mak
 
 
 def test_the_same_job_gives_the_same_weights_and_a_kill_changes_nothing(
-    run_job, make_job, tmp_path, monkeypatch
+    run_job, run_killed, make_job, tmp_path
 ):
     job = make_job(stages=[pretraining(rounds=3)])
     whole = run_job(job, out=tmp_path / "whole").weights("0-pretrain")
     again = run_job(job, out=tmp_path / "again").weights("0-pretrain")
-    cut, save = tmp_path / "cut", Checkpoints.save
-
-    def save_and_stop(self, checkpoint):
-        save(self, checkpoint)
-        if checkpoint.round == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_job(job, out=cut)
-    monkeypatch.setattr(Checkpoints, "save", save)
-    resumed = run_job(job, out=cut).weights("0-pretrain")
+    resumed = run_killed(job).weights("0-pretrain")
     for name in whole:
         assert torch.equal(whole[name], again[name])
         assert torch.equal(whole[name], resumed[name])

@@ -5,7 +5,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.checkpoint import Checkpoints
 from training.errors import JobError
 from training.messages import named
 from training.models import ModelConfig
@@ -146,7 +145,7 @@ BEIT = {"name": "beit", "tokenizer": {"name": "codebook", "size": 6, "iterations
 
 
 def test_beit_learns_its_codebook_once_and_resumes_exactly_after_a_kill(
-    run_job, job_on_patches, two_clients, tmp_path, monkeypatch
+    run_job, run_killed, job_on_patches, two_clients, tmp_path, monkeypatch
 ):
     asked, answer = [], Codebook.answer
 
@@ -157,7 +156,8 @@ def test_beit_learns_its_codebook_once_and_resumes_exactly_after_a_kill(
     monkeypatch.setattr(Codebook, "answer", count)
     job = job_on_patches(pretraining(BEIT, rounds=3))
     whole = run_job(job, two_clients, out=tmp_path / "whole")
-    assert asked == [(ask, client) for ask in ("patch_moments", *["patch_cells"] * 2) for client in TWO]
+    once = [(ask, client) for ask in ("patch_moments", *["patch_cells"] * 2) for client in TWO]
+    assert asked == once
     lines = [line for line in whole.lines if line["stage"] == "0-pretrain"]
     assert [line["round"] for line in lines] == [1, 2, 3]
     assert all(line["loss"] > 0 for line in lines)
@@ -167,41 +167,18 @@ def test_beit_learns_its_codebook_once_and_resumes_exactly_after_a_kill(
     weights = whole.weights("0-pretrain")
     assert not any(name.startswith("heads.") for name in weights)
 
-    cut, save = tmp_path / "cut", Checkpoints.save
-
-    def save_and_stop(self, checkpoint):
-        save(self, checkpoint)
-        if checkpoint.round == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_job(job, two_clients, out=cut)
-    monkeypatch.setattr(Checkpoints, "save", save)
-    asked.clear()
-    resumed = run_job(job, two_clients, out=cut).weights("0-pretrain")
-    assert asked == []
+    resumed = run_killed(job, two_clients).weights("0-pretrain")
+    assert asked == once * 2, "a resumed run has its codebook"
     for name, tensor in weights.items():
         assert torch.equal(tensor, resumed[name])
 
 
 def test_masked_autoencoding_resumes_exactly_with_what_stayed(
-    run_job, job_on_patches, two_clients, tmp_path, monkeypatch
+    run_job, run_killed, job_on_patches, two_clients, tmp_path
 ):
     job = job_on_patches(pretraining(MAE, rounds=3, sync=TABLE_V["without class token"]))
     whole = run_job(job, two_clients, out=tmp_path / "whole").weights("0-pretrain")
-    cut, save = tmp_path / "cut", Checkpoints.save
-
-    def save_and_stop(self, checkpoint):
-        save(self, checkpoint)
-        if checkpoint.round == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_job(job, two_clients, out=cut)
-    monkeypatch.setattr(Checkpoints, "save", save)
-    resumed = run_job(job, two_clients, out=cut).weights("0-pretrain")
+    resumed = run_killed(job, two_clients).weights("0-pretrain")
     for name, tensor in whole.items():
         assert torch.equal(tensor, resumed[name])
 
