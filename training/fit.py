@@ -43,7 +43,9 @@ def fit(
     Raises:
         DataError: when there is nothing to train on, what was kept is lost, or the weights diverge.
     """
-    kept = client.store.load(client.id, store_key(broadcast), broadcast.round) or State()
+    kept = (
+        client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round) or State()
+    )
     load_whole(client, sync.merge(weights_in(broadcast), named(kept.tensors, WEIGHTS), kept.scalars))
     work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
     watched = sync.watches(client.bench.model)
@@ -66,7 +68,9 @@ def fit(
                 f"{client.id} diverged in round {broadcast.round}: its weights are not finite; what it kept "
                 "before stands. Lower objective.optimizer.lr, or set objective.clip_norm"
             )
-        client.store.save(client.id, store_key(broadcast), broadcast.round, State(keep, notes))
+        client.store.save(
+            client.id, store_key(broadcast.stage, broadcast.track), broadcast.round, State(keep, notes)
+        )
     return reply(
         broadcast,
         tensors=tensors,
@@ -116,7 +120,10 @@ def open_exchange(broadcast: Broadcast, client: Client, objective: Objective, *,
 
 def load_merged(broadcast: Broadcast, client: Client, sync: Sync) -> None:
     """Put into the workbench what the client would start this round from."""
-    kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
+    kept = (
+        client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round + 1)
+        or State()
+    )
     load_whole(client, sync.merge(broadcast.tensors, named(kept.tensors, WEIGHTS), kept.scalars))
 
 
@@ -137,7 +144,10 @@ def load_whole(client: Client, state: Tensors) -> None:
 
 def collect_kept(broadcast: Broadcast, client: Client, sync: Sync) -> Update:
     """The question `collect`: upload, once, the weights that stayed here."""
-    kept = client.store.load(client.id, store_key(broadcast), broadcast.round + 1) or State()
+    kept = (
+        client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round + 1)
+        or State()
+    )
     travels = set(sync.travels(client.bench.model))
     stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in travels}
     held = count_by_subgroup(client.examples("train"), client.subgroups)
@@ -149,11 +159,11 @@ def own_weights(client: Client, stage: str, rounds: int) -> dict[str, Tensor]:
 
     Heads that ended with the stage are not of the model, and left out.
     """
-    kept = client.store.load(client.id, f"{stage}/{GLOBAL}", rounds + 1) or State()
+    kept = client.store.load(client.id, store_key(stage, GLOBAL), rounds + 1) or State()
     own = set(client.bench.names)
     return {name: tensor for name, tensor in named(kept.tensors, WEIGHTS).items() if name in own}
 
 
-def store_key(broadcast: Broadcast) -> str:
+def store_key(stage: str, track: str) -> str:
     """Under what a client keeps its state of one model of one stage."""
-    return f"{broadcast.stage}/{broadcast.track}"
+    return f"{stage}/{track}"

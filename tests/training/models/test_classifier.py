@@ -4,10 +4,11 @@ import torch
 from safetensors.torch import save_file
 
 from training.errors import JobError
-from training.messages import prefixed
+from training.messages import GLOBAL
 from training.models import ModelConfig, build_model
 from training.models.groups import float_state
-from training.tensor_file import write_tensors
+from training.outcome_file import OUTCOME, Finished, save_finished
+from training.stages.base import Outcome
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 
@@ -77,8 +78,8 @@ def test_a_file_without_a_head_will_do(tmp_path):
 
 def test_what_a_stage_of_another_run_left_will_do(tmp_path):
     source = narrow(seed=8)
-    write_tensors(tmp_path / "outcome.safetensors", "sha256:0", {}, prefixed(float_state(source), "model-0/"))
-    found = float_state(narrow(tmp_path / "outcome.safetensors"))
+    save_finished(tmp_path, "sha256:0", Finished(Outcome({GLOBAL: float_state(source)}), 1.0, 0))
+    found = float_state(narrow(tmp_path / OUTCOME))
     assert all(torch.equal(found[name], value) for name, value in float_state(source).items())
 
 

@@ -55,11 +55,18 @@ def test_figures_are_each_clients_own_and_their_mean(run_job, make_job):
     )
 
 
-def test_epochs_one_by_one_are_local_training_in_one_go(run_job, make_job, tmp_path):
-    """The optimizer goes on from epoch to epoch: the schedule and Adam's moments see one training."""
+@pytest.mark.parametrize("state", ["reset", "keep"])
+def test_the_optimizer_goes_on_from_epoch_to_epoch_whatever_the_objective_says(run_job, make_job, state):
+    """Adam has counted the steps of all three epochs: north's 18 pictures are three batches of each."""
+    objective = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": state}}
+    ran = run_job(make_job(stages=[{**FINETUNE, "objective": objective}]))
+    assert float(ran.store.load("north", "0-finetune/global", 4).tensors["optimizer/0/step"]) == 9
+
+
+def test_a_finetuning_told_to_reset_is_one_told_to_keep(run_job, make_job, tmp_path):
     ran = run_job(make_job(stages=[FINETUNE]), out=tmp_path / "a")
-    reset = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": "reset"}}
-    same = run_job(make_job(stages=[{**FINETUNE, "objective": reset}]), out=tmp_path / "b")
+    keep = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": "keep"}}
+    same = run_job(make_job(stages=[{**FINETUNE, "objective": keep}]), out=tmp_path / "b")
     for name, tensor in kept(ran, CLIENTS[0], "0-finetune", 3).items():
         assert torch.equal(tensor, kept(same, CLIENTS[0], "0-finetune", 3)[name])
 
