@@ -1,7 +1,9 @@
 """Pictures of noise in memory, for benchmarks that measure time and memory and never look at accuracy."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,8 @@ class NoisePictures:
     )
     subgroups = ("light", "dark")
     fingerprint = "noise"
+    unseen = ()
+    communities: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -60,11 +60,13 @@ class BareTraining:
             seed=self._job.seed,
             examples=self._dataset.examples(client, "train"),
             subgroups=self._dataset.subgroups,
-            received=self._plan.exchange.outgoing(client, round_, state.memory, random),
+            received=self._plan.exchange.outgoing(
+                client, round_, state.memory, random, self._plan.desk
+            ).tensors,
             kept=self._kept.get(client, {}),
             device=self.bench.device,
             given=state.given,
-            twin=lambda: self.bench.twin,
+            twins=self.bench.twins,
         )
 
     def train(self, works: list[LocalWork]) -> None:

@@ -133,7 +133,7 @@ class Ours:
             received={},
             kept=first_kept(self.objective, dataset.per_split),
             device=self.bench.device,
-            twin=lambda: self.bench.twin,
+            twins=self.bench.twins,
         )
 
     def train(self) -> float:

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from training.job import read_job
+
 RECIPES = Path("training/recipes")
 
 
@@ -31,9 +33,15 @@ class RecipeRun:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """A recipe as plain data."""
-    job: dict[str, Any] = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
-    return job
+    """A recipe as plain data, every default and whatever it extends filled in.
+
+    Raises:
+        SystemExit: when there is none of this name.
+    """
+    paths = list(RECIPES.rglob(f"{name}.yaml"))
+    if not paths:
+        raise SystemExit(f"{RECIPES} holds no recipe {name}; list them with `dermfed-train --recipes`")
+    return read_job(paths[0]).resolved()
 
 
 def run_all(wanted: Iterable[RecipeRun], runs: Path, at_once: int = 1) -> None:

@@ -1,12 +1,19 @@
 """From what a run left to what its report shows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from personalization.abstention import AbstentionThreshold
 from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
-from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round
+from personalization.report.data import (
+    CalibratedModel,
+    CensusCell,
+    FineTuning,
+    ReportData,
+    Round,
+    StageFacts,
+)
 from personalization.selection import SelectionConfig, select
 from training.evaluation import Blocks
 from training.pipeline import RunResult
@@ -18,10 +25,11 @@ def report_data(result: RunResult) -> ReportData:
     names = stage_names(result)
     lines = result.setting.journal.lines()
     return ReportData(
-        summary=result.summary,
+        summary=with_stage_names(result.summary, list(names.values())),
         labels=result.setting.labels,
         counts={names[key]: test for key, test in judged(result).items()},
         rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
+        facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
         census=[CensusCell(**row) for row in result.setting.census.table()],
         fine_tuning=next(
             (fine_tuning(found) for found in facts.values() if "validation_accuracies" in found), None
@@ -34,6 +42,12 @@ def stage_names(result: RunResult) -> dict[str, str]:
     """How the report calls each stage: by its kind, or by its key where a job has two of a kind."""
     kinds = {key: result.job.stage(key).stage for key in result.stages}
     return {key: kind if list(kinds.values()).count(kind) == 1 else key for key, kind in kinds.items()}
+
+
+def with_stage_names(summary: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The summary with its stages, in their order, called as in the rest of the report."""
+    stages = [{**stage, "name": name} for stage, name in zip(summary["stages"], names, strict=True)]
+    return {**summary, "stages": stages}
 
 
 def judged(result: RunResult) -> dict[str, Blocks]:

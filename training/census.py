@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.schema import UNDECLARED
 from training.client import Client
-from training.data import SPLITS, Dataset, Split
+from training.data import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split
 from training.errors import DataError, MessageError
 from training.messages import Broadcast, Update, reply
 
@@ -43,15 +43,21 @@ class Census:
         subgroups: the subgroups' names; `undeclared` follows them in the counts.
         classes: the classes' codes; pictures without a label follow them in the counts.
         counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
+        unseen: clients that take no part in training; their classes are benign and malignant.
     """
 
     subgroups: tuple[str, ...]
     classes: tuple[str, ...]
     counts: Mapping[str, NDArray[np.int64]]
+    unseen: tuple[str, ...] = ()
 
     @classmethod
     def from_updates(
-        cls, updates: Sequence[Update], subgroups: Sequence[str], classes: Sequence[str]
+        cls,
+        updates: Sequence[Update],
+        subgroups: Sequence[str],
+        classes: Sequence[str],
+        unseen: Sequence[str] = (),
     ) -> "Census":
         """The census that the clients' answers make.
 
@@ -67,13 +73,14 @@ class Census:
                     f"the job has {shape}; do its label map and subgroups equal the job's?"
                 )
         counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
-        return cls(tuple(subgroups), tuple(classes), counts)
+        return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen))
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> "Census":
         """The census of data that are all here."""
         counts = {client: count_pictures(dataset, client) for client in dataset.clients}
-        return cls(tuple(dataset.subgroups), tuple(label.code for label in dataset.labels), counts)
+        codes = tuple(label.code for label in dataset.labels)
+        return cls(tuple(dataset.subgroups), codes, counts, tuple(dataset.unseen))
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -90,13 +97,20 @@ class Census:
         """The clients that hold pictures of any of these subgroups in a split, in order."""
         return tuple(name for name in self.counts if self.held(name, split, subgroups, labelled=labelled))
 
+    def hospitals(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """The holders of labelled pictures that are neither the server nor unseen: who judges a model."""
+        apart = {SERVER, *self.unseen}
+        return tuple(name for name in self.holders(split, subgroups) if name not in apart)
+
     def check(self) -> None:
         """Refuse a federation that cannot be trained or judged.
 
         Raises:
             DataError: naming every client without training pictures and every subgroup without pictures.
         """
-        idle = [name for name, counts in self.counts.items() if counts[SPLITS.index("train")].sum() == 0]
+        apart = {SERVER, *self.unseen}
+        train = SPLITS.index("train")
+        idle = [name for name, counts in self.counts.items() if not counts[train].sum() and name not in apart]
         if idle:
             raise DataError(
                 f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"
@@ -115,6 +129,12 @@ class Census:
             for client, counts in self.counts.items()
             for split, by_place in zip(SPLITS, counts, strict=True)
             for place, by_class in zip(self.places, by_place, strict=True)
-            for code, n in zip((*self.classes, "unlabelled"), by_class, strict=True)
+            for code, n in zip(self._codes(client), by_class, strict=True)
             if n > 0
         ]
+
+    def _codes(self, client: str) -> tuple[str, ...]:
+        """What a client's counts by class are of."""
+        if client not in self.unseen:
+            return (*self.classes, "unlabelled")
+        return (*FOLDED_CLASSES, *self.classes[len(FOLDED_CLASSES) :], "unlabelled")

@@ -1,6 +1,7 @@
 """The question `evaluate`: counts of a model's predictions by subgroup, never a prediction."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from registry.bundle.block import Block
 from registry.bundle.counts import count
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import malignant_classes
+from registry.bundle.labels import Label, malignant_classes
 from training.client import Client
 from training.config import FrozenConfig
 from training.data import Examples, Split
@@ -33,12 +34,14 @@ class EvaluateQuestion(FrozenConfig):
         subgroups: the subgroups to answer for, `undeclared` among them if wanted.
         replicates: how many bootstrap replicates, drawn by lesion.
         one_per_lesion: count only the first picture of each lesion.
+        folded: count benign and malignant in place of the job's classes, as an unseen client's labels do.
     """
 
     split: Split
     subgroups: tuple[str, ...]
     replicates: int = Field(0, ge=0)
     one_per_lesion: bool = False
+    folded: bool = False
 
 
 def predict(bench: Workbench, examples: Examples) -> NDArray[np.float32]:
@@ -98,16 +101,14 @@ def reply_blocks(
     Raises:
         MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
     """
-    malignant = malignant_classes(client.dataset.labels)
     try:
         blocks = {
             name: count(
-                probabilities[name],
-                part.labels,
-                malignant=malignant,
+                labels=part.labels,
                 lesions=part.lesions,
                 replicates=question.replicates,
                 seed=derive_seed(client.seed, "bootstrap", client.id, name),
+                **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )
             for name, part in parts.items()
         }
@@ -117,6 +118,22 @@ def reply_blocks(
             "lower objective.optimizer.lr"
         ) from error
     return reply(broadcast, tensors=pack_blocks(blocks))
+
+
+def predictions(
+    probabilities: NDArray[np.float32], labels: Sequence[Label], *, folded: bool
+) -> dict[str, NDArray[Any]]:
+    """What `count` is told of a model's answers: over the job's classes, or over benign and malignant.
+
+    To fold, the class of highest probability gives the answer, and the probabilities of each side are
+    summed, for calibration (Bdair et al. 2022, section 3.8). Premalignant classes count as malignant there.
+    """
+    if not folded:
+        return {"probabilities": probabilities, "malignant": malignant_classes(labels)}
+    side = np.array([label.malignancy in ("malignant", "premalignant") for label in labels], dtype=np.bool_)
+    summed = np.stack([probabilities[:, ~side].sum(axis=1), probabilities[:, side].sum(axis=1)], axis=1)
+    answers = side[probabilities.argmax(axis=1)].astype(np.int64)
+    return {"probabilities": summed, "malignant": np.array([False, True]), "answers": answers}
 
 
 def pack_blocks(blocks: Mapping[str, Block]) -> dict[str, Tensor]:

@@ -5,10 +5,13 @@ evaluate by subgroup → log → checkpoint. A stage may train several models si
 each is a `Track`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from time import perf_counter
+from typing import Any
+
+import numpy as np
 
 from training.aggregation import mix
 from training.aggregators.base import Mixture, Report
@@ -17,7 +20,7 @@ from training.checkpoint import Checkpoints
 from training.engines.base import Engine
 from training.errors import MessageError, QuorumError
 from training.evaluation import Blocks, EvaluateQuestion
-from training.exchanges.base import PREFIX
+from training.exchanges.base import PREFIX, Parcel
 from training.journal import Journal
 from training.messages import (
     Answer,
@@ -31,7 +34,7 @@ from training.messages import (
 )
 from training.opening import GIVEN, open_rounds
 from training.plan import Plan, States, Track, TrackState
-from training.polling import Traffic, ask_all, ask_blocks
+from training.polling import Traffic, ask_all, ask_blocks, bytes_by_client
 from training.round_checkpoint import restore, save
 from training.round_line import RoundLine
 from training.seeds import generator
@@ -65,13 +68,15 @@ def run_rounds(
     for round_ in range(done + 1, plan.rounds + 1):
         started = perf_counter()
         cohorts = {track.name: choose_cohort(track, plan, round_) for track in plan.tracks}
-        broadcasts = [
+        asked = [
             fit_broadcast(plan, track, states[track.name], client, round_)
             for track in plan.tracks
             for client in cohorts[track.name]
         ]
+        broadcasts = [broadcast for broadcast, _ in asked]
         answers = engine.run_round(broadcasts)
         traffic.count(broadcasts, answers)
+        sent = bytes_by_client(broadcasts, answers, beside=PREFIX)
         updates, failures = admit(plan, states, broadcasts, answers)
         mixtures: dict[str, Mixture] = {}
         for track in plan.tracks:
@@ -79,16 +84,21 @@ def run_rounds(
             mixtures[track.name], states[track.name] = aggregate(
                 plan, states[track.name], updates[track.name]
             )
+        states = conclude(plan, states, updates, round_)
         if round_ == plan.rounds and plan.stays and plan.average_at_end:
             states = average_stays(plan, states, engine, traffic)
         blocks, silent = evaluate_tracks(plan, states, engine, round_, traffic)
-        line = RoundLine.of(plan.stage, round_, cohorts, updates, [*failures, *silent], mixtures, blocks)
+        notes = notes_by_track(asked)
+        line = RoundLine.of(
+            plan.stage, round_, cohorts, updates, [*failures, *silent], mixtures, blocks, notes
+        )
         journal.write(
             {
                 **line.to_json(),
                 "server": {name: dict(state.server) for name, state in states.items()},
                 "bytes_up": traffic.up - before.up,
                 "bytes_down": traffic.down - before.down,
+                "bytes_by_client": sent,
                 "seconds": round(perf_counter() - started, 3),
             }
         )
@@ -102,25 +112,43 @@ def run_rounds(
 
 
 def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
-    """The clients asked this round, in client order, drawn without replacement."""
-    size = max(1, ceil(plan.participation * len(track.trainers) - 1e-9))
-    if size == len(track.trainers):
+    """The clients asked this round, in client order, drawn without replacement; some are always asked."""
+    drawn = [client for client in track.trainers if client not in track.always]
+    size = max(1, ceil(plan.participation * len(drawn) - 1e-9)) if drawn else 0
+    if size == len(drawn):
         return track.trainers
     random = generator(plan.seed, plan.stage, track.name, round_, "cohort")
-    chosen = sorted(random.choice(len(track.trainers), size=size, replace=False))
-    return tuple(track.trainers[place] for place in chosen)
+    odds = None
+    if plan.draw == "by-size":
+        held = np.array([track.sizes[client] for client in drawn], dtype=np.float64)
+        odds = held / held.sum()
+    places = random.choice(len(drawn), size=size, replace=False, p=odds)
+    asked = {drawn[place] for place in places} | set(track.always)
+    return tuple(client for client in track.trainers if client in asked)
 
 
-def fit_broadcast(plan: Plan, track: Track, state: TrackState, client: str, round_: int) -> Broadcast:
-    """The question `fit` to one client."""
+def fit_broadcast(
+    plan: Plan, track: Track, state: TrackState, client: str, round_: int
+) -> tuple[Broadcast, Parcel]:
+    """The question `fit` to one client, and what the exchange put into it."""
     random = generator(plan.seed, plan.stage, track.name, round_, client, "exchange")
-    extra = prefixed(plan.exchange.outgoing(client, round_, state.memory, random), PREFIX)
+    parcel = plan.exchange.outgoing(client, round_, state.memory, random, plan.desk)
+    extra = prefixed(parcel.tensors, PREFIX)
     if state.given and client not in state.seen:
         extra |= prefixed(state.given, GIVEN)
     tensors = weights_for(plan, state, client)
     if extra:
         tensors = {**tensors, **extra}
-    return Broadcast(client, plan.stage, round_, FIT, track.name, tensors)
+    return Broadcast(client, plan.stage, round_, FIT, track.name, tensors), parcel
+
+
+def notes_by_track(asked: Sequence[tuple[Broadcast, Parcel]]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """What the exchange tells of its parcels, by model and client, where it tells anything."""
+    notes: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for broadcast, parcel in asked:
+        if parcel.note:
+            notes.setdefault(broadcast.track, {})[broadcast.client] = parcel.note
+    return notes
 
 
 def weights_for(plan: Plan, state: TrackState, client: str) -> Tensors:
@@ -178,10 +206,23 @@ def aggregate(plan: Plan, state: TrackState, updates: Sequence[Update]) -> tuple
     mixture, server = plan.aggregator.weigh(reports, state.server)
     memory = state.memory
     for update in updates:
-        memory = plan.exchange.collect(update, memory)
+        memory = plan.exchange.collect(update, memory, plan.desk)
     weights = mix(mixture, updates, state.weights, plan.travels)
     seen = state.seen | {update.client for update in updates}
     return mixture, TrackState(weights, server, memory, seen, state.given)
+
+
+def conclude(plan: Plan, states: States, updates: Mapping[str, Sequence[Update]], round_: int) -> States:
+    """Let the exchange look back on the round, now that no update's tensors are needed any more."""
+    return {
+        name: replace(
+            state,
+            memory=plan.exchange.conclude(
+                [update.client for update in updates[name]], round_, state.memory, plan.desk
+            ),
+        )
+        for name, state in states.items()
+    }
 
 
 def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) -> States:

@@ -6,7 +6,9 @@ A subgroup's pictures go to the subgroup's own model where there is one, all oth
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from registry.bundle.labels import Label
 from training.client import Client
+from training.data import FOLDED_CLASSES
 from training.evaluation import Blocks, EvaluateQuestion, add_blocks, evaluate, unpack_blocks
 from training.messages import GLOBAL, Broadcast, Tensors, Update
 from training.polling import Traffic, ask_all
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
     from training.stages.base import Setting
 
 TEST = "test"
+FOLDED_LABELS = (
+    Label(code="benign", name="Benign", malignancy="benign"),
+    Label(code="malignant", name="Malignant", malignancy="malignant"),
+)
+assert tuple(label.code for label in FOLDED_LABELS) == FOLDED_CLASSES
 
 
 def routes(setting: "Setting", models: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
@@ -29,13 +36,36 @@ def figures_on_test(setting: "Setting", models: Mapping[str, Tensors], traffic: 
     Raises:
         QuorumError: when a client that holds test pictures does not answer.
     """
+    return add_blocks(figures_by_client(setting, models, traffic).values())
+
+
+def figures_by_client(
+    setting: "Setting", models: Mapping[str, Tensors], traffic: Traffic
+) -> dict[str, Blocks]:
+    """As `figures_on_test`, by client."""
     return ask_routed(setting, models, traffic, TEST, setting.job.evaluation.replicates)
+
+
+def figures_on_unseen(setting: "Setting", weights: Tensors, traffic: Traffic) -> dict[str, Blocks]:
+    """Counts of benign and malignant at each client that took no part in training, by subgroup.
+
+    Raises:
+        QuorumError: when such a client does not answer.
+    """
+    question = EvaluateQuestion(
+        split="test", subgroups=setting.places, replicates=setting.job.evaluation.replicates, folded=True
+    ).model_dump()
+    broadcasts = [
+        Broadcast(client, setting.key, 0, TEST, GLOBAL, weights, question) for client in setting.census.unseen
+    ]
+    updates = ask_all(setting.engine, broadcasts, traffic) if broadcasts else []
+    return {update.client: unpack_blocks(update) for update in updates}
 
 
 def ask_routed(
     setting: "Setting", models: Mapping[str, Tensors], traffic: Traffic, ask: str, replicates: int
-) -> Blocks:
-    """Ask `ask` about the test pictures, each subgroup's of the model that answers for it."""
+) -> dict[str, Blocks]:
+    """Ask `ask` about each client's test pictures, each subgroup's of the model that answers for it."""
     broadcasts = [
         Broadcast(
             client,
@@ -47,12 +77,14 @@ def ask_routed(
             EvaluateQuestion(split="test", subgroups=subgroups, replicates=replicates).model_dump(),
         )
         for model, subgroups in routes(setting, models).items()
-        for client in setting.census.holders("test", subgroups)
+        for client in setting.census.hospitals("test", subgroups)
     ]
     if not broadcasts:
         return {}
-    updates = ask_all(setting.engine, broadcasts, traffic)
-    return add_blocks(unpack_blocks(update) for update in updates)
+    found: dict[str, Blocks] = {}
+    for update in ask_all(setting.engine, broadcasts, traffic):
+        found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
+    return found
 
 
 def answer_test(broadcast: Broadcast, client: Client) -> Update:

@@ -76,6 +76,7 @@ def fit(
         tensors=tensors,
         num_examples=result.num_examples,
         losses=result.losses,
+        scalars=result.scalars,
     )
 
 
@@ -97,7 +98,7 @@ def prepare_work(
         kept=named(kept.tensors, OBJECTIVE),
         device=bench.device,
         given=named(broadcast.tensors, GIVEN) or named(kept.tensors, GIVEN),
-        twin=lambda: bench.twin,
+        twins=bench.twins,
     )
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from registry.bundle.nearest import nearest
 from training.config import IDENTITY, FrozenConfig
 from training.data import DataConfig
 from training.errors import JobError
+from training.job_file import read_plain
 from training.models import ModelConfig
 from training.stages import ORDER, STAGES
 from training.stages.base import Stage
@@ -115,7 +114,7 @@ class Job(FrozenConfig):
 
 
 def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
-    """Read and check a job file.
+    """Read and check a job file; see `training.job_file` for files that extend another.
 
     Args:
         path: the YAML file.
@@ -124,62 +123,11 @@ def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
     Raises:
         JobError: with one line for each thing that is wrong.
     """
-    try:
-        raw = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise JobError(
-            f"cannot read {path}: {error.strerror}; list the built-in jobs with --recipes"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise JobError(f"{path} is not text in UTF-8 ({error}); a job is a YAML file") from error
-    except yaml.YAMLError as error:
-        raise JobError(f"{path} is not YAML: {error}") from error
-    if not isinstance(raw, dict):
-        raise JobError(f"{path} holds no job; see the shape with --schema")
-    for change in changes:
-        apply_change(raw, change)
+    raw = read_plain(path, changes)
     try:
         return Job.model_validate(raw)
     except ValidationError as error:
         raise JobError(f"{path}:\n" + "\n".join(describe(error))) from error
-
-
-def apply_change(raw: dict[str, Any], change: str) -> None:
-    """Set one value of a job that is not checked yet.
-
-    Raises:
-        JobError: when the change is not `key.path=value` or a step of the path does not exist.
-    """
-    path, equals, value = change.partition("=")
-    if not equals or not path:
-        raise JobError(f"--set {change}: write it as key.path=value, e.g. stages.federate.rounds=5")
-    *steps, last = path.split(".")
-    place: Any = raw
-    for step in steps:
-        place = step_into(place, step, change)
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise JobError(f"--set {change}: the value is not YAML: {error}") from error
-    present = step_into(place, last, change)
-    if isinstance(place, list):
-        place[place.index(present)] = parsed
-    else:
-        place[last] = parsed
-
-
-def step_into(place: Any, step: str, change: str) -> Any:
-    """One step of a path: a key, a number in a list, or the name of a stage."""
-    if isinstance(place, dict):
-        return place.setdefault(step, {})
-    if isinstance(place, list):
-        for number, item in enumerate(place):
-            if step == str(number) or (isinstance(item, dict) and item.get("stage") == step):
-                return item
-        numbers = [str(number) for number in range(len(place))]
-        names = [str(item["stage"]) for item in place if isinstance(item, dict) and "stage" in item]
-        raise JobError(f"--set {change}: there is no `{step}` there; {nearest(step, [*names, *numbers])}")
-    raise JobError(f"--set {change}: there is no `{step}` there, only the value {place!r}")
 
 
 def describe(error: ValidationError) -> list[str]:

@@ -23,6 +23,7 @@ class LocalResult:
         outgoing: what the exchange carries back.
         kept: what the objective keeps at the client.
         optimizer: the optimizer's state, when the job keeps it.
+        scalars: what the log tells beside.
     """
 
     num_examples: Mapping[str, int]
@@ -30,6 +31,7 @@ class LocalResult:
     outgoing: Tensors
     kept: Tensors
     optimizer: Tensors
+    scalars: Mapping[str, float]
 
 
 def train_locally(
@@ -54,7 +56,9 @@ def train_locally(
     with frozen(model, objective.frozen(bench.model)):
         run_epochs(bench, objective, work, task, optimizer)
     kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
-    return LocalResult(task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer)
+    return LocalResult(
+        task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer, task.scalars()
+    )
 
 
 @contextmanager

@@ -172,6 +172,11 @@ def _check_tensors(update: Update, expected: Shapes, beside: str | None) -> None
             raise MessageError(
                 f"{update.client} sent {name} with values that are not finite; it may have diverged"
             )
+        if name.endswith("running_var") and bool((tensor < 0).any()):
+            raise MessageError(
+                f"{update.client} sent {name} with a variance of {tensor.min().item():g}, of which every "
+                "answer of the model would be not a number; expected none below 0"
+            )
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

@@ -40,6 +40,6 @@ def open_track(plan: Plan, track: Track, state: TrackState, engine: Engine, traf
         memory = state.memory
         for update in ask(OPEN, {**state.weights, **prefixed(state.given, GIVEN)}):
             plan.exchange.check(update, memory)
-            memory = plan.exchange.collect(update, memory)
+            memory = plan.exchange.collect(update, memory, plan.desk)
         state = replace(state, memory=memory)
     return state

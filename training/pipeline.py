@@ -51,7 +51,7 @@ def ask_census(job: Job, dataset: Dataset, engine: Engine) -> Census:
     broadcasts = [Broadcast(client, CENSUS, 0, CENSUS) for client in dataset.clients]
     updates = ask_all(engine, broadcasts, Traffic())
     codes = [label.code for label in dataset.labels]
-    census = Census.from_updates(updates, dataset.subgroups, codes)
+    census = Census.from_updates(updates, dataset.subgroups, codes, dataset.unseen)
     census.check()
     return census
 
@@ -86,6 +86,7 @@ def run_stages(
             subgroups=tuple(dataset.subgroups),
             census=census,
             fingerprint=dataset.fingerprint,
+            communities=dataset.communities,
             model=model,
             registrar=registrar,
         )

@@ -1,13 +1,17 @@
 """What a stage of rounds plans, and what the server knows of its models after a round."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from training.aggregators.base import Aggregator, ServerState
 from training.data import Split
+from training.desk import EMPTY_DESK, Desk
 from training.exchanges.base import Exchange
 from training.messages import Tensors
 from training.objectives.base import Ask
+
+Draw = Literal["uniform", "by-size"]
 
 
 @dataclass(frozen=True)
@@ -19,12 +23,16 @@ class Track:
         trainers: the clients that may train it, in order.
         judges: the clients that evaluate it, in order.
         subgroups: the subgroups on which it is evaluated.
+        always: the trainers that are asked in every round, whatever the participation.
+        sizes: how many pictures each trainer holds, where they are drawn by size.
     """
 
     name: str
     trainers: tuple[str, ...]
     judges: tuple[str, ...]
     subgroups: tuple[str, ...]
+    always: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,13 @@ class Plan:
         tracks: the models.
         travels, stays: the names of the weights that travel, and of those that stay at their client.
         participation: the share of a track's trainers asked each round.
+        draw: whether each is as likely to be asked, or likely as it has pictures (FedVC).
         min_clients: answers that a track needs each round; None demands all that were asked.
         average_at_end: whether what stays is averaged once, after the last round.
         split: on what to evaluate after each round; None leaves it out.
         seed: the job's.
         prepare: what the objective wants every client to be given before the first round.
+        desk: what the exchange has at hand.
     """
 
     stage: str
@@ -57,6 +67,8 @@ class Plan:
     split: Split | None
     seed: int
     prepare: Callable[[Ask, int], Tensors] | None = None
+    draw: Draw = "uniform"
+    desk: Desk = EMPTY_DESK
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from training.data import SERVER
 from training.engines.base import Engine
 from training.errors import MessageError, QuorumError
 from training.evaluation import Blocks, add_blocks, unpack_blocks
-from training.messages import Answer, Broadcast, Failure, Shapes, Update, check_update, tensor_bytes
+from training.messages import (
+    Answer,
+    Broadcast,
+    Failure,
+    Shapes,
+    Update,
+    check_update,
+    named,
+    tensor_bytes,
+)
 
 
 @dataclass
 class Traffic:
-    """Bytes sent to the clients (down) and by them (up)."""
+    """Bytes sent to the hospitals (down) and by them (up); the server is the coordinator's own client."""
 
     down: int = 0
     up: int = 0
 
     def count(self, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]) -> None:
         """Add one exchange of messages."""
-        self.down += sum(tensor_bytes(broadcast.tensors) for broadcast in broadcasts)
-        self.up += sum(tensor_bytes(answer.tensors) for answer in answers if isinstance(answer, Update))
+        self.down += sum(tensor_bytes(b.tensors) for b in broadcasts if b.client != SERVER)
+        self.up += sum(
+            tensor_bytes(a.tensors) for a in answers if isinstance(a, Update) and a.client != SERVER
+        )
+
+
+def bytes_by_client(
+    broadcasts: Sequence[Broadcast], answers: Sequence[Answer], *, beside: str
+) -> dict[str, dict[str, int]]:
+    """Bytes of the tensors that went to each client, of those whose name starts with `beside`, and back."""
+    found: dict[str, dict[str, int]] = {}
+    for broadcast, answer in zip(broadcasts, answers, strict=True):
+        entry = found.setdefault(broadcast.client, {"down": 0, "beside": 0, "up": 0})
+        entry["down"] += tensor_bytes(broadcast.tensors)
+        entry["beside"] += tensor_bytes(named(broadcast.tensors, beside))
+        if isinstance(answer, Update):
+            entry["up"] += tensor_bytes(answer.tensors)
+    return found
 
 
 def ask_all(

@@ -10,6 +10,8 @@ from training.aggregators.base import Mixture
 from training.evaluation import Blocks
 from training.messages import Failure, Update
 
+Notes = Mapping[str, Mapping[str, Any]]  # by client
+
 
 @dataclass(frozen=True)
 class RoundLine:
@@ -22,6 +24,8 @@ class RoundLine:
         weights: each client's weight in the new model, by model.
         metrics: figures of the evaluation over all pictures.
         by_subgroup: the same by subgroup.
+        notes: what the exchange tells of what it sent, by model and client.
+        scalars: what the objective tells of its round, by model and client.
     """
 
     stage: str
@@ -33,6 +37,8 @@ class RoundLine:
     weights: Mapping[str, Mapping[str, float]]
     metrics: Mapping[str, float | None]
     by_subgroup: Mapping[str, Mapping[str, float | None]]
+    notes: Mapping[str, Notes]
+    scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
 
     @classmethod
     def of(
@@ -44,6 +50,7 @@ class RoundLine:
         failures: Iterable[Failure],
         mixtures: Mapping[str, Mixture],
         blocks: Blocks,
+        notes: Mapping[str, Notes],
     ) -> "RoundLine":
         """The line of one round, by model where there are several."""
         points = {name: block.point for name, block in blocks.items()}
@@ -58,6 +65,11 @@ class RoundLine:
             weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
             metrics=figures(sum(everything[1:], everything[0])) if everything else {},
             by_subgroup={name: figures(point) for name, point in points.items()},
+            notes=notes,
+            scalars={
+                track: {update.client: update.scalars for update in members if update.scalars}
+                for track, members in updates.items()
+            },
         )
 
     @property
@@ -93,10 +105,17 @@ class RoundLine:
                     "answered": list(self.answered[name]),
                     "loss": self.losses[name],
                     "weights": dict(self.weights[name]),
+                    **said("exchange", self.notes.get(name, {})),
+                    **said("scalars", self.scalars.get(name, {})),
                 }
                 for name in self.asked
             },
         }
+
+
+def said(key: str, by_client: Notes) -> dict[str, Notes]:
+    """An entry of the line, where there is anything to tell."""
+    return {key: {client: dict(facts) for client, facts in by_client.items()}} if by_client else {}
 
 
 def distinct(clients: Mapping[str, Sequence[str]]) -> list[str]:

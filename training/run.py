@@ -21,6 +21,7 @@ from clients.data.errors import ClientDataError
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
+from personalization.comparison import Comparison, compare, comparison_data, comparison_table
 from personalization.report.page import render_report
 from personalization.run_report import report_data
 from registry.bundle.errors import BundleError
@@ -45,6 +46,7 @@ EXAMPLES = """Examples:
   dermfed-train training/recipes/demo.yaml --out runs/demo
   dermfed-train job.yaml --resume
   dermfed-train job.yaml --set stages.federate.rounds=5 --set seed=1
+  dermfed-train --compare runs/alone --compare runs/together
   dermfed-train --check job.yaml
 """
 
@@ -129,6 +131,15 @@ def run(
         bool, typer.Option("--check", help="Check the job and its data; train nothing.")
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the job file's JSON Schema.")] = False,
+    compared: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--compare", metavar="RUN", help="Compare finished runs, given once each, with the first of them."
+        ),
+    ] = None,
+    cost_over: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The run over whose bytes --compare counts costs.")
+    ] = None,
     recipes: Annotated[
         bool, typer.Option("--recipes", help="List the built-in jobs with their papers.")
     ] = False,
@@ -145,6 +156,8 @@ def run(
         print(json.dumps(Job.model_json_schema(), indent=2))
     elif recipes:
         print_recipes(as_json=as_json)
+    elif compared:
+        print_comparison(compare(compared, cost_over=cost_over), as_json=as_json)
     elif job_file is None:
         raise JobError("name a job file; list the built-in ones with --recipes")
     else:
@@ -173,6 +186,14 @@ def print_recipes(*, as_json: bool) -> None:
     for row in rows:
         table.add_row(row["name"], row["system"], row["paper"], row["note"])
     Console().print(table)
+
+
+def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
+    """Finished runs side by side."""
+    if as_json:
+        print(json.dumps(comparison_data(comparison)))
+    else:
+        Console().print(comparison_table(comparison))
 
 
 def print_census(rows: list[dict[str, Any]], *, as_json: bool) -> None:

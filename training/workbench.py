@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -41,6 +40,7 @@ class Workbench:
         self._with_heads: dict[Objective, Workbench] = {}
         self._optimizers: dict[OptimizerConfig, torch.optim.Optimizer] = {}
         self._state = float_state(self.model)
+        self._twins: list[Classifier] = []
 
     def with_heads(self, objective: "Objective") -> "Workbench":
         """The bench for an objective: this one, or one whose model has its heads on the same encoder."""
@@ -52,13 +52,14 @@ class Workbench:
             self._with_heads[objective] = Workbench(network, self._device, self.precision)
         return self._with_heads[objective]
 
-    @cached_property
-    def twin(self) -> Classifier:
-        """A second model of the same shape, made when it is first asked for, without gradients."""
-        twin: Classifier = deepcopy(self.model)
-        for parameter in twin.parameters():
-            parameter.requires_grad = False
-        return twin
+    def twins(self, count: int) -> list[Classifier]:
+        """Further models of the same shape, made when they are first asked for, without gradients."""
+        while len(self._twins) < count:
+            twin: Classifier = deepcopy(self.model)
+            for parameter in twin.parameters():
+                parameter.requires_grad = False
+            self._twins.append(twin)
+        return self._twins[:count]
 
     def load(self, tensors: Tensors) -> None:
         """Copy named tensors into the model in place."""

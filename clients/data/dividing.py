@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from clients.data.dealing import deal, gather
 from clients.data.errors import PartitionError
 from clients.data.partitions import NOBODY, Partition, refuse_empty, training_rows
+from training.data import numbered
 
 
 def divide(
@@ -30,18 +31,8 @@ def divide(
 ) -> Partition:
     """`count` clients, each with the pictures of one site or, `SITE-NUMBER`, with an equal part of them.
 
-    A site's components are laid out by label within each split and dealt so that every stretch of that line
-    is divided evenly. A component that two sites share is at both, and at each of them whole.
-
-    Args:
-        sites: who holds what before sites are divided.
-        count: the number of clients.
-        numbers: the component of each row `(rows,)`.
-        names: what identifies each row.
-        labels: the class of each row; unlabelled ones, which have none, are dealt as one more class.
-        splits: the split of each row; a site's training pictures say how many clients it becomes, or all of
-            its pictures where no splits are drawn yet.
-        seed: the job's seed.
+    A site's training pictures say how many clients it becomes, or all of its pictures where no splits are
+    drawn yet. Arguments as in `divide_into`.
 
     Raises:
         PartitionError: fewer clients than sites, two clients of one name, or a client without pictures to
@@ -52,9 +43,41 @@ def divide(
             f"{count} clients are too few: the column has {len(sites.clients)} values, each with a client of "
             f"its own; raise `count` to {len(sites.clients)} or more, or leave values out with `where`"
         )
-    training = training_rows(splits)
-    held = Counter(sites.holders[training].tolist())
+    held = Counter(sites.holders[training_rows(splits)].tolist())
     parts = apportion([held[site] for site in range(len(sites.clients))], count)
+    advice = "ask for fewer clients, or leave the value out"
+    return divide_into(sites, parts, numbers, names, labels, splits, seed=seed, advice=advice)
+
+
+def divide_into(
+    sites: Partition,
+    parts: Sequence[int],
+    numbers: NDArray[np.int64],
+    names: Sequence[str],
+    labels: Sequence[str],
+    splits: Sequence[str],
+    *,
+    seed: int,
+    advice: str,
+) -> Partition:
+    """As many clients of each site as `parts` says, `SITE-NUMBER`, each with an equal part of its pictures.
+
+    A site's components are laid out by label within each split and dealt so that every stretch of that line
+    is divided evenly. A component that two sites share is at both, and at each of them whole.
+
+    Args:
+        sites: who holds what before sites are divided.
+        parts: how many clients each site becomes; a single one is called like the site.
+        numbers: the component of each row `(rows,)`.
+        names: what identifies each row.
+        labels: the class of each row; unlabelled ones, which have none, are dealt as one more class.
+        splits: the split of each row.
+        seed: the job's seed.
+        advice: what to do about a client without pictures.
+
+    Raises:
+        PartitionError: two clients of one name, or a client without pictures to train on.
+    """
     clients: list[str] = []
     holders = np.full(len(names), NOBODY, dtype=np.int64)
     for site, (name, number) in enumerate(zip(sites.clients, parts, strict=True)):
@@ -66,11 +89,10 @@ def divide(
             dealt = deal([len(item.rows) for item in stretch], np.full(number, 1 / number))
             for item, part in zip(stretch, dealt, strict=True):
                 holders[rows[list(item.rows)]] = len(clients) + part
-        width = len(str(number - 1))
-        clients += [f"{name}-{part:0{width}d}" for part in range(number)] if number > 1 else [name]
+        clients += numbered(name, number)
     _refuse_twins(clients)
     partition = Partition(tuple(clients), holders)
-    refuse_empty(partition, training, advice="ask for fewer clients, or leave the value out")
+    refuse_empty(partition, training_rows(splits), advice=advice)
     return partition
 
 

@@ -8,7 +8,7 @@ training.errors.DataError
     ├── LabelError             labels that the label map does not know, or none at all
     ├── SubgroupError          groups of a scale that does not exist, or that nobody belongs to
     ├── SplitError             one lesion or patient was put on both sides of a split
-    ├── PartitionError         a client would have no pictures
+    ├── PartitionError         pictures cannot be given to clients as the job asks
     └── BrokenPicturesError    pictures that cannot be decoded
 """
 
@@ -44,7 +44,7 @@ class SplitError(ClientDataError):
 
 
 class PartitionError(ClientDataError):
-    """A client would have no pictures."""
+    """Pictures cannot be given to clients as the job asks: one would have none, say, or two share a name."""
 
 
 class BrokenPicturesError(ClientDataError):

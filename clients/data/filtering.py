@@ -1,7 +1,7 @@
 """The pictures that a job means: the rows of its sources that `where` keeps."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clients.data.errors import ClientDataError
@@ -20,33 +20,42 @@ class Picture:
         row: what its manifest says.
         source: the name of its manifest.
         file: where it is.
+        unseen: whether nobody trains on it.
     """
 
     row: Row
     source: str
     file: PictureFile
+    unseen: bool = False
 
 
 def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
     """The rows whose columns have one of the values that `where` asks for, in the order of the sources.
 
+    A source's own `where` asks besides the job's.
+
     Raises:
-        UnknownColumnError: the job names a column that a manifest does not have.
-        ClientDataError: no row is left.
+        UnknownColumnError: the job or a source names a column that a manifest does not have.
+        ClientDataError: no row is left, or none of a source that has a `where` of its own.
     """
-    wanted = {
-        column: {values} if isinstance(values, str) else set(values)
-        for column, values in config.where.items()
-    }
+    wanted = _values(config.where)
     kept: list[Picture] = []
     for source in sources:
-        for column in _named_columns(config):
+        for column in _named_columns(config, source):
             source.manifest.require(column)
-        kept += [
-            Picture(row, source.name, locate(row.image, source.manifest.folder))
+        own = _values(source.where)
+        mine = [
+            Picture(row, source.name, locate(row.image, source.manifest.folder), source.unseen)
             for row in source.manifest.rows
-            if all(row.value(column) in values for column, values in wanted.items())
+            if _has(row, wanted) and _has(row, own)
         ]
+        if own and not mine:
+            asked = {**config.where, **source.where}
+            raise ClientDataError(
+                f"`where` {asked} keeps no picture of source {source.name}:\n"
+                f"{listing(_present([source], asked))}"
+            )
+        kept += mine
     if not kept:
         raise ClientDataError(
             f"`where` {dict(config.where)} keeps no picture:\n{listing(_present(sources, wanted))}"
@@ -54,8 +63,19 @@ def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
     return kept
 
 
-def _named_columns(config: DataConfig) -> list[str]:
-    named = list(config.where)
+def _values(where: Mapping[str, str | tuple[str, ...]]) -> dict[str, set[str]]:
+    return {column: {values} if isinstance(values, str) else set(values) for column, values in where.items()}
+
+
+def _has(row: Row, wanted: Mapping[str, set[str]]) -> bool:
+    return all(row.value(column) in values for column, values in wanted.items())
+
+
+def _named_columns(config: DataConfig, source: Source) -> list[str]:
+    """The columns that `source` must have; an unseen one need not have those that part and group clients."""
+    named = [*config.where, *source.where]
+    if source.unseen:
+        return named
     if isinstance(config.subgroups, ColumnSubgroups):
         named.append(config.subgroups.column)
     if config.clients.column is not None:

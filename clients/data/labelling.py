@@ -3,17 +3,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from clients.data.errors import LabelError
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from clients.data.wording import listing
-from registry.bundle.labels import Label
+from registry.bundle.labels import Label, Malignancy
+from training.data import LabelMap
 
 UNLABELLED = -1
 DROPPED = -2
 
-LabelMap = Literal["malignancy"] | Mapping[str, str | None] | None
+Kinds = Mapping[str, frozenset[Malignancy]]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,18 @@ class Labelling:
     classes: tuple[int, ...]
 
 
-def assign_classes(codes: Sequence[str], label_map: LabelMap) -> Labelling:
+def assign_classes(codes: Sequence[str], label_map: LabelMap, kinds: Kinds | None = None) -> Labelling:
     """The class of every row, from its code.
 
     `malignancy`: benign and malignant, premalignant counting as malignant. A mapping: the classes it names,
     sorted, whether or not a row has them; a code that maps to None leaves its rows out. None: every code
     that occurs is a class, sorted.
+
+    Args:
+        codes: the code of each row, empty where it is unlabelled.
+        label_map: what each code becomes.
+        kinds: how malignant a code of somebody's own is, by all that it gathers; others are as the taxonomy
+            says.
 
     Raises:
         LabelError: a code that the map does not know (all are listed with their counts), or no class at all.
@@ -60,7 +66,14 @@ def assign_classes(codes: Sequence[str], label_map: LabelMap) -> Labelling:
             return index[target]
         return DROPPED if code else UNLABELLED
 
-    return Labelling(tuple(_label(name, targets) for name in classes), tuple(map(class_of, codes)))
+    return Labelling(
+        tuple(_label(name, targets, kinds or {}) for name in classes), tuple(map(class_of, codes))
+    )
+
+
+def kinds_of(code: str, kinds: Kinds) -> frozenset[Malignancy]:
+    """How malignant all that `code` gathers is."""
+    return kinds.get(code) or frozenset({describe(code).malignancy})
 
 
 def _targets(present: Sequence[str], label_map: LabelMap) -> dict[str, str | None]:
@@ -75,10 +88,10 @@ def _targets(present: Sequence[str], label_map: LabelMap) -> dict[str, str | Non
     return folded
 
 
-def _label(name: str, targets: Mapping[str, str | None]) -> Label:
+def _label(name: str, targets: Mapping[str, str | None], kinds: Kinds) -> Label:
     """The class `name`; one of somebody's own is as malignant as all the codes it gathers, if they agree."""
     label = describe(name)
-    gathered = {describe(code).malignancy for code, target in targets.items() if target == name}
+    gathered = {kind for code, target in targets.items() if target == name for kind in kinds_of(code, kinds)}
     if label.malignancy == "unknown" and len(gathered) == 1:
         return label.model_copy(update={"malignancy": gathered.pop()})
     return label

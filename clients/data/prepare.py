@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.cache import DecodedPictures, decode_once
+from clients.data.common_codes import label_pictures
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import filtered
 from clients.data.groups import number_lesions
-from clients.data.labelling import DROPPED, UNLABELLED, assign_classes
+from clients.data.labelling import DROPPED, UNLABELLED
 from clients.data.partitions import NOBODY
 from clients.data.pictures import PictureFile
 from clients.data.prepared import PreparedDataset
@@ -23,7 +24,7 @@ from clients.data.subgroups import assign_subgroups
 from clients.data.table import PictureTable
 from clients.data.wording import listing
 from registry.bundle.picture import PictureRule
-from training.data import DataConfig
+from training.data import FOLDED_CLASSES, DataConfig
 
 
 def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> PreparedDataset:
@@ -41,7 +42,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
     sources = read_sources(config, folder, cache)
     total = sum(len(source.manifest.rows) for source in sources)
     matched = filtered(sources, config)
-    labelling = assign_classes([picture.row.label for picture in matched], config.label_map)
+    labelling = label_pictures(matched, sources, config.label_map)
     codes = [label.code for label in labelling.labels]
     labelled = [
         (picture, number)
@@ -63,13 +64,17 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
     pictures = [picture for picture, _ in usable]
     classes = [number for _, number in usable]
     places = np.array([place[picture.file] for picture in pictures], dtype=np.int64)
-    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups)
+    seen = np.array([not picture.unseen for picture in pictures], dtype=bool)
+    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups, seen)
     shares = share_out(
         pictures,
         decoded.contents[places],
-        [codes[number] if number >= 0 else "" for number in classes],
+        [
+            (FOLDED_CLASSES if picture.unseen else codes)[number] if number >= 0 else ""
+            for picture, number in usable
+        ],
         grouping,
-        [source.name for source in sources],
+        sources,
         config,
         seed=seed,
     )
@@ -90,14 +95,17 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
         fingerprint=_fingerprint(
             decoded.contents[table.rows],
             table,
-            [str(config.image_size), *codes, *grouping.names, *shares.partition.clients],
+            [
+                *(str(config.image_size), *codes, *grouping.names, *shares.partition.clients),
+                *(f"unseen {client}" for client in shares.unseen),
+            ],
         ),
         images_path=decoded.path,
         table=table,
         report=DataReport(
             pictures=len(table.rows),
             lesions=len(np.unique(table.lesions)),
-            counts=count_cells(table, shares.partition.clients, grouping.names, codes),
+            counts=count_cells(table, shares.partition.clients, grouping.names, codes, shares.unseen),
             left_out=LeftOut(
                 where=total - len(matched),
                 label_map=len(matched) - len(labelled),
@@ -106,6 +114,8 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
             ),
             broken=broken,
         ),
+        unseen=shares.unseen,
+        communities=shares.communities,
     )
 
 

@@ -1,6 +1,7 @@
 """What training gets of a hospital's data: arrays, mapped into memory where they are large."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ class PreparedDataset:
         images_path: the array of decoded pictures.
         table: what is known of each picture.
         report: what became of the pictures.
+        unseen: the clients that train nothing; their labels are indices into `training.data.FOLDED_CLASSES`.
+        communities: the clients of each source, by its name, where clients are by source.
     """
 
     labels: tuple[Label, ...]
@@ -40,6 +43,8 @@ class PreparedDataset:
     images_path: Path
     table: PictureTable
     report: DataReport
+    unseen: tuple[str, ...] = ()
+    communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def images(self) -> NDArray[np.uint8]:
@@ -47,7 +52,7 @@ class PreparedDataset:
         return open_images(self.images_path)
 
     def examples(self, client: str, split: Split) -> Examples:
-        """The pictures of one split of one client.
+        """The pictures of one split of one client; the labels of an unseen one are folded.
 
         Raises:
             ClientDataError: no such client or split.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clients.data.table import PictureTable
-from training.data import SPLITS, Split
+from training.data import FOLDED_CLASSES, SPLITS, Split
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,10 @@ class BrokenPicture:
 
 @dataclass(frozen=True)
 class Cell:
-    """Where pictures were counted; an empty subgroup is "undeclared", an empty label "unlabelled"."""
+    """Where pictures were counted; an empty subgroup is "undeclared", an empty label "unlabelled".
+
+    At an unseen client the label is one of `FOLDED_CLASSES`.
+    """
 
     client: str
     split: Split
@@ -33,8 +36,8 @@ class LeftOut:
     """How many pictures of the manifests are not used.
 
     Attributes:
-        where: the job's `where` does not keep them.
-        label_map: the job's `label_map` drops their label.
+        where: the job's `where`, or that of their source, does not keep them.
+        label_map: the job's `label_map`, or that of their source, drops their label.
         broken: they cannot be decoded.
         nobody: no client holds them: clients are subgroups, and they belong to none.
     """
@@ -65,16 +68,29 @@ class DataReport:
 
 
 def count_cells(
-    table: PictureTable, clients: Sequence[str], subgroups: Sequence[str], codes: Sequence[str]
+    table: PictureTable,
+    clients: Sequence[str],
+    subgroups: Sequence[str],
+    codes: Sequence[str],
+    unseen: Sequence[str] = (),
 ) -> Mapping[Cell, int]:
-    """Pictures by client, split, subgroup and label; only cells that have any."""
+    """Pictures by client, split, subgroup and label; only cells that have any.
+
+    Args:
+        table: what is known of each picture.
+        clients: the clients' ids.
+        subgroups: the subgroups' names.
+        codes: the classes' codes.
+        unseen: the clients whose labels are folded.
+    """
+    known = [FOLDED_CLASSES if client in unseen else codes for client in clients]
     facts = np.stack([table.clients, table.splits, table.subgroups, table.labels], axis=1).tolist()
     return Counter(
         Cell(
             clients[client],
             SPLITS[split],
             subgroups[group] if group >= 0 else "",
-            codes[label] if label >= 0 else "",
+            known[client][label] if label >= 0 else "",
         )
         for client, split, group, label in facts
     )

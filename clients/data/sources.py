@@ -3,23 +3,37 @@
 import hashlib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError, ClientDataError
 from clients.data.manifest import Manifest
 from clients.data.manifest_csv import read_manifest
-from training.data import DataConfig
+from training.data import DataConfig, LabelMap, SourceConfig
 
 
 @dataclass(frozen=True)
 class Source:
-    """One manifest, and the name of the client that it is where each manifest is a client."""
+    """One manifest, and what its pictures are for.
+
+    Attributes:
+        name: the name of the client that it is where each manifest is a client.
+        manifest: its pictures.
+        where: which of them are kept, besides the job's `where`.
+        label_map: its codes to common ones, before the job's `label_map`.
+        count: how many clients it becomes where clients are by source.
+        unseen: whether nobody trains on it.
+    """
 
     name: str
     manifest: Manifest
+    where: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    label_map: LabelMap = None
+    count: int = 1
+    unseen: bool = False
 
 
 def read_sources(config: DataConfig, folder: Path, cache: Path) -> list[Source]:
@@ -33,21 +47,34 @@ def read_sources(config: DataConfig, folder: Path, cache: Path) -> list[Source]:
     Raises:
         ClientDataError: a manifest or folder that is not there or cannot be used.
     """
+    if config.sources:
+        return [_read_source(source, folder, cache) for source in config.sources]
     if config.adapter is not None:
-        adapter = make_adapter(config.adapter, config.options)
-        if config.folder is not None:
-            place = _place(config.folder, folder)
-        elif adapter.makes_pictures:
-            settings = hashlib.sha256(adapter.model_dump_json().encode()).hexdigest()[:16]
-            place = cache / f"{config.adapter}-{settings}"
-        else:
-            raise AdapterError(f"adapter {config.adapter} needs `folder`: where its pictures and tables are")
-        return [Source(config.adapter, adapter.manifest(place))]
+        return [Source(config.adapter, _adapt(config.adapter, config.options, config.folder, folder, cache))]
     named = (config.manifest,) if isinstance(config.manifest, str) else config.manifest or ()
     if not named:
         raise ClientDataError("`manifest` names no file; name at least one")
     paths = [_place(name, folder) for name in named]
     return [Source(name, read_manifest(path)) for name, path in zip(_client_names(paths), paths, strict=True)]
+
+
+def _read_source(config: SourceConfig, folder: Path, cache: Path) -> Source:
+    if config.adapter is not None:
+        manifest = _adapt(config.adapter, config.options, config.folder, folder, cache)
+    else:
+        manifest = read_manifest(_place(config.manifest or "", folder))
+    return Source(config.name, manifest, config.where, config.label_map, config.count, config.unseen)
+
+
+def _adapt(name: str, options: Mapping[str, Any], place: str | None, folder: Path, cache: Path) -> Manifest:
+    """What the adapter `name` makes of the folder `place`, or of pictures that it makes itself."""
+    adapter = make_adapter(name, options)
+    if place is not None:
+        return adapter.manifest(_place(place, folder))
+    if not adapter.makes_pictures:
+        raise AdapterError(f"adapter {name} needs `folder`: where its pictures and tables are")
+    settings = hashlib.sha256(adapter.model_dump_json().encode()).hexdigest()[:16]
+    return adapter.manifest(cache / f"{name}-{settings}")
 
 
 def _place(name: str, folder: Path) -> Path:

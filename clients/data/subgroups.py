@@ -28,32 +28,42 @@ class Grouping:
     members: NDArray[np.int64]
 
 
-def assign_subgroups(rows: Sequence[Row], config: ToneSubgroups | ColumnSubgroups | None) -> Grouping:
+def assign_subgroups(
+    rows: Sequence[Row],
+    config: ToneSubgroups | ColumnSubgroups | None,
+    seen: NDArray[np.bool_] | None = None,
+) -> Grouping:
     """The subgroup of every row.
 
     By tone: a tone that no group names, a tone of another scale and no tone at all are `UNDECLARED`; nothing
     is converted. By column: one subgroup per value, sorted; an empty value is `UNDECLARED`. With None there
     are no subgroups and every row is `UNDECLARED`.
 
+    Args:
+        rows: the pictures.
+        config: the job's `subgroups`.
+        seen: the rows that somebody trains on `(rows,)`, by default all: a subgroup is one that they have.
+
     Raises:
         SubgroupError: no such scale, a value that is not on it, or a subgroup without pictures.
     """
     if config is None:
         return Grouping((), np.full(len(rows), UNDECLARED, dtype=np.int64))
+    counted = np.ones(len(rows), dtype=bool) if seen is None else seen
     if isinstance(config, ColumnSubgroups):
-        return _by_column(rows, config.column)
-    return _by_tone(rows, config)
+        return _by_column(rows, config.column, counted)
+    return _by_tone(rows, config, counted)
 
 
-def _by_column(rows: Sequence[Row], column: str) -> Grouping:
+def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Grouping:
     values = [row.value(column) for row in rows]
-    names = tuple(sorted(set(values) - {""}))
+    names = tuple(sorted({value for value, counts in zip(values, seen, strict=True) if counts} - {""}))
     if not names:
         raise SubgroupError(f"the column {column!r} is empty, so it names no subgroups; choose another")
     return _grouping(names, values)
 
 
-def _by_tone(rows: Sequence[Row], config: ToneSubgroups) -> Grouping:
+def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_]) -> Grouping:
     try:
         scale = read_scale(config.scale)
         group_of = {
@@ -65,12 +75,13 @@ def _by_tone(rows: Sequence[Row], config: ToneSubgroups) -> Grouping:
         tuple(config.groups),
         [group_of.get(row.skin_tone, "") if row.skin_tone_scale == scale else "" for row in rows],
     )
-    held = Counter(grouping.members.tolist())
+    held = Counter(grouping.members[seen].tolist())
     empty = [name for number, name in enumerate(grouping.names) if not held[number]]
     if empty:
+        tones = _tones([row for row, counts in zip(rows, seen, strict=True) if counts])
         raise SubgroupError(
             f"no picture belongs to the subgroup {', '.join(empty)} (scale {scale}); "
-            f"the pictures' tones: {_tones(rows)}; name groups that have pictures"
+            f"the pictures' tones: {tones}; name groups that have pictures"
         )
     return grouping
 

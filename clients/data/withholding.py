@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.dealing import Component, gather
-from clients.data.partitions import NOBODY
+from clients.data.errors import PartitionError
+from clients.data.partitions import NOBODY, Partition
+from registry.bundle.nearest import nearest
+from training.data import DataConfig
 
 
 def keep_labels(
@@ -62,6 +65,54 @@ def keep_labels(
             kept[rows[list(item.rows)]] = True
             before += size
     return kept
+
+
+def withhold(
+    config: DataConfig,
+    hospitals: Partition,
+    numbers: NDArray[np.int64],
+    names: Sequence[str],
+    codes: Sequence[str],
+    splits: Sequence[str],
+    *,
+    seed: int,
+) -> NDArray[np.bool_]:
+    """Whether the label of each row is kept, `(rows,)`: at `labelled_clients` by `keep_labels`, else never.
+
+    Rows that are not for training, and those that no hospital holds, keep theirs.
+
+    Args:
+        config: the job's `data` block: `label_fraction` and `labelled_clients`.
+        hospitals: who holds what.
+        numbers: the component of each row `(rows,)`.
+        names: what identifies each row.
+        codes: the class of each row, empty where it is unlabelled.
+        splits: the split of each row.
+        seed: the job's seed.
+
+    Raises:
+        PartitionError: `labelled_clients` names a client that is none of the hospitals.
+    """
+    holders = hospitals.holders
+    keeps = np.isin(holders, _keepers(config, hospitals.clients))
+    training = np.array([split == "train" for split in splits], dtype=bool)
+    drawn = np.where(keeps, holders, NOBODY)
+    kept = keep_labels(config.label_fraction, drawn, numbers, names, codes, splits, seed=seed)
+    lost: NDArray[np.bool_] = training & ~keeps & (holders != NOBODY)
+    return kept & ~lost
+
+
+def _keepers(config: DataConfig, hospitals: Sequence[str]) -> list[int]:
+    """Which of `hospitals` keep labels of training pictures."""
+    if config.label_fraction == 0:
+        return []
+    for name in config.labelled_clients or ():
+        if name not in hospitals:
+            raise PartitionError(
+                f"`labelled_clients` names {name!r}, which is no hospital; {nearest(name, list(hospitals))}"
+            )
+    named = hospitals if config.labelled_clients is None else config.labelled_clients
+    return [number for number, name in enumerate(hospitals) if name in named]
 
 
 def _in_turns(items: Sequence[Component]) -> list[Component]:

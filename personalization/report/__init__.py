@@ -8,17 +8,21 @@ figure with its interval from counts, `overview`, `tables` and `figures/` turn t
 from personalization.report.data import (
     CalibratedModel,
     CensusCell,
+    ClientBytes,
     FineTuning,
     ReportData,
     Round,
+    StageFacts,
 )
 from personalization.report.page import render_report
 
 __all__ = [
     "CalibratedModel",
     "CensusCell",
+    "ClientBytes",
     "FineTuning",
     "ReportData",
     "Round",
+    "StageFacts",
     "render_report",
 ]

@@ -1,11 +1,13 @@
-"""Models that clients have for themselves, each judged on its client's own test pictures."""
+"""Models judged on each client's own test pictures: the clients' own models, or the global one everywhere."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from personalization.report.data import ReportData
+from personalization.report.communities import communities_of, in_order
+from personalization.report.data import ReportData, StageFacts
 from personalization.report.measures import Estimate
-from personalization.report.numerals import number, whole
-from personalization.report.tables import Cell, Row, Table, cell, texts
+from personalization.report.numerals import interval, number, whole
+from personalization.report.tables import Cell, Row, Table, texts
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -14,29 +16,48 @@ COLUMNS = {
     "macro_f1": "macro F1",
     "specificity": "specificity",
     "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "ece": "ECE",
+    "mce": "MCE",
+    "aurc": "AURC",
 }
 
-
-def client_table(data: ReportData) -> Table | None:
-    """One row per client and their mean; None where no stage fine-tuned at the clients."""
-    for stage in data.summary.get("stages", ()):
-        facts: dict[str, Any] = stage.get("facts") or {}
-        if "over_clients" in facts:
-            rows = [
-                Row(client, texts(whole(own["n"]), *(number(own[key]) for key in COLUMNS)))
-                for client, own in facts["by_client"].items()
-            ]
-            means = tuple(mean_cell(facts["over_clients"][key]) for key in COLUMNS)
-            pictures = sum(own["n"] for own in facts["by_client"].values())
-            rows.append(Row("mean over clients", (Cell(whole(pictures)), *means), is_total=True))
-            return Table(
-                f"Each client's own model after stage “{stage['name']}”",
-                ("client", "test pictures", *COLUMNS.values()),
-                tuple(rows),
-            )
-    return None
+_TITLES = {"finetune": "Each client’s own model", "federate": "The global model at each client"}
 
 
-def mean_cell(figure: dict[str, Any]) -> Cell:
-    """A mean over clients with its interval."""
-    return cell(Estimate(figure["mean"], *(figure["interval"] or (None, None))))
+def client_tables(data: ReportData) -> tuple[Table, ...]:
+    """One table for every stage that told of its clients."""
+    return tuple(client_table(of) for of in data.facts if of.facts.get("by_client"))
+
+
+def client_table(of: StageFacts) -> Table:
+    """One row per client, then the means of the communities, then mean (median) ± standard deviation."""
+    own: Mapping[str, Any] = of.facts["by_client"]
+    over: Mapping[str, Any] = of.facts["over_clients"]
+    shown = {
+        key: title for key, title in COLUMNS.items() if key in over
+    }  # fewer in a run of an older version
+    rows = [
+        Row(client, texts(whole(own[client]["n"]), *(number(own[client].get(key)) for key in shown)))
+        for client in in_order(own, communities_of(of.facts))
+    ]
+    for name, told in (of.facts.get("by_community") or {}).items():
+        members = len(told["clients"])
+        title = f"{name}, mean over {members} client{'' if members == 1 else 's'}"
+        figures = [number(told.get(key)) for key in shown]
+        rows.append(Row(title, texts(whole(told["n"]), *figures), is_total=True))
+    pictures = whole(sum(row["n"] for row in own.values()))
+    means = tuple(mean_cell(over[key]) for key in shown)
+    rows.append(Row("mean over clients (median) ± deviation", (Cell(pictures), *means), is_total=True))
+    title = _TITLES.get(of.kind, "Each client’s test pictures")
+    return Table(
+        f"{title} after stage “{of.stage}”", ("client", "test pictures", *shown.values()), tuple(rows)
+    )
+
+
+def mean_cell(figure: Mapping[str, Any]) -> Cell:
+    """`0.734 (0.725) ± 0.065` over clients, with the interval of the mean as the note."""
+    written = number(figure["mean"])
+    if figure.get("median") is not None and figure.get("std") is not None:
+        written += f" ({number(figure['median'])}) ±\u202f{number(figure['std'])}"
+    return Cell(written, interval(Estimate(figure["mean"], *(figure["interval"] or (None, None)))))

@@ -1,7 +1,7 @@
 """What a report is made of: plain records that a run has at its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from personalization.abstention import AbstentionThreshold
@@ -10,8 +10,7 @@ from personalization.conformal import ConformalThreshold
 from personalization.selection import Selection
 from registry.bundle.counts import Block
 from registry.bundle.labels import Label
-
-"""The subgroup of pictures whose subgroup is not declared: in every total, in no fairness figure."""
+from training.messages import GLOBAL
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,29 @@ class CensusCell:
 
 
 @dataclass(frozen=True)
+class ClientBytes:
+    """What one client was sent and sent, in one round or in several.
+
+    Attributes:
+        down: bytes to the client.
+        beside: those among them that an exchange added to the weights.
+        up: bytes from the client.
+    """
+
+    down: int = 0
+    beside: int = 0
+    up: int = 0
+
+    @property
+    def weights(self) -> int:
+        """Bytes to the client that every federated run sends."""
+        return self.down - self.beside
+
+    def __add__(self, other: "ClientBytes") -> "ClientBytes":
+        return ClientBytes(self.down + other.down, self.beside + other.beside, self.up + other.up)
+
+
+@dataclass(frozen=True)
 class Round:
     """One round as `metrics.jsonl` tells it.
 
@@ -48,6 +70,9 @@ class Round:
         bytes_up: bytes from clients to the coordinator.
         bytes_down: bytes from the coordinator to clients.
         seconds: wall-clock time.
+        peers: per client of the global model that was given any, whose models it was given as peers.
+        scalars: per client of the global model, what its objective tells of the round (`kept`).
+        bytes_by_client: per client what it was sent and sent; empty where the run did not note it.
     """
 
     stage: str
@@ -60,10 +85,15 @@ class Round:
     bytes_up: int
     bytes_down: int
     seconds: float
+    peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scalars: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    bytes_by_client: Mapping[str, ClientBytes] = field(default_factory=dict)
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> "Round":
         """A round from one parsed line of `metrics.jsonl`; keys that a report does not use are ignored."""
+        of_global = (line.get("models") or {}).get(GLOBAL) or {}
+        notes = of_global.get("exchange") or {}
         return cls(
             stage=line["stage"],
             round=line["round"],
@@ -75,7 +105,29 @@ class Round:
             bytes_up=line.get("bytes_up", 0),
             bytes_down=line.get("bytes_down", 0),
             seconds=line.get("seconds", 0.0),
+            peers={client: tuple(note["peers"]) for client, note in notes.items() if note.get("peers")},
+            scalars=of_global.get("scalars") or {},
+            bytes_by_client={
+                client: ClientBytes(told["down"], told.get("beside", 0), told["up"])
+                for client, told in (line.get("bytes_by_client") or {}).items()
+            },
         )
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """What a stage told of itself.
+
+    Attributes:
+        stage: its name, as in the rounds and the counts.
+        kind: what kind of stage it is: `federate`, `finetune`, ...
+        facts: its `facts` in `summary.json`. Shown are `by_client`, `over_clients`, `by_community` and
+            `by_class` (as `registry.bundle.metrics.over_clients` makes them), `similarity` and `unseen`.
+    """
+
+    stage: str
+    kind: str
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -121,6 +173,7 @@ class ReportData:
         counts: per stage in the order in which they ran, per subgroup, the counts of the test split. The
             last stage is the one whose models are released. `UNDECLARED` may be one of the subgroups.
         rounds: the rounds of all stages, in order.
+        facts: what the stages told of themselves, in order.
         census: what the clients hold.
         fine_tuning: None where the job does not personalize.
         calibration: one entry per calibrated model; empty where the job does not calibrate.
@@ -131,6 +184,7 @@ class ReportData:
     labels: Sequence[Label]
     counts: Mapping[str, Mapping[str, Block]]
     rounds: Sequence[Round] = ()
+    facts: Sequence[StageFacts] = ()
     census: Sequence[CensusCell] = ()
     fine_tuning: FineTuning | None = None
     calibration: Sequence[CalibratedModel] = ()

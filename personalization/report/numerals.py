@@ -50,9 +50,10 @@ def size(num_bytes: float) -> str:
     """Bytes in the largest decimal unit that leaves at least 1."""
     for unit in ("B", "kB", "MB", "GB"):
         if num_bytes < 1000:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+            written = f"{num_bytes:.0f}" if unit == "B" else f"{num_bytes:.1f}"
+            return f"{written}\u202f{unit}"
         num_bytes /= 1000
-    return f"{num_bytes:.1f} TB"
+    return f"{num_bytes:.1f}\u202fTB"
 
 
 def duration(seconds: float) -> str:

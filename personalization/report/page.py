@@ -6,14 +6,19 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from personalization.report.calibration_table import calibration_table
-from personalization.report.client_table import client_table
+from personalization.report.class_tables import class_table, class_tables_over_clients
+from personalization.report.client_table import client_tables
+from personalization.report.communication_table import communication_tables
 from personalization.report.data import ReportData
 from personalization.report.figures.bars import bars
 from personalization.report.figures.fine_tuning import fine_tuning_curves
 from personalization.report.figures.learning_curves import learning_curves
 from personalization.report.figures.panel import Panel
+from personalization.report.figures.peers import peer_maps
+from personalization.report.figures.pseudo_labels import pseudo_label_curves
 from personalization.report.figures.reliability import reliability
 from personalization.report.figures.risk_coverage import risk_coverage
+from personalization.report.figures.similarity import similarity_maps
 from personalization.report.limits import limits
 from personalization.report.measures import MEASURES, compared, present, total
 from personalization.report.overview import overview
@@ -21,6 +26,7 @@ from personalization.report.palette import MUTED, key_entry, series_colour
 from personalization.report.run_facts import census_tables, facts, silent_clients, stages_table
 from personalization.report.selection_table import selection_table
 from personalization.report.subgroup_tables import figures_table, recall_table
+from personalization.report.unseen_table import unseen_tables
 from training.errors import DataError
 
 
@@ -43,14 +49,19 @@ def render_report(run: ReportData) -> str:
         bars=[panel for measure in MEASURES if (panel := bars(measure, run.counts, order))],
         figures=[figures_table(stage, blocks) for stage, blocks in reversed(list(run.counts.items()))],
         recalls=recall_table(last, run.counts[last], run.labels),
-        own_models=client_table(run),
+        classes=class_table(last, run.counts[last], run.labels),
+        at_clients=client_tables(run),
+        classes_over_clients=class_tables_over_clients(run),
+        unseen=unseen_tables(run),
+        between_clients=(*peer_maps(run), *similarity_maps(run)),
+        communication=communication_tables(run),
         selection=run.fine_tuning.selection if run.fine_tuning else None,
         fine_tuning=fine_tuning_curves(run.fine_tuning, order) if run.fine_tuning else None,
         selected=selection_table(run.fine_tuning) if run.fine_tuning else None,
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration, run.counts[last]) if run.calibration else None,
-        curves=learning_curves(run.rounds, order),
+        curves=(*learning_curves(run.rounds, order), *pseudo_label_curves(run.rounds)),
         stages=stages_table(run),
         census=census_tables(run.census),
         notes=(*run.notes, *silent_clients(run.rounds)),

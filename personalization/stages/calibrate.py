@@ -178,7 +178,7 @@ class Poll:
         tensors = {GRAPH: as_tensor(graph)}
         broadcasts = [
             Broadcast(client, self.setting.key, 0, ask, name, tensors, question)
-            for client in self.setting.census.holders(split, subgroups)
+            for client in self.setting.census.hospitals(split, subgroups)
         ]
         return ask_all(self.setting.engine, broadcasts, self.traffic) if broadcasts else []
 

@@ -94,7 +94,7 @@ class Personalize(Stage):
             )
         census = setting.census
         tracks = tuple(
-            Track(name, census.holders("train", [name]), census.holders("validation", [name]), (name,))
+            Track(name, census.holders("train", [name]), census.hospitals("validation", [name]), (name,))
             for name in setting.subgroups
         )
         blind = [track.name for track in tracks if not track.judges]

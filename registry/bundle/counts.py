@@ -31,6 +31,7 @@ def count(
     lesions: NDArray[Any] | None = None,
     replicates: int = 0,
     seed: int = 0,
+    answers: NDArray[np.int64] | None = None,
 ) -> Block:
     """Counts of predictions, and of `replicates` bootstrap replicates of them.
 
@@ -41,12 +42,16 @@ def count(
         lesions: the lesion of each picture, `(pictures,)`; each its own where not given.
         replicates: how many bootstrap replicates to draw.
         seed: of the draw; the same seed and lesions give the same weights.
+        answers: the class index answered for each picture, `(pictures,)`, where that is not the class of
+            highest probability; its probability is then the confidence.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
     """
     probabilities, labels = _read(probabilities, labels, malignant, lesions)
-    cells, size = _cells(probabilities, labels, malignant)
+    if answers is None:
+        answers = probabilities.argmax(axis=1) if len(labels) else labels
+    cells, size = _cells(probabilities, labels, malignant, answers)
     num_classes = len(malignant)
     point = _unpack(np.bincount(cells.ravel(), minlength=size), num_classes)
     if not replicates:
@@ -102,7 +107,10 @@ def _are_probabilities(rows: NDArray[np.float64]) -> bool:
 
 
 def _cells(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64], malignant: NDArray[np.bool_]
+    probabilities: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    malignant: NDArray[np.bool_],
+    answers: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], int]:
     """Which cells of all four arrays, laid end to end, each picture adds one to.
 
@@ -114,14 +122,13 @@ def _cells(
     starts = dict(
         zip(shapes, np.cumsum([0] + [int(np.prod(shape)) for shape in shapes.values()]), strict=False)
     )
-    predicted = probabilities.argmax(axis=1) if pictures else labels
     classes = np.arange(num_classes)
 
-    confusion = labels * num_classes + predicted
+    confusion = labels * num_classes + answers
     is_class = (labels[:, np.newaxis] == classes).astype(np.int64)
     scores = (classes * 2 + is_class) * SCORE_BINS + score_bin(probabilities)
-    right = (predicted == labels).astype(np.int64)
-    confidence = right * SCORE_BINS + score_bin(probabilities.max(axis=1, initial=0.0))
+    right = (answers == labels).astype(np.int64)
+    confidence = right * SCORE_BINS + score_bin(probabilities[np.arange(pictures), answers])
     columns = [
         starts["confusion"] + confusion[:, np.newaxis],
         starts["scores"] + scores,

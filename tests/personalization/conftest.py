@@ -1,7 +1,7 @@
 """Two hospitals, one of light skin and one of dark: pictures in memory, and a stage set up to run on them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class Hospitals:
     labels: tuple[Label, ...] = LABELS
     subgroups: tuple[str, ...] = SUBGROUPS
     fingerprint: str = "sha256:" + "0" * 64
+    unseen: tuple[str, ...] = ()
+    communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def examples(self, client: str, split: Split) -> Examples:
         return self.held[client, split]

@@ -16,6 +16,7 @@ from personalization.report import (
     FineTuning,
     ReportData,
     Round,
+    StageFacts,
     render_report,
 )
 from personalization.report.calibration_table import calibration_table
@@ -28,6 +29,8 @@ from personalization.report.subgroup_tables import recall_table
 from personalization.selection import SelectionConfig, select
 from registry.bundle.counts import SCORE_BINS, count
 from registry.bundle.labels import Label
+from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import summarise
 from registry.bundle.schema import UNDECLARED
 from training.errors import DataError
 
@@ -57,8 +60,21 @@ def small(**changes):
     return replace(data, **changes)
 
 
+def told_by_clients():
+    """What a federated stage with peers tells of its clients, two of them of one community."""
+    blocks = {"clinic c": block(9, 1), "clinic <a>": block(8, 2), "clinic & b": block(6, 4)}
+    communities = {"north & <b>east</b>": ["clinic <a>", "clinic & b"]}
+    unseen = summarise({"all": block(30, 10, 20)}, LABELS, ())
+    return {
+        **over_clients(blocks, communities, ["MEL", "NV"]),
+        "similarity": {"clients": list(blocks), "matrix": [[1, 0.5, 0.4], [0.5, 1, 0.9], [0.4, 0.9, 1]]},
+        "unseen": {"clinic <u>": unseen},
+    }
+
+
 def full():
     accuracies = {"light <I>": {0: 0.9, 1: 0.65, 2: 0.9}, "dark & deep": {0: 0.6, 1: 0.62, 2: 0.6}}
+    peers = {"clinic <a>": ["clinic & b"], "clinic & b": ["clinic <a>", "clinic c"]}
     rounds = [
         {
             "stage": "federate",
@@ -71,6 +87,16 @@ def full():
             "bytes_up": 1500,
             "bytes_down": 3_000_000,
             "seconds": 2.0,
+            "models": {
+                "global": {
+                    "exchange": {client: {"peers": of} for client, of in peers.items() if at > 1},
+                    "scalars": {"clinic <a>": {"kept": at / 4}},
+                }
+            },
+            "bytes_by_client": {
+                "clinic <a>": {"down": 2000, "beside": 1000 * (at > 1), "up": 1000},
+                "server": {"down": 2000, "beside": 0, "up": 1000},
+            },
         }
         for at in (1, 2, 3)
     ]
@@ -89,6 +115,7 @@ def full():
         labels=LABELS,
         counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4, 40)}},
         rounds=[Round.from_line(line) for line in rounds],
+        facts=[StageFacts("federate", "federate", told_by_clients())],
         census=[
             CensusCell("clinic a", "light <I>", "MEL", "train", 1200),
             CensusCell("clinic b", "dark & deep", "NV", "train", 300),
@@ -239,8 +266,31 @@ def test_every_part_of_the_run_is_told(text):
         "Loss, federate",
         "Pictures by client",
         "always refers",
+        "The global model at each client after stage “federate”",
+        "north & <b>east</b>, mean over 2 clients",
+        "as means over the clients that have it",
+        "Clients never seen in training",
+        "Who learned from whom, federate",
+        "Similarity of the clients’ models, federate",
+        "Pseudo labels kept, federate",
+        "Communication of stage “federate”",
+        "server, in no sum",
     ):
         assert expected in text
+
+
+def test_a_run_without_clients_peers_or_bytes_has_none_of_their_parts():
+    page = Page(render_report(small()))
+    text = " ".join(page.text)
+
+    for absent in ("Single clients", "Peers", "Communication of stage", "Pseudo labels", "never seen"):
+        assert absent not in text
+    assert {attributes["href"] for attributes in page.all("a")} == {
+        "#fairness",
+        "#calibration",
+        "#run",
+        "#limits",
+    }
 
 
 def test_the_worst_subgroup_and_the_spread_come_first():
@@ -391,5 +441,5 @@ def test_numbers_are_written_alike_everywhere():
     assert interval(Estimate(0.5, 0.25, 0.75), "percent") == "25.0 to 75.0"
     assert interval(Estimate(0.5)) == ""
     assert with_interval(Estimate(0.5, 0.25, 0.75)) == "0.500 (0.250 to 0.750)"
-    assert (size(999), size(1500), size(2.5e9)) == ("999 B", "1.5 kB", "2.5 GB")
+    assert (size(999), size(1500), size(2.5e9)) == ("999\u202fB", "1.5\u202fkB", "2.5\u202fGB")
     assert (duration(61.2), duration(600), duration(10_800)) == ("61.2 s", "10 min", "3.0 h")

@@ -9,6 +9,7 @@ from personalization.abstention import AbstentionThreshold
 from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
 from personalization.report.page import render_report
+from personalization.report.run_facts import stages_table
 from personalization.run_report import report_data
 from training.outcome_file import Finished
 from training.pipeline import run_stages
@@ -53,6 +54,19 @@ def test_two_stages_of_a_kind_are_told_apart_by_their_keys(finish):
     assert [round_.stage for round_ in data.rounds] == ["0-federate", "0-federate", "1-federate"]
     assert list(data.counts) == ["0-federate", "1-federate"]
     assert data.fine_tuning is None
+    assert [stage["name"] for stage in data.summary["stages"]] == ["0-federate", "1-federate"]
+    assert [(of.stage, of.kind) for of in data.facts] == [
+        ("0-federate", "federate"),
+        ("1-federate", "federate"),
+    ]
+    assert [row.cells[-1].text for row in stages_table(data).rows] == ["0 of 4", "0 of 2"]
+
+
+def test_what_stages_told_is_given_to_the_report_as_it_stands_in_the_summary(finish):
+    result = finish({"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}, FEDERATE)
+    data = report_data(result)
+    assert [(of.stage, of.kind) for of in data.facts] == [("finetune", "finetune"), ("federate", "federate")]
+    assert [of.facts for of in data.facts] == [stage["facts"] for stage in result.summary["stages"]]
 
 
 def test_the_selection_shown_is_the_one_that_was_made(finish):
@@ -108,7 +122,7 @@ def test_models_of_single_clients_are_shown_with_their_mean(finish):
     tune = {"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}
     result = finish(tune, FEDERATE)
     page = render_report(report_data(result))
-    assert "Each client\u2019s own model" in page or "Each client&#39;s own model" in page
+    _, rest = page.split("Each client\u2019s own model after stage \u201cfinetune\u201d</span>", 1)
     mean = result.summary["stages"][0]["facts"]["over_clients"]["balanced_accuracy"]["mean"]
-    assert f"{mean:.3f}" in page.split("mean over clients")[1][:600]
-    assert "Models of single clients" not in render_report(report_data(finish(FEDERATE, name="other")))
+    assert f"{mean:.3f}" in rest.split("mean over clients (median)")[1][:600]
+    assert "Each client\u2019s own model" not in render_report(report_data(finish(FEDERATE, name="other")))

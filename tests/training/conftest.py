@@ -46,6 +46,8 @@ class MadeDataset:
     labels: tuple[Label, ...] = LABELS
     subgroups: tuple[str, ...] = SUBGROUPS
     fingerprint: str = "sha256:made-up"
+    unseen: tuple[str, ...] = ()
+    communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def examples(self, client: str, split: Split) -> Examples:
         return self.held[client, split]

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from registry.bundle.labels import Label
 from training.census import CENSUS, Census, count_pictures, take_census
 from training.data import SPLITS, Examples
 from training.errors import DataError, MessageError
@@ -84,3 +87,27 @@ def test_an_answer_that_counts_other_classes_is_refused():
     update = Update("north", CENSUS, 0, CENSUS, tensors={CENSUS: torch.zeros(4, 3, 5, dtype=torch.int64)})
     with pytest.raises(MessageError, match=r"north counts \(4, 3, 5\) .*; the job has \(4, 3, 3\)"):
         Census.from_updates([update], ["light", "dark"], ["benign", "malignant"])
+
+
+def test_the_server_and_unseen_clients_judge_nothing_and_need_no_training_pictures(make_dataset):
+    sizes = {
+        "north": {"light": (5, 1, 1, 1), "dark": (2, 1, 1, 1)},
+        "server": {"light": (0, 4, 0, 0)},
+        "far": {"light": (0, 0, 0, 6)},
+    }
+    dataset = replace(make_dataset(sizes), unseen=("far",))
+    census = Census.of_dataset(dataset)
+    census.check()
+    assert census.holders("validation", census.places) == ("north", "server")
+    assert census.hospitals("validation", census.places) == ("north",)
+    assert census.hospitals("test", census.places) == ("north",)
+    assert [row["label"] for row in census.table() if row["client"] == "far"] == ["benign", "malignant"]
+    with pytest.raises(DataError, match="no training pictures at far"):
+        Census.of_dataset(replace(dataset, unseen=())).check()
+
+
+def test_the_classes_of_unseen_clients_are_benign_and_malignant_whatever_the_jobs_are(make_dataset):
+    labels = tuple(Label(code=code, name=code) for code in ("A", "B", "C"))
+    dataset = replace(make_dataset({"far": {"light": (0, 0, 0, 6)}}), labels=labels, unseen=("far",))
+    told = {row["label"]: row["n"] for row in Census.of_dataset(dataset).table()}
+    assert told == {"benign": 4, "malignant": 2}

@@ -1,10 +1,14 @@
 """Counts of predictions: what is in them, and what never leaves a client."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from registry.bundle.counts import count
+from registry.bundle.labels import Label
+from registry.bundle.metrics.classification import malignancy_auroc
 from training.data import Examples
 from training.errors import MessageError
 from training.evaluation import (
@@ -13,6 +17,7 @@ from training.evaluation import (
     evaluate,
     pack_blocks,
     predict,
+    predictions,
     read_blocks,
     unpack_blocks,
 )
@@ -178,3 +183,45 @@ def test_a_model_whose_answers_are_not_finite_is_said_with_the_clients_name(make
         client.bench.model.encoder.get_classifier().weight.fill_(float("nan"))
     with pytest.raises(MessageError, match="north: the model's answers are no probabilities"):
         ask(client)
+
+
+FOUR = tuple(
+    Label(code=code, name=code, malignancy=kind)
+    for code, kind in (("AK", "premalignant"), ("MEL", "malignant"), ("NV", "benign"), ("X", "unknown"))
+)
+
+
+def test_folding_takes_the_highest_class_and_sums_each_side():
+    # The second picture's highest class is benign, though AK and MEL together have more.
+    probabilities = np.array(
+        [[0.1, 0.6, 0.2, 0.1], [0.3, 0.3, 0.4, 0.0], [0.4, 0.1, 0.2, 0.3]], dtype=np.float32
+    )
+    told = predictions(probabilities, FOUR, folded=True)
+    np.testing.assert_allclose(told["probabilities"], [[0.3, 0.7], [0.4, 0.6], [0.5, 0.5]], rtol=1e-6)
+    assert told["answers"].tolist() == [1, 0, 1]
+    counts = count(labels=np.array([1, 1, 0]), **told).point
+    assert counts.confusion.tolist() == [[0, 1], [1, 1]]
+    # Confidence is that of the answer: 0.7 right, 0.4 wrong, 0.5 wrong.
+    assert counts.confidence[1].nonzero()[0].tolist() == [350]
+    assert counts.confidence[0].nonzero()[0].tolist() == [200, 250]
+    assert float(malignancy_auroc(counts)) == 1
+
+
+def test_unfolded_predictions_are_as_they_are():
+    probabilities = np.array([[0.1, 0.6, 0.2, 0.1]], dtype=np.float32)
+    told = predictions(probabilities, FOUR, folded=False)
+    assert told["probabilities"] is probabilities
+    assert told["malignant"].tolist() == [False, True, False, False]
+
+
+def test_a_folded_question_is_answered_with_two_classes(make_client, make_dataset):
+    labels = (FOUR[0], FOUR[2])  # both classes of the model, in the job's order: AK first
+    dataset = replace(make_dataset(), labels=labels)
+    client = make_client("south", dataset)
+    (block,) = unpack_blocks(ask(client, folded=True)).values()
+    given = dataset.examples("south", "validation")
+    expected = predict(client.bench, given)
+    answers = 1 - expected.argmax(axis=1)
+    assert block.point.confusion.tolist() == [
+        [int(((given.labels == true) & (answers == said)).sum()) for said in (0, 1)] for true in (0, 1)
+    ]

@@ -15,7 +15,7 @@ from training.aggregators.fedavg import FedAvg
 from training.checkpoint import Checkpoints
 from training.errors import QuorumError
 from training.exchanges import NoExchange
-from training.exchanges.base import Exchange
+from training.exchanges.base import Exchange, Parcel
 from training.federation import choose_cohort, run_rounds
 from training.journal import Journal
 from training.messages import Failure, reply
@@ -237,10 +237,10 @@ class Gather(Exchange):
     comes_back = True
     name: Literal["gather"] = "gather"
 
-    def outgoing(self, client, round_, memory, random):
-        return dict(memory)
+    def outgoing(self, client, round_, memory, random, desk):
+        return Parcel(dict(memory), {"sum": float(memory.get("sum", 0))} if client == "b" else {})
 
-    def collect(self, update, memory):
+    def collect(self, update, memory, desk):
         found = update.tensors["exchange/number"]
         return {"sum": memory.get("sum", torch.zeros(1)) + found}
 
@@ -257,7 +257,14 @@ def test_an_exchange_sends_gathers_and_remembers(make_plan, rounds):
         number = torch.tensor([float(HELD[broadcast.client])])
         return replace(update, tensors={**update.tensors, "exchange/number": number})
 
-    states, _, _ = rounds(make_plan(exchange=Gather()), FormulaEngine(answer))
+    states, lines, _ = rounds(make_plan(exchange=Gather()), FormulaEngine(answer))
+    assert [line["models"]["global"]["exchange"] for line in lines] == [
+        {"b": {"sum": 0}},
+        {"b": {"sum": 100}},
+    ]
+    beside = [{client: sent["beside"] for client, sent in line["bytes_by_client"].items()} for line in lines]
+    assert beside == [dict.fromkeys("abc", 0), dict.fromkeys("abc", 4)]
+    assert lines[1]["bytes_by_client"]["a"] == {"down": 16 + 4, "beside": 4, "up": 16 + 4}
     assert received == [{}] * 3 + [{"exchange/sum": 100.0}] * 3
     assert float(states["global"].memory["sum"]) == 200
     assert_model(states["global"], by_hand({"a": 0.1, "b": 0.3, "c": 0.6}, times=2))

@@ -1,6 +1,14 @@
-"""What identifies a job, now and for whoever comes later."""
+"""What identifies a job, now and for whoever comes later; and jobs that extend others."""
 
-from training.job import Job
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.errors import JobError
+from training.job import Job, read_job
+from training.job_file import read_plain
 
 JOB = {
     "name": "identity",
@@ -33,3 +41,228 @@ def test_what_was_added_later_counts_as_soon_as_it_is_not_what_it_used_to_be():
     assert digest(crop=(1.0, 1.0), hue=0.0) == digest()
     assert len({digest(), digest(crop=(0.5, 1.0)), digest(hue=0.1), digest(rotation=11)}) == 4
     assert "crop" in Job.model_validate(JOB).resolved()["stages"][0]["objective"]["augment"]
+
+
+# Jobs that extend others.
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file in `tmp_path`; gives its path."""
+
+    def file(name: str, content: object) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+        return path
+
+    return file
+
+
+def whole() -> dict:
+    """The job above, with what a recipe says of itself."""
+    return {**deepcopy(JOB), "about": {"system": "Base", "paper": "A", "note": "of the base"}}
+
+
+def test_a_job_is_another_one_with_changed_lines(write):
+    write("base.yaml", whole())
+    path = write(
+        "job.yaml",
+        """
+        about: {system: Changed, paper: B}
+        name: changed
+        extends: base.yaml
+        changes:
+          data.image_size: 64
+          stages.federate.rounds: 5
+          stages.0.objective.augment.rotation: 20
+          stages.0.aggregator: {name: fedexp, m: 2}
+        """,
+    )
+    expected = whole()
+    expected["about"] = {"system": "Changed", "paper": "B"}
+    expected["name"] = "changed"
+    expected["data"]["image_size"] = 64
+    expected["stages"][0]["rounds"] = 5
+    expected["stages"][0]["objective"]["augment"]["rotation"] = 20
+    expected["stages"][0]["aggregator"] = {"name": "fedexp", "m": 2}
+    assert read_plain(path) == expected
+    assert read_job(path) == Job.model_validate(expected)
+    assert read_job(path).digest == Job.model_validate(expected).digest
+
+
+def test_what_a_file_does_not_say_of_itself_is_the_others(write):
+    write("base.yaml", whole())
+    assert read_plain(write("job.yaml", {"extends": "base.yaml"})) == whole()
+    reseeded = read_plain(write("job.yaml", {"extends": "base.yaml", "seed": 9, "changes": None}))
+    assert reseeded == {**whole(), "seed": 9}
+
+
+def test_changes_come_in_their_order_and_set_after_them(write):
+    write("base.yaml", whole())
+    write("first.yaml", "{name: first, extends: base.yaml, changes: {data.clients.count: 4, seed: 1}}")
+    path = write(
+        "second.yaml",
+        """
+        extends: first.yaml
+        seed: 2
+        changes:
+          data.clients: {by: dirichlet, count: 5, alpha: 1.0}
+          data.clients.alpha: 0.5
+          data.image_size: 48
+        """,
+    )
+    job = read_job(path, ["data.image_size=56", "data.clients.count=6"])
+    assert (job.name, job.seed) == ("first", 2)
+    assert job.data.clients.model_dump(exclude_none=True) == {"by": "dirichlet", "count": 6, "alpha": 0.5}
+    assert job.data.image_size == 56
+
+
+def test_a_path_after_extends_starts_from_the_file_it_stands_in(write, monkeypatch):
+    write("shared/base.yaml", whole())
+    write("shared/middle.yaml", {"extends": "base.yaml", "changes": {"data.image_size": 48}})
+    path = write("mine/job.yaml", {"extends": "../shared/middle.yaml"})
+    monkeypatch.chdir(path.parent)
+    assert read_job(Path("job.yaml")).data.image_size == 48
+
+
+def test_stages_are_replaced_whole_or_added_after_the_last(write):
+    write("base.yaml", whole())
+    replaced = {"extends": "base.yaml", "changes": {"stages": [{**JOB["stages"][0], "rounds": 9}]}}
+    assert [stage.rounds for stage in read_job(write("replaced.yaml", replaced)).stages] == [9]
+    added = write("added.yaml", {"extends": "replaced.yaml", "changes": {"stages.1": {"stage": "export"}}})
+    assert [stage.stage for stage in read_job(added).stages] == ["federate", "export"]
+    assert len(read_job(added, ["stages.2={stage: register}"]).stages) == 3
+
+
+def test_of_two_equal_stages_the_one_that_is_numbered_changes(write):
+    stage = JOB["stages"][0]
+    path = write("base.yaml", {**whole(), "stages": [stage, stage]})
+    changed = {**stage, "rounds": 7}
+    job = read_plain(path, [f"stages.1={yaml.safe_dump(changed, default_flow_style=True)}"])
+    assert [found["rounds"] for found in job["stages"]] == [3, 7]
+
+
+def test_one_value_at_two_places_is_changed_at_one(write):
+    write("base.yaml", {**whole(), "stages": [JOB["stages"][0], JOB["stages"][0]]})
+    path = write(
+        "job.yaml",
+        """
+        extends: base.yaml
+        changes:
+          stages.0.objective: &objective {name: supervised, batch_size: 8}
+          stages.1.objective: *objective
+          stages.1.objective.batch_size: 4
+        """,
+    )
+    assert [stage.objective.batch_size for stage in read_job(path).stages] == [8, 4]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "{extends: gone.yaml}",
+            "cannot read {folder}/gone.yaml, which {folder}/job.yaml extends: No such file",
+        ),
+        (
+            "{extends: gone.yaml}",
+            "a path after `extends` starts from the folder of the file that it stands in",
+        ),
+        ("{extends: list.yaml}", "{folder}/list.yaml, which {folder}/job.yaml extends, holds no job"),
+        ("{extends: broken.yaml}", "{folder}/broken.yaml, which {folder}/job.yaml extends, is not YAML"),
+        (
+            "{extends: latin.yaml}",
+            "{folder}/latin.yaml, which {folder}/job.yaml extends, is not text in UTF-8",
+        ),
+        (
+            "{extends: [base.yaml]}",
+            "{folder}/job.yaml: `extends` is ['base.yaml']; it names one other job file",
+        ),
+        ("{extends: }", "`extends` is None; it names one other job file, e.g. `extends: job.yaml`"),
+        ("{extends: job.yaml}", "{folder}/job.yaml extends {folder}/job.yaml: a circle"),
+        (
+            "{extends: there.yaml}",
+            "{folder}/job.yaml extends {folder}/there.yaml extends {folder}/back.yaml extends "
+            "{folder}/job.yaml: a circle; let one of them be a whole job",
+        ),
+        (
+            "{extends: round.yaml}",
+            "JOB {folder}/round.yaml extends {folder}/trip.yaml extends {folder}/round.yaml: a circle",
+        ),
+        (
+            "{extends: base.yaml, model: {name: vgg11}, stagez: []}",
+            "{folder}/job.yaml extends another job, where `model`, `stagez` may not stand: only `name`, "
+            "`seed`, `about`, `extends`, `changes` may; put it under `changes`, e.g. `changes: {stages",
+        ),
+        (
+            "{extends: inside.yaml}",
+            "{folder}/inside.yaml, which {folder}/job.yaml extends, holds a value that is",
+        ),
+        ("{changes: {seed: 3}}", "{folder}/job.yaml has `changes` and nothing that it changes"),
+        ("{extends: base.yaml, changes: [seed]}", "`changes` is ['seed']; write it as `key.path: value`"),
+        (
+            "{extends: base.yaml, changes: {3: 4}}",
+            "{folder}/job.yaml, changes, 3: write it as `key.path: value`",
+        ),
+        ("{extends: base.yaml, changes: {data..folder: x}}", "changes, data..folder: write it as"),
+        (
+            "{extends: base.yaml, changes: {stages.federat.rounds: 3}}",
+            "{folder}/job.yaml, changes, stages.federat.rounds: there is no `federat` there; did you mean "
+            "`federate`? valid: federate, 0",
+        ),
+        (
+            "{extends: base.yaml, changes: {stages.2: {stage: export}}}",
+            "changes, stages.2: there is no `2` there; valid: federate, 0",
+        ),
+        (
+            "{extends: base.yaml, changes: {data.image_size.x: 3}}",
+            "changes, data.image_size.x: there is no `x` there, only the value 32",
+        ),
+        (
+            "{extends: base.yaml, changes: {stages.0.objectiv.mu: 1}}",
+            "stages.0.federate: unknown key `objectiv`; did you mean `objective`?",
+        ),
+        (
+            "{extends: base.yaml, changes: {data.image_sise: 3}}",
+            "{folder}/job.yaml:\n  data: unknown key `image_sise`; did you mean `image_size`?",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_extension_is_named_with_what_to_do(write, tmp_path, content, told):
+    write("base.yaml", whole())
+    write("list.yaml", "- a")
+    write("inside.yaml", "data: &data {options: *data}")
+    write("broken.yaml", "a: [")
+    (tmp_path / "latin.yaml").write_bytes("näme: a".encode("latin-1"))
+    write("there.yaml", {"extends": "back.yaml"})
+    write("back.yaml", {"extends": "job.yaml"})
+    write("round.yaml", {"extends": "trip.yaml"})
+    write("trip.yaml", {"extends": "round.yaml"})
+    with pytest.raises(JobError) as refused:
+        read_job(write("job.yaml", content))
+    assert told.removeprefix("JOB ").replace("{folder}", str(tmp_path)) in str(refused.value)
+    if told.startswith("JOB "):
+        assert "job.yaml" not in str(refused.value), "it is no part of the circle"
+
+
+def test_a_run_resolves_what_it_extends_and_looks_for_pictures_beside_the_file_that_is_run(
+    train_command, tiny, write, tmp_path
+):
+    write("shared/base.yaml", tiny)
+    path = write(
+        "mine/job.yaml",
+        {"name": "mine", "extends": "../shared/base.yaml", "changes": {"stages.federate.rounds": 1}},
+    )
+    assert train_command(path, "--out", "run").code == 0
+    resolved = yaml.safe_load((tmp_path / "run" / "job.resolved.yaml").read_text())
+    assert Job.model_validate(resolved) == Job.model_validate(
+        {**tiny, "name": "mine", "stages": [{**tiny["stages"][0], "rounds": 1}]}
+    )
+    assert train_command(tmp_path / "run" / "job.resolved.yaml", "--out", "run", "--resume").code == 0
+
+    data = {"data.adapter": None, "data.options": {}, "data.manifest": "mine.csv"}
+    write("mine/job.yaml", {"extends": "../shared/base.yaml", "changes": data})
+    ended = train_command("--check", path)
+    assert ended.code == 2
+    assert str(tmp_path / "mine" / "mine.csv") in ended.err

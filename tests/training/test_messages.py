@@ -81,6 +81,15 @@ def test_one_weight_that_is_not_finite_is_refused(value):
         check_update(replace(ANSWER, tensors={**TENSORS, "weight": weight}), ASKED, SHAPES)
 
 
+def test_a_variance_below_zero_is_refused_and_a_mean_is_not():
+    given = {"norm.running_var": torch.tensor([0.5, 0.0]), "norm.running_mean": torch.tensor([-1.0, 1.0])}
+    shapes = {name: tensor.shape for name, tensor in given.items()}
+    check_update(replace(ANSWER, tensors=given), ASKED, shapes)
+    below = {**given, "norm.running_var": torch.tensor([0.5, -0.25])}
+    with pytest.raises(MessageError, match=r"north sent norm.running_var with a variance of -0\.25"):
+        check_update(replace(ANSWER, tensors=below), ASKED, shapes)
+
+
 def test_an_exchanges_tensors_pass_beside_the_weights_only_where_they_are_expected():
     answer = replace(ANSWER, tensors={**TENSORS, "exchange/bank": torch.ones(7)})
     check_update(answer, ASKED, SHAPES, "exchange/")

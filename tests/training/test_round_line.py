@@ -9,8 +9,10 @@ from training.messages import Failure, Update
 from training.round_line import RoundLine, distinct
 
 
-def update(client, held, losses, track="light"):
-    return Update(client, "1-personalize", 4, "fit", track, num_examples=held, losses=losses)
+def update(client, held, losses, track="light", scalars=None):
+    return Update(
+        client, "1-personalize", 4, "fit", track, num_examples=held, losses=losses, scalars=scalars or {}
+    )
 
 
 def block(labels, answers):
@@ -27,11 +29,12 @@ def line():
         {"light": ("a", "b"), "dark": ("b", "c")},
         {
             "light": [update("a", {"light": 30}, {"light": 0.5}), update("b", {"light": 10}, {"light": 1.5})],
-            "dark": [update("c", {"dark": 7, "light": 3}, {"dark": 2.0}, "dark")],
+            "dark": [update("c", {"dark": 7, "light": 3}, {"dark": 2.0}, "dark", {"kept": 0.25})],
         },
         [Failure("b", "dark", "its disk is full")],
         {"light": Mixture({"a": 0.75, "b": 0.25}), "dark": Mixture({"c": 1.0})},
         {"light": block([0, 0, 1, 1], [0, 0, 1, 0]), "dark": block([0, 1], [1, 1])},
+        {"light": {"a": {"peers": ["b"]}}},
     )
 
 
@@ -59,7 +62,9 @@ def test_who_was_asked_who_answered_and_who_did_not_is_told(line):
         "answered": ["c"],
         "loss": 2.0,
         "weights": {"c": 1.0},
+        "scalars": {"c": {"kept": 0.25}},
     }
+    assert told["models"]["light"]["exchange"] == {"a": {"peers": ["b"]}}
     assert told["failed"] == [{"client": "b", "model": "dark", "reason": "its disk is full"}]
     assert line.note == "loss 1.375, balanced accuracy 0.667, without b"
 
@@ -73,6 +78,7 @@ def test_a_figure_that_is_undefined_is_null_and_no_number():
         [],
         {"global": Mixture({"a": 1.0})},
         {"light": block([0, 0], [0, 1])},
+        {},
     )
     assert line.by_subgroup["light"]["auroc"] is None
     assert line.loss == 0

@@ -21,6 +21,8 @@ OPTIONS = (
     "--engine",
     "--check",
     "--schema",
+    "--compare",
+    "--cost-over",
     "--recipes",
     "--json",
     "--version",
@@ -82,13 +84,26 @@ def test_the_schema_knows_every_block_and_part(train_command):
 
 def test_recipes_are_listed_with_their_papers(train_command):
     rows = json.loads(train_command("--recipes", "--json").out)
-    assert {row["name"] for row in rows} == {path.stem for path in FOLDER.glob("*.yaml")}
+    assert {row["name"] for row in rows} == {path.stem for path in FOLDER.rglob("*.yaml")}
     for row in rows:
         assert Path(row["path"]).is_file()
         assert row["paper"]
         assert row["system"]
     shown = flat(train_command("--recipes").out.replace("┃", " "))
     assert all(row["name"] in shown for row in rows)
+
+
+def test_finished_runs_are_compared(train_command, job_file, tiny, tmp_path):
+    job = job_file(tiny)
+    for name in ("one", "two"):
+        assert train_command(job, "--out", tmp_path / name, "--set", f"seed={len(name)}").code == 0
+    compared = ("--compare", tmp_path / "one", "--compare", tmp_path / "two")
+    told = json.loads(train_command(*compared, "--json").out)
+    assert json.dumps(told).count(str(tmp_path / "two")) >= 1
+    assert "RI" in train_command(*compared, "--cost-over", tmp_path / "one").out
+    missing = train_command("--compare", tmp_path / "none")
+    assert missing.code == 2
+    assert "none" in missing.err
 
 
 def test_check_counts_pictures_and_leaves_nothing(train_command, job_file, tiny, tmp_path):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.sampling import epoch_order, in_batches
+from training.sampling import class_weights, epoch_order, in_batches
 
 LABELS = np.array([0] * 90 + [1] * 9 + [4])
 
@@ -51,3 +51,27 @@ def test_a_last_batch_of_one_joins_the_one_before():
     assert [len(batch) for batch in in_batches(np.arange(9), 4)] == [4, 5]
     assert [len(batch) for batch in in_batches(np.arange(10), 4)] == [4, 4, 2]
     assert [len(batch) for batch in in_batches(np.arange(3), 4)] == [3]
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced"])
+@pytest.mark.parametrize("samples", [1, 40, 100, 250])
+def test_a_virtual_client_draws_as_many_pictures_as_it_should(sampling, samples):
+    order = epoch_order(LABELS, sampling, np.random.default_rng(0), samples)
+    assert len(order) == samples
+    if sampling == "uniform":
+        times = np.bincount(order, minlength=100)
+        assert times.max() - times.min() <= 1, "none comes again before all have come as often"
+
+
+def test_class_weights_by_hand():
+    # 100 pictures of three classes: 100 / (3 · 90), 100 / (3 · 9), 100 / (3 · 1); classes 2 and 3 have none.
+    weights = class_weights(LABELS, 6, "inverse-frequency")
+    np.testing.assert_allclose(weights, [100 / 270, 100 / 27, 0, 0, 100 / 3, 0], rtol=1e-6)
+    assert np.mean(weights[LABELS]) == pytest.approx(1)
+    assert class_weights(LABELS, 6, "none") is None
+
+
+def test_pictures_without_a_label_have_no_say_in_class_weights():
+    some = np.array([0, -1, -1, 1, -1, 1])
+    np.testing.assert_allclose(class_weights(some, 2, "inverse-frequency"), [3 / 2, 3 / 4])
+    assert class_weights(np.array([-1, -1]), 2, "inverse-frequency").tolist() == [0, 0]

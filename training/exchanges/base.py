@@ -4,7 +4,9 @@ On the wire an exchange's tensors carry its own prefix, so that they can never b
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +14,23 @@ from training.config import FrozenConfig
 from training.messages import Tensors, Update
 
 if TYPE_CHECKING:
+    from training.desk import Desk
     from training.objectives.base import Objective
 
 PREFIX = "exchange/"
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What goes to one client beside the weights.
+
+    Attributes:
+        tensors: the content.
+        note: what is told of it in the log, JSON-able; it does not travel.
+    """
+
+    tensors: Tensors = field(default_factory=dict)
+    note: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Exchange(FrozenConfig, ABC):
@@ -29,8 +45,15 @@ class Exchange(FrozenConfig, ABC):
     opens: ClassVar[bool] = False
     name: str
 
+    @property
+    def needs_server(self) -> bool:
+        """Whether uploads are judged on validation pictures that the coordinator owns."""
+        return False
+
     @abstractmethod
-    def outgoing(self, client: str, round_: int, memory: Tensors, random: np.random.Generator) -> Tensors:
+    def outgoing(
+        self, client: str, round_: int, memory: Tensors, random: np.random.Generator, desk: "Desk"
+    ) -> Parcel:
         """What goes to `client` beside the weights in this round.
 
         Args:
@@ -38,11 +61,25 @@ class Exchange(FrozenConfig, ABC):
             round_: which round.
             memory: what the server remembers.
             random: draws for this client and round.
+            desk: what is at hand at the coordinator.
         """
 
     @abstractmethod
-    def collect(self, update: Update, memory: Tensors) -> Tensors:
+    def collect(self, update: Update, memory: Tensors, desk: "Desk") -> Tensors:
         """The server's memory after `update` came in."""
+
+    def conclude(self, clients: Sequence[str], round_: int, memory: Tensors, desk: "Desk") -> Tensors:
+        """The server's memory after all of a round came in and went into the new model.
+
+        What needs the clients' answers no more but asks the server anew has its place here.
+
+        Args:
+            clients: whose updates were collected.
+            round_: in which round.
+            memory: what the server remembers.
+            desk: what is at hand at the coordinator.
+        """
+        return memory
 
     def check(self, update: Update, memory: Tensors) -> None:
         """Refuse an answer whose tensors of the exchange are not what it collects, given what it has.
@@ -59,3 +96,7 @@ class Exchange(FrozenConfig, ABC):
             ValueError: saying which objective this exchange needs.
         """
         return
+
+    def facts(self, memory: Tensors) -> Mapping[str, Any]:
+        """What is told of the exchange after the last round, JSON-able."""
+        return {}

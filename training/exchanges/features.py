@@ -24,8 +24,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from training.desk import Desk
 from training.errors import MessageError
-from training.exchanges.base import PREFIX, Exchange
+from training.exchanges.base import PREFIX, Exchange, Parcel
 from training.messages import Tensors, Update
 
 if TYPE_CHECKING:
@@ -47,18 +48,21 @@ class SharedFeatures(Exchange):
     name: Literal["features"] = "features"
     limit: int | None = Field(None, ge=1)
 
-    def outgoing(self, client: str, round_: int, memory: Tensors, random: np.random.Generator) -> Tensors:
+    def outgoing(
+        self, client: str, round_: int, memory: Tensors, random: np.random.Generator, desk: Desk
+    ) -> Parcel:
         """Q_{r,i}, sorted; without a row where there is no other client."""
         banks = [bank for sender, bank in memory.items() if sender != client]
         if not banks:
-            return {FEATURES: torch.empty(0, memory[client].shape[1] if client in memory else 0)}
+            width = memory[client].shape[1] if client in memory else 0
+            return Parcel({FEATURES: torch.empty(0, width)})
         union = in_order_of_bytes(torch.cat(banks))
         if self.limit is not None and len(union) > self.limit:
             drawn = random.choice(len(union), size=self.limit, replace=False)
             union = union[torch.from_numpy(np.sort(drawn))]
-        return {FEATURES: union}
+        return Parcel({FEATURES: union})
 
-    def collect(self, update: Update, memory: Tensors) -> Tensors:
+    def collect(self, update: Update, memory: Tensors, desk: Desk) -> Tensors:
         """The banks with this client's newest in place of its last."""
         # A copy: what was read from a file that waited on disk would hold on to all of it.
         return {**memory, update.client: features_in(update).clone()}

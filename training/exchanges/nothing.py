@@ -4,7 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from training.exchanges.base import Exchange
+from training.desk import Desk
+from training.exchanges.base import Exchange, Parcel
 from training.messages import Tensors, Update
 
 
@@ -13,10 +14,12 @@ class NoExchange(Exchange):
 
     name: Literal["none"] = "none"
 
-    def outgoing(self, client: str, round_: int, memory: Tensors, random: np.random.Generator) -> Tensors:
+    def outgoing(
+        self, client: str, round_: int, memory: Tensors, random: np.random.Generator, desk: Desk
+    ) -> Parcel:
         """Nothing."""
-        return {}
+        return Parcel()
 
-    def collect(self, update: Update, memory: Tensors) -> Tensors:
+    def collect(self, update: Update, memory: Tensors, desk: Desk) -> Tensors:
         """Nothing to remember."""
         return memory

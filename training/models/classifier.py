@@ -159,6 +159,11 @@ def load_weights(model: Classifier, path: Path) -> None:
     model.load_state_dict({**own, **fitting})
 
 
+def num_classes(model: Classifier) -> int:
+    """The outputs of a model's linear head."""
+    return int(model.encoder.num_classes)
+
+
 def head_names(encoder: Any) -> list[str]:
     """State names of a timm encoder's linear classifier."""
     classifier = encoder.get_classifier()

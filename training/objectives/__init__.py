@@ -3,6 +3,8 @@
 from training.objectives.base import LocalTask, LocalWork, Objective
 from training.objectives.beit import BEiT
 from training.objectives.byol import BYOL
+from training.objectives.fedirm import FedIRM
+from training.objectives.fixmatch import FixMatch
 from training.objectives.mae import MAE
 from training.objectives.moco import MoCo
 from training.objectives.mocov3 import MoCoV3
@@ -12,7 +14,7 @@ from training.objectives.supervised import Supervised
 from training.parts import PartTable
 
 OBJECTIVES: PartTable[Objective] = PartTable(
-    "objective", Supervised, SimCLR, Rotation, BYOL, MoCo, MoCoV3, MAE, BEiT
+    "objective", Supervised, SimCLR, Rotation, BYOL, MoCo, MoCoV3, MAE, BEiT, FixMatch, FedIRM
 )
 
 __all__ = ["OBJECTIVES", "LocalTask", "LocalWork", "Objective"]

@@ -38,9 +38,10 @@ class Ask(Protocol):
         """Ask `question`, with tensors and JSON-able settings."""
 
 
-def no_twin() -> Classifier:
+def no_twins(count: int) -> Sequence[Classifier]:
     """For rounds of objectives that need no second model."""
-    raise AssertionError("this round was prepared without a second model")
+    assert not count, "this round was prepared without a second model"
+    return ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class LocalWork:
         kept: what this objective kept at this client from its last round.
         device: where the model is.
         given: what the objective prepared before the first round, the same for all clients.
-        twin: a second model of the same shape, with whatever weights it held last; no gradient reaches it.
+        twins: so many further models of the same shape, with whatever weights they held last; no gradient
+            reaches them.
     """
 
     client: str
@@ -71,7 +73,11 @@ class LocalWork:
     kept: Tensors
     device: torch.device
     given: Tensors = field(default_factory=dict)
-    twin: Callable[[], Classifier] = no_twin
+    twins: Callable[[int], Sequence[Classifier]] = no_twins
+
+    def twin(self) -> Classifier:
+        """One further model of the same shape."""
+        return self.twins(1)[0]
 
     def numpy_generator(self, purpose: str) -> np.random.Generator:
         """Draws for `purpose`, the same for this client and round whenever it runs."""
@@ -118,6 +124,9 @@ class LocalTask(Protocol):
     def keep(self) -> Tensors:
         """What stays at this client for its next round."""
 
+    def scalars(self) -> Mapping[str, float]:
+        """What the log tells of the round beside the losses, by name."""
+
 
 class Objective(FrozenConfig, ABC):
     """Settings that every objective shares.
@@ -128,10 +137,17 @@ class Objective(FrozenConfig, ABC):
         clip_norm: the largest allowed norm of a gradient; None leaves it alone.
         self_supervised: whether it needs no labels: such objectives belong into the stage `pretrain`.
         shares_features: whether it gives features of its pictures to an exchange, and takes others'.
+        shares_relations: whether it gives an exchange what it says of each class, and takes others'.
+        learns_from_peers: whether models of other clients help it to name what a picture shows.
+        uses_unlabelled: whether pictures without a label teach it too, so that clients that have no others
+            are asked.
     """
 
     self_supervised: ClassVar[bool] = False
     shares_features: ClassVar[bool] = False
+    shares_relations: ClassVar[bool] = False
+    learns_from_peers: ClassVar[bool] = False
+    uses_unlabelled: ClassVar[bool] = False
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)

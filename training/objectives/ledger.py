@@ -68,3 +68,7 @@ class LedgerTask:
     def keep(self) -> Tensors:
         """Nothing stays."""
         return {}
+
+    def scalars(self) -> Mapping[str, float]:
+        """Nothing more is told."""
+        return {}

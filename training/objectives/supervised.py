@@ -3,29 +3,41 @@
 l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
 
 Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
-mean over the pictures drawn.
+mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its class
+does.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from training.augmentations import augment
 from training.models import Classifier
+from training.models.classifier import num_classes
 from training.objectives.base import Batch, LocalTask, LocalWork, Objective
 from training.objectives.ledger import LedgerTask
 from training.pictures import to_model_input
-from training.sampling import Sampling, epoch_order, in_batches
+from training.sampling import ClassWeights, Sampling, class_weights, epoch_order, in_batches
 
 
 class Supervised(Objective):
-    """Cross-entropy against the labels; pictures without one are left out."""
+    """Cross-entropy against the labels; pictures without one are left out.
 
+    Attributes:
+        sampling: how pictures are drawn.
+        samples: pictures in a local epoch, the same for every client (FedVC); None for all that it has.
+        class_weights: whether rare classes count more.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"samples", "class_weights"})
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
+    samples: int | None = Field(None, ge=2)
+    class_weights: ClassWeights = "none"
 
     def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
         """Prepare one client's round."""
@@ -42,12 +54,17 @@ class SupervisedTask(LedgerTask):
         self._model = model
         self._work = work
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
+        weights = class_weights(self._examples.labels, num_classes(model), config.class_weights)
+        self._weights = None if weights is None else torch.from_numpy(weights).to(work.device)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Class-balanced or uniform batches, augmented."""
         self._ledger.forget()
         order = epoch_order(
-            self._examples.labels, self._config.sampling, self._work.numpy_generator(f"order {epoch}")
+            self._examples.labels,
+            self._config.sampling,
+            self._work.numpy_generator(f"order {epoch}"),
+            self._config.samples,
         )
         random = self._work.torch_generator(f"augment {epoch}")
         for positions in in_batches(order, self._config.batch_size):
@@ -57,6 +74,8 @@ class SupervisedTask(LedgerTask):
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy of the batch."""
         positions = torch.from_numpy(batch.positions).to(self._work.device)
-        losses = F.cross_entropy(self._model(batch.images), self._labels[positions], reduction="none")
+        losses = F.cross_entropy(
+            self._model(batch.images), self._labels[positions], self._weights, reduction="none"
+        )
         self._ledger.add(batch.positions, losses)
         return losses.mean()

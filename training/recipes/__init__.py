@@ -24,6 +24,10 @@ class Recipe:
 
 
 def read_recipes() -> list[Recipe]:
-    """Every built-in job file, by name."""
-    paths = sorted(FOLDER.glob("*.yaml"), key=lambda path: path.stem)
-    return [Recipe(path.stem, path, read_job(path)) for path in paths]
+    """Every built-in job file, in whichever folder it is, by name."""
+    return [Recipe(path.stem, path, read_job(path)) for path in recipe_paths()]
+
+
+def recipe_paths() -> list[Path]:
+    """The files of all built-in jobs, by name; no two have one name."""
+    return sorted(FOLDER.rglob("*.yaml"), key=lambda path: path.stem)

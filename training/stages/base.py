@@ -36,6 +36,7 @@ class Setting:
         labels, subgroups: the classes and the subgroups' names, in order.
         census: who holds what.
         fingerprint: of the data.
+        communities: clients by the source that they are parts of, where the job has sources.
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
     """
@@ -51,6 +52,7 @@ class Setting:
     fingerprint: str
     model: Classifier
     registrar: Registrar = no_registry
+    communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -1,19 +1,34 @@
 """The stage `federate`: clients train one global model together, in rounds."""
 
-from typing import Literal
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
+from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import summarise
+from training.best_round import BestRound
 from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
-from training.evaluation import evaluate
+from training.errors import JobError
+from training.evaluation import Blocks, add_blocks, evaluate
 from training.federation import EVALUATE, run_rounds
-from training.final_figures import TEST, answer_test, figures_on_test
+from training.final_figures import (
+    FOLDED_LABELS,
+    TEST,
+    answer_test,
+    figures_by_client,
+    figures_on_unseen,
+)
 from training.fit import load_merged
-from training.messages import GLOBAL, Broadcast, Update
+from training.messages import GLOBAL, Broadcast, Tensors, Update
 from training.objectives import Objective
 from training.plan import Plan, TrackState
+from training.polling import Traffic
 from training.stages.base import Outcome, Setting
 from training.stages.rounds import RoundsStage, require_labels
 
@@ -23,33 +38,73 @@ class Federate(RoundsStage):
 
     Attributes:
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
+        keep: the model of the `last` round, or of the one whose accuracy on that split was `best`.
     """
 
+    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep"}
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
+    keep: Literal["last", "best"] = "last"
 
     @field_validator("objective")
     @classmethod
     def _learns_the_classes(cls, objective: Objective) -> Objective:
         return require_labels(objective)
 
+    @model_validator(mode="after")
+    def _best_can_be_told(self) -> "Federate":
+        if self.keep == "best" and self.evaluate_on is None:
+            raise ValueError("keep: best needs evaluate_on; name a split, or keep the last")
+        return self
+
     def run(self, setting: Setting, before: Outcome) -> Outcome:
-        """Train the global model."""
+        """Train the global model, and judge it at every client."""
         initial = TrackState(before.models[GLOBAL], self.aggregator.initial_state())
         plan = self.plan(setting)
-        checkpoints = Checkpoints(setting.folder, setting.job.digest)
-        states, traffic = run_rounds(plan, {GLOBAL: initial}, setting.engine, setting.journal, checkpoints)
-        models = {GLOBAL: states[GLOBAL].weights}
-        test = figures_on_test(setting, models, traffic)
-        return Outcome(models, rounds=self.rounds, traffic=traffic, test=test)
+        best = BestRound(setting.folder, setting.job.digest) if self.keep == "best" else None
+        states, traffic = run_rounds(
+            plan,
+            {GLOBAL: initial},
+            setting.engine,
+            setting.journal,
+            Checkpoints(setting.folder, setting.job.digest),
+            None if best is None else best.see,
+        )
+        models = {GLOBAL: states[GLOBAL].weights if best is None else best.weights()}
+        by_client = figures_by_client(setting, models, traffic)
+        return Outcome(
+            models,
+            rounds=self.rounds,
+            traffic=traffic,
+            test=add_blocks(by_client.values()),
+            facts={
+                **told_by_client(setting, by_client),
+                **told_of_unseen(setting, models[GLOBAL], traffic),
+                **self.exchange.facts(states[GLOBAL].memory),
+                **({} if best is None else {"kept_round": best.round}),
+            },
+        )
+
+    def tidy(self, folder: Path) -> None:
+        """Remove the clients' uploads and the best round's weights, which are in the outcome."""
+        super().tidy(folder)
+        BestRound(folder, "").forget()
 
     def plan(self, setting: Setting) -> Plan:
         """What stays the same through the rounds.
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
+            JobError: when the best round is to be kept, and parts of the model stay at their clients.
         """
-        return self.plan_for(setting, setting.model, self.evaluate_on)
+        labelled = not self.objective.uses_unlabelled
+        plan = self.plan_for(setting, setting.model, self.evaluate_on, labelled=labelled)
+        if self.keep == "best" and plan.stays:
+            raise JobError(
+                f"keep: best cannot tell what {len(plan.stays)} tensors that stay at their clients were in "
+                "the best round; use keep: last, or sync all with buffers average"
+            )
+        return plan
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train, evaluate, or hand over what was kept."""
@@ -59,3 +114,21 @@ class Federate(RoundsStage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         return self.train(broadcast, client)
+
+
+def told_by_client(setting: Setting, by_client: Mapping[str, Blocks]) -> Mapping[str, Any]:
+    """The global model's figures at each client, their means over clients and over communities."""
+    blocks = {client: reduce(add, found.values()) for client, found in by_client.items() if found}
+    if not blocks:
+        return {}
+    return over_clients(blocks, setting.communities, [label.code for label in setting.labels])
+
+
+def told_of_unseen(setting: Setting, weights: Tensors, traffic: Traffic) -> Mapping[str, Any]:
+    """The model's figures of benign and malignant at clients that took no part, where there are any."""
+    found = {
+        client: summarise(blocks, FOLDED_LABELS, setting.subgroups)
+        for client, blocks in figures_on_unseen(setting, weights, traffic).items()
+        if blocks
+    }
+    return {"unseen": found} if found else {}

@@ -95,7 +95,9 @@ class Finetune(Stage):
             traffic=traffic,
             test=add_blocks(by_client.values()),
             facts=over_clients(
-                {client: reduce(add, blocks.values()) for client, blocks in by_client.items() if blocks}
+                {client: reduce(add, blocks.values()) for client, blocks in by_client.items() if blocks},
+                setting.communities,
+                [label.code for label in setting.labels],
             ),
         )
 
@@ -105,10 +107,10 @@ class Finetune(Stage):
         Raises:
             JobError: when no client has a labelled training picture.
         """
-        clients = setting.census.holders("train", setting.places)
+        clients = setting.census.hospitals("train", setting.places)
         if not clients:
             raise JobError("finetune needs labelled training pictures, and no client has any")
-        judges = setting.census.holders(self.evaluate_on, setting.places) if self.evaluate_on else ()
+        judges = setting.census.hospitals(self.evaluate_on, setting.places) if self.evaluate_on else ()
         travels, stays = divide(SyncNone(), setting.model)
         return Plan(
             stage=setting.key,
@@ -132,7 +134,7 @@ class Finetune(Stage):
         question = EvaluateQuestion(
             split="test", subgroups=setting.places, replicates=setting.job.evaluation.replicates
         ).model_dump()
-        judges = [name for name in setting.census.holders("test", setting.places) if name in trained]
+        judges = [name for name in setting.census.hospitals("test", setting.places) if name in trained]
         broadcasts = [
             Broadcast(client, setting.key, self.epochs, TEST, GLOBAL, {}, question) for client in judges
         ]

@@ -1,13 +1,18 @@
 """What all stages of rounds have in common: the settings of their parts, and the plan that follows."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
 from training.aggregators import AGGREGATORS, Aggregator
 from training.client import Client
-from training.data import Split
-from training.errors import QuorumError
+from training.data import SERVER, Split
+from training.desk import JUDGE, Desk, Examiner, appraise
+from training.errors import JobError, QuorumError
+from training.evaluation import evaluate
 from training.exchanges import EXCHANGES, Exchange, NoExchange
 from training.federation import COLLECT, FIT
 from training.fit import collect_kept, fit, open_exchange
@@ -16,7 +21,9 @@ from training.models import Classifier
 from training.models.groups import float_state
 from training.objectives import OBJECTIVES, Objective
 from training.opening import OPEN
-from training.plan import Plan, Track
+from training.plan import Draw, Plan, Track
+from training.seeds import derive_seed
+from training.shelf import Shelf
 from training.stages.base import Setting, Stage
 from training.sync import SYNCS, Sync, SyncAll
 
@@ -30,8 +37,11 @@ class RoundsStage(Stage):
         sync: which parameters travel.
         exchange: what travels besides.
         aggregator: how the server combines.
-        participation: the share of clients asked each round.
+        participation: the share of clients asked each round; the server, where it trains, is always asked.
+        draw: whether each client is as likely to be asked, or likely as it has training pictures (FedVC).
     """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"draw"})
 
     rounds: int = Field(ge=1)
     objective: Annotated[Objective, OBJECTIVES]
@@ -39,6 +49,7 @@ class RoundsStage(Stage):
     exchange: Annotated[Exchange, EXCHANGES] = NoExchange()
     aggregator: Annotated[Aggregator, AGGREGATORS]
     participation: float = Field(1.0, gt=0, le=1)
+    draw: Draw = "uniform"
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "RoundsStage":
@@ -59,6 +70,7 @@ class RoundsStage(Stage):
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
+            JobError: when uploads are to be judged, and the server cannot.
         """
         clients = setting.census.holders("train", setting.places, labelled=labelled)
         needed = setting.job.engine.min_clients
@@ -67,12 +79,25 @@ class RoundsStage(Stage):
                 f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures: "
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
-        judges = setting.census.holders(split, setting.places) if split else ()
+        judges = setting.census.hospitals(split, setting.places) if split else ()
         travels, stays = divide(self.sync, model)
+        if self.exchange.needs_server:
+            require_judge(setting, stays)
+        track = Track(
+            GLOBAL,
+            clients,
+            judges,
+            setting.places,
+            always=tuple(client for client in clients if client == SERVER),
+            sizes={
+                name: setting.census.held(name, "train", setting.places, labelled=labelled)
+                for name in clients
+            },
+        )
         return Plan(
             stage=setting.key,
             rounds=self.rounds,
-            tracks=(Track(GLOBAL, clients, judges, setting.places),),
+            tracks=(track,),
             travels=travels,
             stays=stays,
             exchange=self.exchange,
@@ -83,6 +108,8 @@ class RoundsStage(Stage):
             split=split,
             seed=setting.job.seed,
             prepare=self.objective.prepare,
+            draw=self.draw,
+            desk=desk_of(setting, model),
         )
 
     def train(self, broadcast: Broadcast, client: Client) -> Update:
@@ -93,7 +120,52 @@ class RoundsStage(Stage):
             return open_exchange(broadcast, client, self.objective, rounds=self.rounds)
         if broadcast.ask == COLLECT:
             return collect_kept(broadcast, client, self.sync)
+        if broadcast.ask == JUDGE:
+            client.bench.load(broadcast.tensors)
+            return evaluate(broadcast, client)
         return self.objective.answer(broadcast, client)
+
+    def tidy(self, folder: Path) -> None:
+        """Remove what the clients uploaded."""
+        shelf_in(folder, "").clear()
+
+
+def shelf_in(folder: Path, job: str) -> Shelf:
+    """Where a stage keeps uploads."""
+    return Shelf(folder / "uploads", job)
+
+
+def desk_of(setting: Setting, model: Classifier) -> Desk:
+    """What the exchange of a stage has at hand."""
+    shelf = shelf_in(setting.folder, setting.job.digest)
+    seed = derive_seed(setting.job.seed, setting.key, "examiner")
+    examiner = Examiner(model, setting.job.data.image_size, seed)
+    return Desk(
+        put=shelf.put,
+        get=shelf.get,
+        appraise=partial(appraise, setting.engine, SERVER, setting.key, setting.places),
+        answers=examiner.answers,
+    )
+
+
+def require_judge(setting: Setting, stays: Sequence[str]) -> None:
+    """Refuse to judge uploads without a server that holds validation pictures, or by half of a model.
+
+    Raises:
+        JobError: saying what to add.
+    """
+    if setting.census.counts.get(SERVER) is None or not setting.census.held(
+        SERVER, "validation", setting.places
+    ):
+        raise JobError(
+            "this exchange judges uploads on validation pictures that the coordinator owns, and there are "
+            "none; add data.server ({share: 0.05, train: 0}), or choose another policy"
+        )
+    if stays:
+        raise JobError(
+            f"this exchange judges uploads, and {len(stays)} tensors of the model stay at their clients "
+            f"(first {stays[0]}); use sync all with buffers average, or another policy"
+        )
 
 
 def require_labels(objective: Objective) -> Objective:

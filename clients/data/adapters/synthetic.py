@@ -1,5 +1,6 @@
 """Made-up pictures, drawn when they are first asked for: a job runs with no download and no patients."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -19,6 +20,8 @@ class Synthetic(Adapter):
         pictures: how many.
         size: pixels on both sides.
         seed: other seeds make other pictures; it is not the job's seed.
+        prefix: of the ids of lesions and patients, which are counted; equal ids in two sources are taken for
+            the same lesion or patient. The pictures do not depend on it.
     """
 
     name: Literal["synthetic"] = "synthetic"
@@ -26,9 +29,23 @@ class Synthetic(Adapter):
     pictures: int = Field(1200, ge=6)
     size: int = Field(64, ge=32, le=1024)
     seed: int = Field(0, ge=0)
+    prefix: str = Field("", exclude=True)
 
     def manifest(self, folder: Path) -> Manifest:
         """The pictures of `folder`, drawn if it has none."""
+        manifest = self._drawn(folder)
+        return manifest.keep(
+            [
+                replace(
+                    row,
+                    lesion_id=f"{self.prefix}{row.lesion_id}",
+                    patient_id=f"{self.prefix}{row.patient_id}",
+                )
+                for row in manifest.rows
+            ]
+        )
+
+    def _drawn(self, folder: Path) -> Manifest:
         if not (folder / MANIFEST).exists():
             return write_synthetic(folder, pictures=self.pictures, size=self.size, seed=self.seed)
         manifest = read_manifest(folder / MANIFEST)

@@ -101,6 +101,7 @@ def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
     figures = {
         "recall": classification.recalls(counts),
         "precision": classification.precisions(counts),
+        "f1": classification.f1_scores(counts),
         "specificity": classification.specificities(counts),
         "auroc": classification.aurocs(counts),
         "auprc": classification.auprcs(counts),

@@ -239,3 +239,15 @@ def test_counting_leaves_its_inputs_unchanged(predictions):
     count(probabilities, labels, malignant=MALIGNANT, replicates=2)
     np.testing.assert_array_equal(probabilities, before[0])
     np.testing.assert_array_equal(labels, before[1])
+
+
+def test_an_answer_that_is_not_the_class_of_highest_probability_counts_with_its_own_confidence():
+    probabilities = np.array([[0.4, 0.6], [0.3, 0.7]])
+    malignant = np.array([False, True])
+    given = count(probabilities, np.array([0, 1]), malignant=malignant, answers=np.array([0, 1])).point
+    assert given.confusion.tolist() == [[1, 0], [0, 1]]
+    assert given.confidence[1].nonzero()[0].tolist() == [200, 350]
+    assert not given.confidence[0].any()
+    plain = count(probabilities, np.array([0, 1]), malignant=malignant).point
+    assert plain.confusion.tolist() == [[0, 1], [0, 1]]
+    np.testing.assert_array_equal(given.scores, plain.scores)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.desk import EMPTY_DESK
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError, QuorumError
 from training.exchanges import SharedFeatures
@@ -25,6 +26,11 @@ def as_set(*banks):
     return sorted(tuple(row) for bank in banks for row in bank.tolist())
 
 
+def sent(exchange, client, memory, random):
+    """The features that go to a client."""
+    return exchange.outgoing(client, 1, memory, random, EMPTY_DESK).tensors["features"]
+
+
 def from_client(tensors, client="north"):
     return Update(client, "0-pretrain", 1, "fit", tensors={f"exchange/{n}": t for n, t in tensors.items()})
 
@@ -36,13 +42,11 @@ BANKS = {"north": rows(5, seed=1), "south": rows(3, seed=2), "west": rows(4, see
 def test_all_others_and_never_ones_own_in_an_order_that_tells_nothing(order, client, seed):
     random = np.random.default_rng(seed)
     memory = {name: BANKS[name][torch.from_numpy(random.permutation(len(BANKS[name])))] for name in order}
-    out = SharedFeatures().outgoing(client, 1, memory, random)
+    out = SharedFeatures().outgoing(client, 1, memory, random, EMPTY_DESK).tensors
     assert set(out) == {"features"}
     assert as_set(out["features"]) == as_set(*(BANKS[name] for name in BANKS if name != client))
     # Neither the order of the clients nor that of a client's rows shows.
-    assert torch.equal(
-        out["features"], SharedFeatures().outgoing(client, 2, BANKS, np.random.default_rng(0))["features"]
-    )
+    assert torch.equal(out["features"], sent(SharedFeatures(), client, BANKS, np.random.default_rng(0)))
 
 
 def test_the_same_rows_from_other_hands_look_the_same():
@@ -50,35 +54,35 @@ def test_the_same_rows_from_other_hands_look_the_same():
     dealt = {"north": pooled[::2], "south": pooled[1::2], "far": rows(2)}
     again = {"east": pooled[:1], "west": pooled[1:], "far": rows(9, seed=8)}
     ours, theirs = (
-        SharedFeatures().outgoing("far", 1, memory, np.random.default_rng(0)) for memory in (dealt, again)
+        sent(SharedFeatures(), "far", memory, np.random.default_rng(0)) for memory in (dealt, again)
     )
-    assert torch.equal(ours["features"], theirs["features"])
+    assert torch.equal(ours, theirs)
 
 
 def test_a_limit_draws_uniformly_without_replacement_in_the_same_order():
     memory = {"south": rows(3, seed=2), "west": rows(4, seed=3)}
-    whole = SharedFeatures().outgoing("north", 1, memory, np.random.default_rng(0))["features"].tolist()
+    whole = sent(SharedFeatures(), "north", memory, np.random.default_rng(0)).tolist()
     counts = np.zeros(7)
     random = np.random.default_rng(5)
     for _ in range(700):
-        drawn = SharedFeatures(limit=3).outgoing("north", 1, memory, random)["features"].tolist()
+        drawn = sent(SharedFeatures(limit=3), "north", memory, random).tolist()
         places = [whole.index(row) for row in drawn]
         assert places == sorted(set(places))
         assert len(places) == 3
         counts[places] += 1
     np.testing.assert_allclose(counts, 300, atol=50)  # 4 standard deviations
-    enough = SharedFeatures(limit=7).outgoing("north", 1, memory, random)["features"].tolist()
+    enough = sent(SharedFeatures(limit=7), "north", memory, random).tolist()
     assert enough == whole
 
 
 def test_a_client_without_others_gets_no_rows():
-    out = SharedFeatures().outgoing("north", 1, {"north": rows(5)}, np.random.default_rng(0))
-    assert out["features"].shape == (0, 4)
+    out = sent(SharedFeatures(), "north", {"north": rows(5)}, np.random.default_rng(0))
+    assert out.shape == (0, 4)
 
 
 def test_the_newest_bank_replaces_the_last_and_the_rest_stands():
     memory = {"north": rows(5), "south": rows(3)}
-    after = SharedFeatures().collect(from_client({"features": rows(2, seed=4)}), memory)
+    after = SharedFeatures().collect(from_client({"features": rows(2, seed=4)}), memory, EMPTY_DESK)
     assert set(after) == {"north", "south"}
     assert torch.equal(after["north"], rows(2, seed=4))
     assert len(memory["north"]) == 5

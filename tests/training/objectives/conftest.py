@@ -59,7 +59,7 @@ def begin_followed(make_job, work_of):
             for parameter in twin.parameters():
                 parameter.fill_(9)
         work = work_of(client, "0-pretrain", round_, examples)
-        work = replace(work, kept=kept or {}, received=received or {}, twin=lambda: twin)
+        work = replace(work, kept=kept or {}, received=received or {}, twins=lambda count: [twin][:count])
         return objective.begin(network, work), network, twin
 
     return start

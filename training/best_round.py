@@ -1,0 +1,69 @@
+"""The round whose model was most accurate: what a stage leaves in place of its last round's model.
+
+"The testing results are reported for the models with best validation accuracy" (Bdair et al. 2022, section
+3).
+"""
+
+from pathlib import Path
+
+from registry.bundle.metrics.classification import accuracy
+from training.errors import JobError
+from training.evaluation import Blocks
+from training.messages import GLOBAL, Tensors
+from training.plan import States
+from training.tensor_file import read_tensors, write_tensors
+
+
+class BestRound:
+    """Keeps the best model so far in a stage's folder.
+
+    Args:
+        folder: of the stage's checkpoints.
+        job: the job's digest.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._path = folder / "best.safetensors"
+        self._job = job
+
+    def see(self, round_: int, states: States, blocks: Blocks) -> None:
+        """Look at a round; the earliest of equals is kept, and a round that is done again changes nothing.
+
+        A round in which no client could judge the model is passed over.
+        """
+        if not blocks:
+            return
+        points = [block.point for block in blocks.values()]
+        reached = float(accuracy(sum(points[1:], points[0])))
+        known = self._header() if self._path.exists() else None
+        # A file of this round or a later one is there when rounds are done again after a kill.
+        if known is None or known["round"] >= round_ or reached > known["accuracy"]:
+            header = {"round": round_, "accuracy": reached}
+            write_tensors(self._path, self._job, header, states[GLOBAL].weights)
+
+    @property
+    def round(self) -> int:
+        """Which round it was.
+
+        Raises:
+            JobError: when no round was judged.
+        """
+        return int(self._header()["round"])
+
+    def weights(self) -> Tensors:
+        """Its model."""
+        self._header()
+        return read_tensors(self._path, self._job)[1]
+
+    def forget(self) -> None:
+        """Remove it."""
+        self._path.unlink(missing_ok=True)
+
+    def _header(self) -> dict[str, float]:
+        if not self._path.exists():
+            raise JobError(
+                "keep: best has nothing to go by: in no round did any client count its pictures of that "
+                "split. Either each has fewer than privacy.min_count, or the model diverged, as the log says "
+                "of each client that did not answer; use keep: last to look at it"
+            )
+        return read_tensors(self._path, self._job)[0]

@@ -1,0 +1,178 @@
+"""Peers: each client gets models of the clients that resemble it (Bdair et al. 2022, FedPerl, section 2.3).
+
+After each round the server keeps what the clients that took part uploaded and updates its picture of who
+resembles whom. From round `warm_up` + 1 on, client m gets the T most similar others among all that ever took
+part, as the policy lets pass; with peer anonymization (Eq. 6) it gets one model of their averaged weights,
+
+    φ_a = (1/|Ω|) Σ_{t ∈ Ω} φ_t,
+
+and without it |Ω| models. A client is never its own peer. One that has not taken part yet resembles nobody,
+and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch (SSFL).
+
+With `choice: predictions` and T = 2 these are FedMatch's helpers, without its decomposition of weights; with
+anonymization that is FedMatch+.
+
+What this does not hide: without anonymization, or with one peer, a client receives another client's weights
+as they are, from which pictures may be told apart. With it, whoever knows T - 1 of the models knows the last.
+
+Departures: with `every` above 1 the clients learn without peers in the rounds between.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from training.desk import Desk
+from training.exchanges.base import PREFIX, Exchange, Parcel
+from training.exchanges.choices import CHOICES, ByWeights, Candidate, Choice
+from training.exchanges.policies import POLICIES, Policy, Static
+from training.messages import Tensors, Update, named, prefixed
+
+if TYPE_CHECKING:
+    from training.objectives.base import Objective
+
+PROFILE, UPLOADED, ACCURACY = "profile/", "uploaded/", "accuracy/"
+
+
+def peer_prefix(place: int) -> str:
+    """Before the names of the weights of the peer at `place`, on the wire."""
+    return f"peer-{place}/"
+
+
+class Peers(Exchange):
+    """Models of similar clients go out; nothing comes back beside the weights.
+
+    Attributes:
+        peers: T, how many at most.
+        anonymous: one model of their averaged weights travels in their stead.
+        choice: by what peers are ranked.
+        policy: which of the first T take part.
+        warm_up: rounds without peers.
+        every: peers travel in every so-manieth round after that.
+    """
+
+    name: Literal["peers"] = "peers"
+    peers: int = Field(2, ge=0)
+    anonymous: bool = True
+    choice: Annotated[Choice, CHOICES] = ByWeights()
+    policy: Annotated[Policy, POLICIES] = Static()
+    warm_up: int = Field(10, ge=0)
+    every: int = Field(1, ge=1)
+
+    @model_validator(mode="after")
+    def _what_is_compared(self) -> "Peers":
+        if self.policy.compares and not isinstance(self.choice, ByWeights):
+            raise ValueError(
+                f"policy {self.policy.name} compares similarities of weights; choice {self.choice.name} has "
+                "none: use choice weights, or another policy"
+            )
+        return self
+
+    @property
+    def needs_server(self) -> bool:
+        """Whether uploads are judged."""
+        return self.policy.judges or (isinstance(self.choice, ByWeights) and self.choice.accuracy)
+
+    def fit_with(self, objective: "Objective") -> None:
+        """Refuse an objective that learns from no peers."""
+        if not objective.learns_from_peers:
+            raise ValueError(
+                f"{objective.name} learns from no peers; use the exchange peers with fixmatch, or leave it "
+                "out"
+            )
+
+    def outgoing(
+        self, client: str, round_: int, memory: Tensors, random: np.random.Generator, desk: Desk
+    ) -> Parcel:
+        """The peers that pass, or their average."""
+        committee = self.committee(client, round_, memory, random)
+        if not committee.passed:
+            return Parcel({}, committee.note)
+        models = (desk.get(peer.client, int(memory[UPLOADED + peer.client])) for peer in committee.passed)
+        if self.anonymous:
+            return Parcel(prefixed(mean_of(models), peer_prefix(0)), committee.note)
+        tensors: dict[str, Tensor] = {}
+        for place, model in enumerate(models):
+            tensors |= prefixed(model, peer_prefix(place))
+        return Parcel(tensors, committee.note)
+
+    def committee(
+        self, client: str, round_: int, memory: Tensors, random: np.random.Generator
+    ) -> "Committee":
+        """Who teaches `client` in this round."""
+        profiles = named(memory, PROFILE)
+        waited = round_ - self.warm_up - 1
+        if not self.peers or client not in profiles or waited < 0 or waited % self.every:
+            return Committee()
+        accuracies = {name: float(value) for name, value in named(memory, ACCURACY).items()}
+        top = self.choice.rank(client, profiles, random)[: self.peers]
+        passed = [peer for peer in top if self.policy.passes(client, peer, accuracies)]
+        return Committee(tuple(passed), tuple(peer for peer in top if peer not in passed))
+
+    def collect(self, update: Update, memory: Tensors, desk: Desk) -> Tensors:
+        """Of which round a client's newest upload is; the weights themselves go to the shelf."""
+        if not self.peers:
+            return memory
+        weights = {name: tensor for name, tensor in update.tensors.items() if not name.startswith(PREFIX)}
+        previous = memory.get(UPLOADED + update.client)
+        desk.put(update.client, update.round, weights, None if previous is None else int(previous))
+        return {**memory, UPLOADED + update.client: torch.tensor(update.round)}
+
+    def conclude(self, clients: Sequence[str], round_: int, memory: Tensors, desk: Desk) -> Tensors:
+        """What resembles what, and how good it is where that is asked."""
+        if not self.peers:
+            return memory
+        found: dict[str, Tensor] = {}
+        for client in clients:
+            weights = desk.get(client, round_)
+            accuracy = desk.appraise(weights) if self.needs_server else None
+            found[PROFILE + client] = self.choice.profile(weights, accuracy, desk)
+            if accuracy is not None:
+                found[ACCURACY + client] = torch.tensor(accuracy, dtype=torch.float64)
+        return {**memory, **found}
+
+    def facts(self, memory: Tensors) -> Mapping[str, Any]:
+        """The similarity matrix W, where there is one."""
+        profiles = named(memory, PROFILE)
+        if not profiles or not isinstance(self.choice, ByWeights):
+            return {}
+        names, matrix = self.choice.matrix(profiles)
+        return {"similarity": {"clients": names, "matrix": matrix.round(6).tolist()}}
+
+
+@dataclass(frozen=True)
+class Committee:
+    """The most similar others: those that the policy let pass, and those that it left out."""
+
+    passed: tuple[Candidate, ...] = ()
+    refused: tuple[Candidate, ...] = ()
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the log tells of it; nothing where nobody was asked for."""
+        if not self.passed and not self.refused:
+            return {}
+        note: dict[str, Any] = {"peers": [peer.client for peer in self.passed]}
+        similarities = [peer.similarity for peer in self.passed]
+        if None not in similarities:
+            note["similarity"] = [round(value, 6) for value in similarities if value is not None]
+        if self.refused:
+            note["refused"] = [peer.client for peer in self.refused]
+        return note
+
+
+def mean_of(models: Iterable[Tensors]) -> dict[str, Tensor]:
+    """The mean of several models' weights, one of them in memory at a time; summed in float64."""
+    total: dict[str, Tensor] = {}
+    count = 0
+    for model in models:
+        types = {name: tensor.dtype for name, tensor in model.items()}
+        for name, tensor in model.items():
+            total[name] = total[name].add_(tensor) if name in total else tensor.double()
+        count += 1
+    return {name: tensor.div_(count).to(types[name]) for name, tensor in total.items()}
