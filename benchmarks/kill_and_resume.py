@@ -6,9 +6,10 @@ again with --resume. Every run starts from nothing: it draws and decodes its own
 fall there as well. The models after every stage and the released bundles must be the same to the last
 byte, and so must the log and the summary without the seconds. Exits 1 when any differ.
 
-Two other jobs pre-train, fine-tune at each client and together, and export. `--job contrastive` shares
+Other jobs: two pre-train, fine-tune at each client and together, and export. `--job contrastive` shares
 features and keeps momentum networks and optimizers at the clients; `--job masked` keeps class tokens and
-optimizers there.
+optimizers there. `--job peers` learns from unlabelled pictures with peers that the coordinator keeps on disk
+and judges.
 """
 
 import json

@@ -1,9 +1,10 @@
 """What do peers give to semi-supervised learning? Ten hospitals of four communities, a fifth of the labels.
 
 Runs the small recipes of every method, as `python training/run.py` would; a run that is there already is not
-done again. Their pre-training is done once for each seed, and all methods begin with what it left. Some methods are run with several seeds and the others with seed 0. Prints Markdown tables in the
-forms of Bdair et al. 2022 (Tables 2, 4 and 5 to 7, Figure 3). A seed draws the splits, the clients, which
-labels are kept, the cohorts and every initial weight.
+done again. Their pre-training is done once for each seed, and all methods begin with what it left. Some
+methods are run with several seeds and the others with seed 0. Prints Markdown tables in the forms of Bdair et
+al. 2022 (Tables 2, 4 and 5 to 7, Figure 3). A seed draws the splits, the clients, which labels are kept, the
+cohorts and every initial weight.
 
 RI is the relative improvement of the mean F1 over the one of `local-lower`, in percent. AC is what hospitals
 downloaded beyond the downloads of `ssfl` with the same seed, in percent of these, from the bytes in the log:
@@ -29,7 +30,7 @@ from peer_tables import (
 )
 from recipe_runs import RecipeRun, read_recipe, run_all
 
-SEVERAL_SEEDS = ("ssfl", "fedmatch-plus", "fedperl", "fedperl-no-pa-t2", "fedperl-gated-similarity-95")
+SEVERAL_SEEDS = ("ssfl", "fedmatch-plus", "fedperl", "fedperl-no-pa-t2", "fedperl-gated-similarity-85")
 METHODS = (
     "local-lower",
     "fedavg-lower",
@@ -69,6 +70,12 @@ def pretraining_of(seed: int) -> RecipeRun:
     return RecipeRun(f"pretraining-{seed}", {**job, "seed": seed, "stages": stages})
 
 
+def encoder_of(seed: int, runs: Path) -> Path:
+    """What it left."""
+    folder = pretraining_of(seed).folder(runs).absolute()
+    return folder / "checkpoints" / "0-pretrain" / "outcome.safetensors"
+
+
 def run_of(method: str, seed: int, runs: Path, rounds: int | None = None) -> RecipeRun:
     """One run: the method's small recipe from its pre-training on, without export and calibration.
 
@@ -77,8 +84,7 @@ def run_of(method: str, seed: int, runs: Path, rounds: int | None = None) -> Rec
     job = read_recipe(f"ten-hospitals-{method}")
     left_out = ("pretrain", "export", "calibrate", "register")
     stages = [stage for stage in job["stages"] if stage["stage"] not in left_out]
-    encoder = pretraining_of(seed).folder(runs) / "checkpoints" / "0-pretrain" / "outcome.safetensors"
-    job["model"]["weights"] = str(encoder.absolute())
+    job["model"]["weights"] = str(encoder_of(seed, runs))
     if rounds is not None:
         for stage in stages:
             stage["epochs" if stage["stage"] == "finetune" else "rounds"] = rounds

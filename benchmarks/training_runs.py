@@ -106,6 +106,34 @@ MASKED: Mapping[str, Any] = {
         *FINE_TUNING,
     ],
 }
+# The server keeps uploads and judges them; clients miss rounds, and the best round is kept.
+PEERS: Mapping[str, Any] = {
+    **CONTRASTIVE,
+    "data": {**CONTRASTIVE["data"], "label_fraction": 0.3, "server": {"share": 0.1, "train": 0.5}},
+    "stages": [
+        {
+            "stage": "federate",
+            "rounds": 16,
+            "objective": {
+                "name": "fixmatch",
+                "batch_size": 8,
+                "samples": 32,
+                "threshold": 0.5,
+                "gamma": 0.1,
+                "optimizer": {"name": "adam", "lr": 1e-3, "state": "keep"},
+            },
+            "exchange": {
+                "name": "peers",
+                "warm_up": 2,
+                "policy": {"name": "gated-validation", "threshold": 0.5},
+            },
+            "aggregator": {"name": "fedequal"},
+            "participation": 0.5,
+            "keep": "best",
+        },
+        {"stage": "export"},
+    ],
+}
 
 
 class JobName(StrEnum):
@@ -114,12 +142,14 @@ class JobName(StrEnum):
     FEDERATED = "federated"
     CONTRASTIVE = "contrastive"
     MASKED = "masked"
+    PEERS = "peers"
 
 
 JOBS: Mapping[JobName, Mapping[str, Any]] = {
     JobName.FEDERATED: JOB,
     JobName.CONTRASTIVE: CONTRASTIVE,
     JobName.MASKED: MASKED,
+    JobName.PEERS: PEERS,
 }
 
 

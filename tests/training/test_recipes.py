@@ -457,10 +457,8 @@ def sizeless(name: str) -> list[dict[str, Any]]:
     for stage in stages:
         for key in ("rounds", "epochs"):
             stage.pop(key, None)
-        for key in ("samples", "class_weights", "schedule"):
+        for key in ("samples", "schedule"):
             stage["objective"].pop(key)
-        if "local" not in name and stage["objective"].get("threshold"):
-            stage["objective"].pop("threshold")
         stage["objective"]["optimizer"].pop("lr")
     return stages
 
