@@ -17,6 +17,7 @@ class Committee:
         peers: who taught.
         refused: who was as similar, and was left out by the policy.
         others: all among whom the server could choose: whoever had taken part before, the client aside.
+        newest: those of the others whose upload is of the round before.
     """
 
     round: int
@@ -24,6 +25,7 @@ class Committee:
     peers: tuple[str, ...]
     refused: tuple[str, ...]
     others: frozenset[str]
+    newest: frozenset[str]
 
     @property
     def top(self) -> tuple[str, ...]:
@@ -43,6 +45,7 @@ def read_committees(lines: Iterable[Mapping[str, Any]], stage: str) -> list[Comm
     """The committees of one stage, from the lines of `metrics.jsonl`."""
     found: list[Committee] = []
     known: frozenset[str] = frozenset()
+    last: frozenset[str] = frozenset()
     for line in lines:
         if line["stage"] != stage:
             continue
@@ -54,11 +57,13 @@ def read_committees(lines: Iterable[Mapping[str, Any]], stage: str) -> list[Comm
                 peers=tuple(note["peers"]),
                 refused=tuple(note.get("refused", ())),
                 others=known - {client},
+                newest=last - {client},
             )
             for client, note in told.get("exchange", {}).items()
             if "peers" in note
         ]
-        known |= frozenset(told["answered"])
+        last = frozenset(told["answered"])
+        known |= last
     return found
 
 
@@ -76,6 +81,16 @@ class Origin:
         if not self.peers:
             return "none"
         return f"{100 * self.within / self.peers:.0f} ({100 * self.by_lot / self.peers:.0f})"
+
+
+def newest_peers(committees: Iterable[Committee]) -> Origin:
+    """Of all peers, those whose upload was of the round before."""
+    found = list(committees)
+    return Origin(
+        peers=sum(len(committee.peers) for committee in found),
+        within=sum(peer in committee.newest for committee in found for peer in committee.peers),
+        by_lot=sum(len(committee.peers) * committee.share_of(committee.newest) for committee in found),
+    )
 
 
 def origin_of_peers(committees: Iterable[Committee], community: Sequence[str]) -> Origin:

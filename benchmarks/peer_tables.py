@@ -7,7 +7,7 @@ Figures over clients are of each client's own test pictures: averaged over seeds
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median, pstdev
 
-from committees import origin_of_peers
+from committees import newest_peers, origin_of_peers
 from federated_runs import Found, mean
 from recipe_runs import cell
 
@@ -169,16 +169,20 @@ def table_of_communities(rows: Rows) -> str:
         for half in ("first", "second") if found else ():
             committees = [committee for run in found for committee in run.halves()[half]]
             origins = [origin_of_peers(committees, clients).text for clients in communities.values()]
-            lines.append((method, half, *origins, *(ends if half == "second" else (NOTHING, NOTHING))))
+            newest = newest_peers(committees).text
+            ends_here = ends if half == "second" else (NOTHING, NOTHING)
+            lines.append((method, half, *origins, newest, *ends_here))
     header = (
         "half of the rounds after warm-up",
         *(f"{name}: own peers %" for name in communities),
+        "uploaded in the round before %",
         "similarity within communities",
         "between",
     )
     note = (
         "Of the peers that taught clients of a community, those of the same community; in brackets how many "
-        "peers drawn by lot would be, among those that had taken part until then."
+        "peers drawn by lot would be, among those that had taken part until then. Of all peers, those whose "
+        "upload is of the round before, likewise."
     )
     return markdown("Communities", header, lines, note)
 

@@ -15,6 +15,7 @@ what a client of `ssfl` downloads in a round.
 """
 
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,13 @@ METHODS = (
     "fedperl-few-labelled",
     "fedirm",
     "semi-fl",
+    f"fedperl{STATISTICS}",
+    f"fedperl{EVERYONE}",
+    f"fedperl{STATISTICS}{EVERYONE}",
 )
+# Not among the recipes: FedPerl with every client in every round, in as many clients' rounds as the others, and
+# with normalisation statistics among the features by which clients are compared, as in the authors' code.
+EVERYONE, STATISTICS = "-everyone", "-statistics"
 LOWER, FREE = "local-lower", "ssfl"  # what RI and AC are relative to
 BY_CLASS = ("f1", "auroc", "auprc")
 
@@ -81,10 +88,17 @@ def run_of(method: str, seed: int, runs: Path, rounds: int | None = None) -> Rec
 
     With `rounds` every stage is cut to so many rounds or epochs, and warm-up to half of them.
     """
-    job = read_recipe(f"ten-hospitals-{method}")
+    job = read_recipe(f"ten-hospitals-{method.removesuffix(EVERYONE).removesuffix(STATISTICS)}")
     left_out = ("pretrain", "export", "calibrate", "register")
     stages = [stage for stage in job["stages"] if stage["stage"] not in left_out]
     job["model"]["weights"] = str(encoder_of(seed, runs))
+    if STATISTICS in method:
+        stages[-1]["exchange"]["choice"] = {"name": "weights", "statistics": True}
+    if method.endswith(EVERYONE):
+        (stage,) = stages
+        stage["rounds"] = ceil(stage["rounds"] * stage["participation"])
+        stage["exchange"]["warm_up"] = ceil(stage["exchange"]["warm_up"] * stage["participation"])
+        stage["participation"] = 1.0
     if rounds is not None:
         for stage in stages:
             stage["epochs" if stage["stage"] == "finetune" else "rounds"] = rounds

@@ -8,7 +8,9 @@ pictures come more than once.
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Sampling = Literal["class-balanced", "uniform"]
 ClassWeights = Literal["none", "inverse-frequency"]
@@ -49,8 +51,8 @@ def repeated(n: int, wanted: int, random: np.random.Generator) -> NDArray[np.int
 
 
 def class_weights(
-    labels: NDArray[np.int64], num_classes: int, weighting: ClassWeights
-) -> NDArray[np.float32] | None:
+    labels: NDArray[np.int64], num_classes: int, weighting: ClassWeights, device: torch.device
+) -> Tensor | None:
     """What the loss of a picture of each class counts `(classes,)`; None where all count alike.
 
     `inverse-frequency`: w_k = n / (K n_k) with n_k the client's n labelled pictures of class k and K the
@@ -62,7 +64,7 @@ def class_weights(
     present = held > 0
     weights = np.zeros(num_classes)
     weights[present] = held.sum() / (present.sum() * held[present])
-    return weights.astype(np.float32)
+    return torch.from_numpy(weights).float().to(device)
 
 
 def in_batches(order: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:

@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from training.sampling import class_weights, epoch_order, in_batches
 
+CPU = torch.device("cpu")
 LABELS = np.array([0] * 90 + [1] * 9 + [4])
 
 
@@ -65,13 +67,13 @@ def test_a_virtual_client_draws_as_many_pictures_as_it_should(sampling, samples)
 
 def test_class_weights_by_hand():
     # 100 pictures of three classes: 100 / (3 · 90), 100 / (3 · 9), 100 / (3 · 1); classes 2 and 3 have none.
-    weights = class_weights(LABELS, 6, "inverse-frequency")
+    weights = class_weights(LABELS, 6, "inverse-frequency", CPU).numpy()
     np.testing.assert_allclose(weights, [100 / 270, 100 / 27, 0, 0, 100 / 3, 0], rtol=1e-6)
     assert np.mean(weights[LABELS]) == pytest.approx(1)
-    assert class_weights(LABELS, 6, "none") is None
+    assert class_weights(LABELS, 6, "none", CPU) is None
 
 
 def test_pictures_without_a_label_have_no_say_in_class_weights():
     some = np.array([0, -1, -1, 1, -1, 1])
-    np.testing.assert_allclose(class_weights(some, 2, "inverse-frequency"), [3 / 2, 3 / 4])
-    assert class_weights(np.array([-1, -1]), 2, "inverse-frequency").tolist() == [0, 0]
+    np.testing.assert_allclose(class_weights(some, 2, "inverse-frequency", CPU), [3 / 2, 3 / 4])
+    assert class_weights(np.array([-1, -1]), 2, "inverse-frequency", CPU).tolist() == [0, 0]

@@ -140,8 +140,9 @@ class FedIRMTask(LedgerTask):
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
         self._labelled = np.flatnonzero(self._examples.labels >= 0)
         self._unlabelled = np.flatnonzero(self._examples.labels < 0)
-        weights = class_weights(self._examples.labels, self._classes, config.class_weights)
-        self._class_weights = None if weights is None else torch.from_numpy(weights).to(work.device)
+        self._class_weights = class_weights(
+            self._examples.labels, self._classes, config.class_weights, work.device
+        )
         self._teacher = (
             MeanTeacher(model, work, config.momentum, config.teacher) if len(self._unlabelled) else None
         )

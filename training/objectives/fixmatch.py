@@ -93,8 +93,9 @@ class FixMatchTask(LedgerTask):
         self._model = model
         self._work = work
         self._labels = torch.from_numpy(work.examples.labels).to(work.device)
-        weights = class_weights(work.examples.labels, num_classes(model), config.class_weights)
-        self._weights = None if weights is None else torch.from_numpy(weights).to(work.device)
+        self._weights = class_weights(
+            work.examples.labels, num_classes(model), config.class_weights, work.device
+        )
         self._peers = received_peers(model, work)
         self._streams = Streams(
             work.examples.labels, config.batch_size, config.unlabelled_ratio, config.samples, config.sampling

@@ -54,8 +54,9 @@ class SupervisedTask(LedgerTask):
         self._model = model
         self._work = work
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
-        weights = class_weights(self._examples.labels, num_classes(model), config.class_weights)
-        self._weights = None if weights is None else torch.from_numpy(weights).to(work.device)
+        self._weights = class_weights(
+            self._examples.labels, num_classes(model), config.class_weights, work.device
+        )
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Class-balanced or uniform batches, augmented."""
