@@ -32,6 +32,9 @@ from peer_tables import (
 from recipe_runs import RecipeRun, read_recipe, run_all
 
 SEVERAL_SEEDS = ("ssfl", "fedmatch-plus", "fedperl", "fedperl-no-pa-t2", "fedperl-gated-similarity-85")
+# Not among the recipes: FedPerl with every client in every round, in as many clients' rounds as the others,
+# and with normalisation statistics among the features by which clients are compared, as in the authors' code.
+EVERYONE, STATISTICS = "-everyone", "-statistics"
 METHODS = (
     "local-lower",
     "fedavg-lower",
@@ -63,9 +66,6 @@ METHODS = (
     f"fedperl{EVERYONE}",
     f"fedperl{STATISTICS}{EVERYONE}",
 )
-# Not among the recipes: FedPerl with every client in every round, in as many clients' rounds as the others, and
-# with normalisation statistics among the features by which clients are compared, as in the authors' code.
-EVERYONE, STATISTICS = "-everyone", "-statistics"
 LOWER, FREE = "local-lower", "ssfl"  # what RI and AC are relative to
 BY_CLASS = ("f1", "auroc", "auprc")
 
