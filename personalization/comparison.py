@@ -11,8 +11,9 @@ without peers. The client `server` is the coordinator's own, so it is not in D.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,21 +170,24 @@ def read_finished(folder: Path) -> FinishedRun:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """The rows for a terminal, with the warnings below them."""
-    table = Table(caption=Text("\n".join(comparison.warnings)) if comparison.warnings else None)
-    table.caption_justify = "left"
-    for title in ("run", "recipe"):
-        table.add_column(title, overflow="fold")
-    for title in ("seed", "clients", *SPREADS.values(), "RI %", "downloaded", "AC %", *MEANS.values()):
-        table.add_column(title, justify="right")
+    """For people: a column for each run, a line for each figure; what to beware of is below."""
+    table = Table("")
     for row in comparison.rows:
-        cells = [row.name, row.run.recipe, str(row.run.seed), str(row.run.clients)]
-        cells += [_written(row.run.figures[key]) for key in SPREADS]
-        cells.append(_percent(row.relative_improvement))
-        cells.append(ABSENT if row.run.bytes_down is None else size(row.run.bytes_down))
-        cells.append(_percent(row.additional_cost))
-        cells += [number(row.run.figures[key].mean) for key in MEANS]
-        table.add_row(*map(Text, cells))
+        table.add_column(Text(row.name), overflow="fold")
+    table.caption = Text("\n".join(comparison.warnings)) if comparison.warnings else None
+    table.caption_justify = "left"
+    lines: dict[str, Callable[[ComparedRun], str]] = {
+        "recipe": lambda row: row.run.recipe,
+        "seed": lambda row: str(row.run.seed),
+        "clients": lambda row: str(row.run.clients),
+        **{title: partial(_spread, key) for key, title in SPREADS.items()},
+        "RI %": lambda row: _percent(row.relative_improvement),
+        "downloaded": lambda row: ABSENT if row.run.bytes_down is None else size(row.run.bytes_down),
+        **({"AC %": lambda row: _percent(row.additional_cost)} if comparison.cost_over else {}),
+        **{title: partial(_mean, key) for key, title in MEANS.items()},
+    }
+    for title, told in lines.items():
+        table.add_row(title, *(Text(told(row)) for row in comparison.rows))
     return table
 
 
@@ -265,10 +269,16 @@ def _warnings(
             yield f"AC is over {names[cheap]}, and of other numbers of rounds: {listed(longer)}."
 
 
-def _written(figure: OverClients) -> str:
+def _spread(key: str, row: ComparedRun) -> str:
+    """Mean (median) ± standard deviation, in two lines."""
+    figure = row.run.figures[key]
     if figure.median is None or figure.std is None:
         return number(figure.mean)
-    return f"{number(figure.mean)} ({number(figure.median)}) ± {number(figure.std)}"
+    return f"{number(figure.mean)} ({number(figure.median)})\n± {number(figure.std)}"
+
+
+def _mean(key: str, row: ComparedRun) -> str:
+    return number(row.run.figures[key].mean)
 
 
 def _percent(share: float | None) -> str:
