@@ -7,7 +7,8 @@ part, as the policy lets pass; with peer anonymization (Eq. 6) it gets one model
     φ_a = (1/|Ω|) Σ_{t ∈ Ω} φ_t,
 
 and without it |Ω| models. A client is never its own peer. One that has not taken part yet resembles nobody,
-and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch (SSFL).
+and learns without peers, as does every client with T = 0: then the system is FedAvg with FixMatch (SSFL). The
+client `server`, which is the coordinator's own, neither has peers nor is one.
 
 With `choice: predictions` and T = 2 these are FedMatch's helpers, without its decomposition of weights; with
 anonymization that is FedMatch+.
@@ -27,6 +28,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from training.data import SERVER
 from training.desk import Desk
 from training.exchanges.base import PREFIX, Exchange, Parcel
 from training.exchanges.choices import CHOICES, ByWeights, Candidate, Choice
@@ -116,7 +118,7 @@ class Peers(Exchange):
 
     def collect(self, update: Update, memory: Tensors, desk: Desk) -> Tensors:
         """Of which round a client's newest upload is; the weights themselves go to the shelf."""
-        if not self.peers:
+        if not self.peers or update.client == SERVER:
             return memory
         weights = {name: tensor for name, tensor in update.tensors.items() if not name.startswith(PREFIX)}
         previous = memory.get(UPLOADED + update.client)
@@ -129,6 +131,8 @@ class Peers(Exchange):
             return memory
         found: dict[str, Tensor] = {}
         for client in clients:
+            if client == SERVER:
+                continue
             weights = desk.get(client, round_)
             accuracy = desk.appraise(weights) if self.needs_server else None
             found[PROFILE + client] = self.choice.profile(weights, accuracy, desk)

@@ -180,6 +180,15 @@ def test_without_peers_to_send_the_server_keeps_nothing():
     assert shelf == {}
 
 
+def test_the_server_is_no_peer_and_has_none():
+    uploads = {**UPLOADS, "server": UPLOADS["a"]}
+    memory, shelf = after(Peers(warm_up=0), ["a", "b", "server"], uploads=uploads)
+    assert {name for name, _ in shelf} == {"a", "b"}
+    for client, peers in (("a", ["b"]), ("server", None)):
+        parcel = Peers(warm_up=0).outgoing(client, 4, memory, np.random.default_rng(0), shelf.desk())
+        assert parcel.note.get("peers") == peers
+
+
 def test_the_newest_upload_counts_and_the_others_stand():
     exchange = Peers(peers=1)
     memory, shelf = after(exchange, round_=3)

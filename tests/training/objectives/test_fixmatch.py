@@ -257,3 +257,14 @@ def test_the_original_picture_makes_the_pseudo_label_where_asked(begin):
     assert not torch.equal(batch.images[n:], plain)
     weak = begin(config.model_copy(update={"pseudo_view": "weak"}), keep=0)[0]
     assert not torch.equal(next(weak.batches(0)).images[:n], plain)
+
+
+def test_under_autocast_every_parameter_still_gets_its_gradient(begin, make_job):
+    """Weights that were cast without gradient for the pseudo labels must not serve the pass that learns."""
+    peer = build_model(make_job().model, 2, seed=5)
+    task, model, _ = begin(FixMatch(**PLAIN, threshold=0.0, gamma=1.0, batch_size=8), [peer])
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = task.loss(next(task.batches(0)))
+    loss.backward()
+    silent = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert silent == []
