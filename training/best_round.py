@@ -13,6 +13,8 @@ from training.messages import GLOBAL, Tensors
 from training.plan import States
 from training.tensor_file import read_tensors, write_tensors
 
+ANEW = "restore it, or start the run anew"
+
 
 class BestRound:
     """Keeps the best model so far in a stage's folder.
@@ -53,7 +55,7 @@ class BestRound:
     def weights(self) -> Tensors:
         """Its model."""
         self._header()
-        return read_tensors(self._path, self._job)[1]
+        return read_tensors(self._path, self._job, ANEW)[1]
 
     def forget(self) -> None:
         """Remove it."""
@@ -62,8 +64,7 @@ class BestRound:
     def _header(self) -> dict[str, float]:
         if not self._path.exists():
             raise JobError(
-                "keep: best has nothing to go by: in no round did any client count its pictures of that "
-                "split. Either each has fewer than privacy.min_count, or the model diverged, as the log says "
-                "of each client that did not answer; use keep: last to look at it"
+                "keep: best has nothing to go by: in no round did any client judge the model; the log says "
+                "why of each client that did not answer. If it diverged, lower objective.optimizer.lr"
             )
-        return read_tensors(self._path, self._job)[0]
+        return read_tensors(self._path, self._job, ANEW)[0]

@@ -119,7 +119,8 @@ class Census:
         if absent:
             raise DataError(
                 f"no labelled training pictures of subgroup {', '.join(absent)}; "
-                "remove it from data.subgroups, or merge it with another group"
+                "remove it from data.subgroups, merge it with another group, or leave it labels "
+                "(data.label_fraction, data.labelled_clients)"
             )
 
     def table(self) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from training.engines.base import Engine
-from training.errors import JobError
 from training.evaluation import EvaluateQuestion, unpack_blocks
 from training.messages import GLOBAL, Broadcast, Failure, Tensors, check_update
 from training.models import Classifier
@@ -25,14 +24,15 @@ class Desk:
 
     Attributes:
         put, get: keep what a client uploaded in a round, and give it back; see `training.shelf`.
-        appraise: the accuracy of travelling weights on the coordinator's own validation pictures.
+        appraise: the accuracy of travelling weights on the coordinator's own validation pictures; None where
+            their answers cannot be counted.
         answers: what a model with these travelling weights says to so many made-up pictures, the same for
             all: probabilities `(pictures, classes)`.
     """
 
     put: Callable[[str, int, Tensors, int | None], None]
     get: Callable[[str, int], Tensors]
-    appraise: Callable[[Tensors], float]
+    appraise: Callable[[Tensors], float | None]
     answers: Callable[[Tensors, int], Tensor]
 
 
@@ -73,24 +73,22 @@ class Examiner:
             return torch.softmax(self._model(noise).double(), dim=1)
 
 
-def appraise(engine: Engine, server: str, stage: str, subgroups: tuple[str, ...], weights: Tensors) -> float:
+def appraise(
+    engine: Engine, server: str, stage: str, subgroups: tuple[str, ...], weights: Tensors
+) -> float | None:
     """The accuracy of a model on the validation pictures of the client `server`, which the coordinator owns.
 
-    Raises:
-        JobError: when it gives no counts.
+    None where the model's answers cannot be counted, as those of weights that overflow.
     """
     question = EvaluateQuestion(split="validation", subgroups=subgroups).model_dump()
     broadcast = Broadcast(server, stage, 0, JUDGE, GLOBAL, weights, question)
     (answer,) = engine.run_round([broadcast])
     if isinstance(answer, Failure):
-        raise JobError(f"{server} could not judge an upload: {answer.reason}")
+        return None
     check_update(answer, broadcast)
     blocks = unpack_blocks(answer)
     seen = sum(int(block.point.n) for block in blocks.values())
     if not seen:
-        raise JobError(
-            f"{server} has fewer validation pictures than privacy.min_count, so that no upload can be "
-            "judged; raise data.server.share, or choose another policy"
-        )
+        return None
     right = sum(int(block.point.confusion.trace()) for block in blocks.values())
     return right / seen

@@ -106,6 +106,7 @@ def run_rounds(
             after_round(round_, states, blocks)
         save(plan, round_, states, traffic, journal, checkpoints)
         before = replace(traffic)
+        del asked, broadcasts, answers, updates  # the next round's messages need the room
         journal.advance(plan.stage, round_, plan.rounds, line.note)
     journal.end()
     return states, traffic

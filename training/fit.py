@@ -98,6 +98,7 @@ def prepare_work(
         kept=named(kept.tensors, OBJECTIVE),
         device=bench.device,
         given=named(broadcast.tensors, GIVEN) or named(kept.tensors, GIVEN),
+        min_count=client.min_count,
         twins=bench.twins,
     )
 

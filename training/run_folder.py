@@ -39,7 +39,8 @@ class RunFolder:
             raise CheckpointError(f"{self.path} is a file; --out names a folder: choose another")
         if not self.job_file.exists() and self.path.is_dir() and any(self.path.iterdir()):
             raise CheckpointError(f"{self.path} is not empty and holds no run of ours; choose another --out")
-        if not self.checkpoints.exists():
+        if not any(self.checkpoints.glob("*/round-*")) and not any(self.checkpoints.glob("*/outcome.*")):
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
             shutil.rmtree(self.store, ignore_errors=True)
             write_text(self.job_file, yaml.safe_dump(job.resolved(), sort_keys=False, allow_unicode=True))
             return

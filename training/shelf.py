@@ -50,7 +50,7 @@ class Shelf:
                 f"{path} is missing: what {client} uploaded in round {round_}, from which others learn; "
                 "restore it, or start the run anew"
             )
-        _, tensors = read_tensors(path, self._job)
+        _, tensors = read_tensors(path, self._job, "restore it, or start the run anew")
         return tensors
 
     def clear(self) -> None:

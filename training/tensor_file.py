@@ -39,8 +39,15 @@ def unshared(tensors: Tensors) -> dict[str, Tensor]:
     return own
 
 
-def read_tensors(path: Path, job: str) -> tuple[dict[str, Any], Tensors]:
+def read_tensors(
+    path: Path, job: str, advice: str = "remove it to go on from what was there before it"
+) -> tuple[dict[str, Any], Tensors]:
     """What `write_tensors` wrote for the same job.
+
+    Args:
+        path: the file.
+        job: the job's digest.
+        advice: what to do where it is damaged.
 
     Raises:
         CheckpointError: when it is damaged, of a newer format, or of another job.
@@ -50,9 +57,7 @@ def read_tensors(path: Path, job: str) -> tuple[dict[str, Any], Tensors]:
             header: dict[str, Any] = json.loads((file.metadata() or {})[ENTRY])
         tensors = load_file(path)
     except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read ({error}); remove it to go on from what was there before it"
-        ) from error
+        raise CheckpointError(f"{path} cannot be read ({error}); {advice}") from error
     if header["format"] > FORMAT:
         raise CheckpointError(
             f"{path} has format {header['format']}; this version reads up to {FORMAT}: upgrade dermfed"

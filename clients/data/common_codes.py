@@ -24,8 +24,8 @@ def label_pictures(pictures: Sequence[Picture], sources: Sequence[Source], label
         label_map: the job's own.
 
     Raises:
-        LabelError: a code that a source's map, the job's or the taxonomy does not know; no class at all; or
-            an unseen source without a labelled picture.
+        LabelError: a code that a source's map, the job's or the taxonomy does not know; no class at all; an
+            unseen source without a labelled picture, or beside classes of unknown kind.
     """
     classes = [DROPPED] * len(pictures)
     trained: list[int] = []
@@ -45,6 +45,8 @@ def label_pictures(pictures: Sequence[Picture], sources: Sequence[Source], label
         for code, found in gathered.items():
             kinds[code] = kinds.get(code, frozenset()) | found
     labelling = assign_classes(codes, label_map, kinds)
+    if any(source.unseen for source in sources):
+        _refuse_unknown_kinds(labelling)
     for number, assigned in zip(trained, labelling.classes, strict=True):
         classes[number] = assigned
     return Labelling(labelling.labels, tuple(classes))
@@ -76,3 +78,17 @@ def _fold(source: Source, codes: Sequence[str]) -> tuple[int, ...]:
         raise LabelError(
             f"source {source.name} is unseen, so its labels are folded into benign and malignant: {error}"
         ) from error
+
+
+def _refuse_unknown_kinds(labelling: Labelling) -> None:
+    """Refuse to ask unseen clients about benign and malignant where a class may be either.
+
+    Raises:
+        LabelError: names the classes.
+    """
+    unknown = [label.code for label in labelling.labels if label.malignancy == "unknown"]
+    if unknown:
+        raise LabelError(
+            f"unseen sources are judged by benign and malignant, and of {', '.join(unknown)} it is not known "
+            "which they are; map them to codes of the taxonomy in `label_map`, or leave out the unseen source"
+        )

@@ -8,6 +8,7 @@ stage": the objective is the training stage's own unless the job gives another.
 from typing import Annotated, Literal
 
 from personalization.strategies.base import Strategy
+from training.exchanges import NoExchange
 from training.objectives import OBJECTIVES, Objective
 from training.sync import Sync, SyncAll
 
@@ -29,6 +30,7 @@ class FineTune(Strategy):
             raise ValueError("no training stage comes before; give strategy.objective")
         if chosen.self_supervised:
             raise ValueError(f"{chosen.name} learns no classes; fine-tune with supervised")
+        chosen.fit_with(NoExchange())
         return self.model_copy(update={"objective": chosen.model_copy(update={"epochs": 1})})
 
     def local_objective(self) -> Objective:

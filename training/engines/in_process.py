@@ -58,6 +58,7 @@ class InProcessEngine:
         self._spool = Spool(spool)
         self._memory = memory
         workers = parts.job.engine.workers
+        torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
         self._site = parts.build() if workers == 1 else None
         self._pool = None
         if workers > 1:

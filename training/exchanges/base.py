@@ -50,6 +50,11 @@ class Exchange(FrozenConfig, ABC):
         """Whether uploads are judged on validation pictures that the coordinator owns."""
         return False
 
+    @property
+    def carries_weights(self) -> bool:
+        """Whether it passes on what clients upload."""
+        return False
+
     @abstractmethod
     def outgoing(
         self, client: str, round_: int, memory: Tensors, random: np.random.Generator, desk: "Desk"

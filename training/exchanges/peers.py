@@ -30,10 +30,11 @@ from torch import Tensor
 
 from training.data import SERVER
 from training.desk import Desk
+from training.errors import JobError
 from training.exchanges.base import PREFIX, Exchange, Parcel
 from training.exchanges.choices import CHOICES, ByWeights, Candidate, Choice
 from training.exchanges.policies import POLICIES, Policy, Static
-from training.messages import Tensors, Update, named, prefixed
+from training.messages import Tensors, Update, all_finite, named, prefixed
 
 if TYPE_CHECKING:
     from training.objectives.base import Objective
@@ -79,6 +80,11 @@ class Peers(Exchange):
     def needs_server(self) -> bool:
         """Whether uploads are judged."""
         return self.policy.judges or (isinstance(self.choice, ByWeights) and self.choice.accuracy)
+
+    @property
+    def carries_weights(self) -> bool:
+        """Whether there are peers."""
+        return self.peers > 0
 
     def fit_with(self, objective: "Objective") -> None:
         """Refuse an objective that learns from no peers."""
@@ -126,19 +132,36 @@ class Peers(Exchange):
         return {**memory, UPLOADED + update.client: torch.tensor(update.round)}
 
     def conclude(self, clients: Sequence[str], round_: int, memory: Tensors, desk: Desk) -> Tensors:
-        """What resembles what, and how good it is where that is asked."""
-        if not self.peers:
-            return memory
-        found: dict[str, Tensor] = {}
-        for client in clients:
-            if client == SERVER:
-                continue
+        """What resembles what, and how good it is where that is asked.
+
+        A client whose upload cannot be judged or compared, because the model's answers are not finite, is
+        nobody's peer until its next upload, and has none.
+
+        Raises:
+            JobError: when no upload of the round could be judged.
+        """
+        known = dict(memory)
+        hospitals = [client for client in clients if client != SERVER] if self.peers else []
+        judged = 0
+        for client in hospitals:
             weights = desk.get(client, round_)
+            known.pop(PROFILE + client, None)
+            known.pop(ACCURACY + client, None)
             accuracy = desk.appraise(weights) if self.needs_server else None
-            found[PROFILE + client] = self.choice.profile(weights, accuracy, desk)
+            if self.needs_server and accuracy is None:
+                continue
+            judged += 1
+            profile = self.choice.profile(weights, accuracy, desk)
+            if all_finite(profile):
+                known[PROFILE + client] = profile
             if accuracy is not None:
-                found[ACCURACY + client] = torch.tensor(accuracy, dtype=torch.float64)
-        return {**memory, **found}
+                known[ACCURACY + client] = torch.tensor(accuracy, dtype=torch.float64)
+        if hospitals and not judged:
+            raise JobError(
+                f"{SERVER} could judge none of the uploads of round {round_} ({', '.join(hospitals)}); the "
+                "models may have diverged: lower objective.optimizer.lr"
+            )
+        return known
 
     def facts(self, memory: Tensors) -> Mapping[str, Any]:
         """The similarity matrix W, where there is one."""
@@ -177,6 +200,6 @@ def mean_of(models: Iterable[Tensors]) -> dict[str, Tensor]:
     for model in models:
         types = {name: tensor.dtype for name, tensor in model.items()}
         for name, tensor in model.items():
-            total[name] = total[name].add_(tensor) if name in total else tensor.double()
+            total[name] = total[name].add_(tensor) if name in total else tensor.to(torch.float64, copy=True)
         count += 1
     return {name: tensor.div_(count).to(types[name]) for name, tensor in total.items()}

@@ -58,6 +58,7 @@ class SharedRelations(Exchange):
             return memory
         matrix = update.tensors[PREFIX + RELATIONS].double()
         if memory and int(memory[ROUND]) == update.round:
+            self.check(update, memory)
             return {**memory, TOTAL: memory[TOTAL] + matrix, COUNT: memory[COUNT] + 1}
         return {TOTAL: matrix, COUNT: torch.tensor(1), ROUND: torch.tensor(update.round)}
 

@@ -57,6 +57,7 @@ class LocalWork:
         kept: what this objective kept at this client from its last round.
         device: where the model is.
         given: what the objective prepared before the first round, the same for all clients.
+        min_count: nothing is told of a group of fewer pictures.
         twins: so many further models of the same shape, with whatever weights they held last; no gradient
             reaches them.
     """
@@ -73,6 +74,7 @@ class LocalWork:
     kept: Tensors
     device: torch.device
     given: Tensors = field(default_factory=dict)
+    min_count: int = 1
     twins: Callable[[int], Sequence[Classifier]] = no_twins
 
     def twin(self) -> Classifier:

@@ -25,6 +25,8 @@ Departures from the authors' code:
 - Its limit on the entropy, 2.0 nats, is above what its five classes can have. Here it is a share of log K:
   2.0 nats are 0.96 of it for eight classes. That takes little away either, for where one class has 0.3, the
   entropy of eight is at most 1.97 nats. A limit that filters is lower.
+- A row of M over fewer pictures than the job's `privacy.min_count` is uniform: the row of a single picture
+  would be the model's answer to it.
 - It divides L_IRM by all classes; the rows of those that do not occur carry no gradient there.
 - Its cross-entropy is of both views of a picture, with smoothed labels.
 - Its clients without labels wait for 20 rounds. Here a stage of 20 rounds with `supervised` goes before, and
@@ -222,10 +224,12 @@ class FedIRMTask(LedgerTask):
             self._teacher.follow()
 
     def outgoing(self) -> Tensors:
-        """M, where there are labels."""
+        """M, where there are labels; of a class with fewer than `min_count` pictures it tells nothing."""
         if not len(self._labelled):
             return {}
-        return {RELATIONS: self._means.relations(self._config.temperature).float().cpu()}
+        held = np.bincount(self._examples.labels[self._labelled], minlength=self._classes)
+        told = torch.from_numpy(held >= self._work.min_count)
+        return {RELATIONS: self._means.relations(self._config.temperature, told).float().cpu()}
 
     def keep(self) -> Tensors:
         """The teacher, where it is kept."""

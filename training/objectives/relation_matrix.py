@@ -29,9 +29,15 @@ class MeanLogits:
         self._sums += means
         self._batches += present.unsqueeze(1)
 
-    def relations(self, temperature: float) -> Tensor:
-        """M `(classes, classes)`; the row of a class that never came is uniform."""
-        return (self._sums / self._batches.clamp_min(1) / temperature).softmax(dim=1)
+    def relations(self, temperature: float, told: Tensor) -> Tensor:
+        """M `(classes, classes)`; the row of a class that never came, or is not `told`, is uniform.
+
+        Args:
+            temperature: T.
+            told: which classes may be spoken of `(classes,)`.
+        """
+        means = self._sums / self._batches.clamp_min(1) * told.to(self._sums.device).unsqueeze(1)
+        return (means / temperature).softmax(dim=1)
 
 
 def mean_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,9 +41,9 @@ class Streams:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch, of which at least one of the two streams is full."""
+        """Batches in an epoch; none has a single picture of a kind, on which batch normalisation fails."""
         if self.samples is not None:
-            return ceil(self.samples / self.batch_size)
+            return min(ceil(self.samples / self.batch_size), self.samples // 2)
         return max(
             ceil(len(self.labelled) / self.batch_size),
             ceil(len(self.unlabelled) / (self.batch_size * self.ratio)),

@@ -99,6 +99,8 @@ class Federate(RoundsStage):
         """
         labelled = not self.objective.uses_unlabelled
         plan = self.plan_for(setting, setting.model, self.evaluate_on, labelled=labelled)
+        if self.keep == "best":
+            require_judges(setting, self.evaluate_on)
         if self.keep == "best" and plan.stays:
             raise JobError(
                 f"keep: best cannot tell what {len(plan.stays)} tensors that stay at their clients were in "
@@ -114,6 +116,23 @@ class Federate(RoundsStage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         return self.train(broadcast, client)
+
+
+def require_judges(setting: Setting, split: Split | None) -> None:
+    """Refuse to look for the best round where no hospital may count its pictures.
+
+    Raises:
+        JobError: saying what to raise or lower.
+    """
+    assert split is not None, "the stage names a split where it keeps the best round"
+    census, least = setting.census, setting.job.privacy.min_count
+    hospitals = census.hospitals(split, setting.places)
+    if not any(census.held(name, split, [place]) >= least for name in hospitals for place in setting.places):
+        raise JobError(
+            f"keep: best has nothing to go by: no hospital holds {least} labelled {split} pictures of any "
+            f"subgroup (privacy.min_count); raise data.split.{split}, lower privacy.min_count, or keep the "
+            "last"
+        )
 
 
 def told_by_client(setting: Setting, by_client: Mapping[str, Blocks]) -> Mapping[str, Any]:

@@ -55,6 +55,7 @@ class Finetune(Stage):
     @field_validator("objective")
     @classmethod
     def _learns_the_classes(cls, objective: Objective) -> Objective:
+        objective.fit_with(NoExchange())
         return require_labels(objective)
 
     def inherit(self, earlier: Sequence[Stage]) -> "Finetune":

@@ -26,6 +26,7 @@ from training.seeds import derive_seed
 from training.shelf import Shelf
 from training.stages.base import Setting, Stage
 from training.sync import SYNCS, Sync, SyncAll
+from training.sync.base import BUFFERS
 
 
 class RoundsStage(Stage):
@@ -83,6 +84,11 @@ class RoundsStage(Stage):
         travels, stays = divide(self.sync, model)
         if self.exchange.needs_server:
             require_judge(setting, stays)
+        if self.exchange.carries_weights and all(name.endswith(BUFFERS) for name in travels):
+            raise JobError(
+                f"the exchange {self.exchange.name} passes weights on, and with sync {self.sync.name} no "
+                "parameter travels; use another sync, or the exchange none"
+            )
         track = Track(
             GLOBAL,
             clients,
@@ -154,12 +160,14 @@ def require_judge(setting: Setting, stays: Sequence[str]) -> None:
     Raises:
         JobError: saying what to add.
     """
-    if setting.census.counts.get(SERVER) is None or not setting.census.held(
-        SERVER, "validation", setting.places
-    ):
+    census, least = setting.census, setting.job.privacy.min_count
+    held = [census.held(SERVER, "validation", [place]) for place in setting.places if SERVER in census.counts]
+    if max(held, default=0) < least:
         raise JobError(
-            "this exchange judges uploads on validation pictures that the coordinator owns, and there are "
-            "none; add data.server ({share: 0.05, train: 0}), or choose another policy"
+            "this exchange judges uploads on validation pictures that the coordinator owns; it needs "
+            f"{least} of one subgroup (privacy.min_count) and has {max(held, default=0)}; add data.server "
+            "({share: 0.05, train: 0}), raise its share or lower its train, or use a policy that judges "
+            "nothing, without choice.accuracy"
         )
     if stays:
         raise JobError(

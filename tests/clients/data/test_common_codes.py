@@ -105,3 +105,9 @@ def test_an_unseen_source_without_labels_is_refused() -> None:
 def test_the_classes_are_those_of_what_is_trained_on() -> None:
     with pytest.raises(LabelError, match="no row has a label, so there are no classes"):
         labelled(None, unseen=("u",), ham=["", ""], u=["MEL"])
+
+
+def test_classes_of_unknown_kind_beside_an_unseen_source_are_refused() -> None:
+    assert labelled(None, ham=["NV", "wart"]).labels
+    with pytest.raises(LabelError, match="of wart it is not known which they are; map them to codes"):
+        labelled(None, unseen=("u",), ham=["NV", "wart"], u=["MEL"])

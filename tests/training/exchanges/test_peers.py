@@ -119,6 +119,9 @@ def test_an_anonymized_peer_does_not_say_what_its_peers_say_on_average():
 
 def test_the_mean_keeps_its_type_and_leaves_its_members_alone():
     members = [{"w": torch.tensor([1.0, 3.0], dtype=torch.float16)}, {"w": torch.tensor([2.0, 5.0])}]
+    double = {"w": torch.tensor([4.0, 1.0], dtype=torch.float64)}
+    assert mean_of([double, double, *members[1:]])["w"].tolist() == pytest.approx([10 / 3, 7 / 3])
+    assert double["w"].tolist() == [4, 1]
     before = [member["w"].clone() for member in members]
     assert mean_of(members[1:] * 2)["w"].tolist() == [2, 5]
     assert mean_of(iter(members[:1]))["w"].dtype == torch.float16

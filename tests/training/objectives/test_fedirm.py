@@ -99,7 +99,19 @@ def test_the_matrix_of_two_batches_by_hand_with_a_class_absent():
     means.add(torch.tensor([[1.0, 5, 2], [5, 1, 0]]), torch.tensor([0, 0]))
     # Class 0: ((3, 1, 0) + (3, 3, 1)) / 2 = (3, 2, 1/2); class 1: (0, 6, 0), in the first batch alone.
     expected = [softmax(np.array([1.5, 1, 0.25])), softmax(np.array([0, 3.0, 0])), np.full(3, 1 / 3)]
-    np.testing.assert_allclose(means.relations(2.0), expected, rtol=1e-12)
+    np.testing.assert_allclose(means.relations(2.0, torch.ones(3, dtype=torch.bool)), expected, rtol=1e-12)
+
+
+def test_nothing_is_told_of_a_class_with_fewer_pictures_than_the_jobs_minimum(begin):
+    task, _, _ = begin(settings(), np.array([0] * 11 + [1] * 5 + [2] * 2))
+    for batch in task.batches(0):
+        task.loss(batch)
+    whole = task.outgoing()["relations"]
+    assert not torch.allclose(whole[2], torch.full((3,), 1 / 3))
+    task._work = replace(task._work, min_count=5)
+    sent = task.outgoing()["relations"]
+    torch.testing.assert_close(sent[:2], whole[:2])
+    torch.testing.assert_close(sent[2], torch.full((3,), 1 / 3))
 
 
 def test_a_labelled_client_sends_the_matrix_of_its_last_epoch(begin):

@@ -35,6 +35,11 @@ def test_every_virtual_client_takes_the_same_number_of_pictures_and_steps(
         assert (second >= labelled).all()
 
 
+def test_no_batch_is_of_one_picture():
+    batches = list(streams(9, 0, batch_size=2, samples=5).batches(np.random.default_rng(0)))
+    assert [len(first) for first, _ in batches] == [3, 2]
+
+
 def test_large_clients_are_parted_and_small_ones_repeat():
     large, small = streams(20, 0, samples=8), streams(3, 0, samples=8)
     drawn = np.concatenate([first for first, _ in large.batches(np.random.default_rng(1))])

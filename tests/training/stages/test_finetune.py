@@ -99,3 +99,8 @@ def test_what_cannot_be_is_refused_and_said(make_job, federate_block):
     with pytest.raises(ValueError, match="none to export; add a stage federate"):
         make_job(stages=[FINETUNE, {"stage": "export"}])
     make_job(stages=[FINETUNE, federate_block(), {"stage": "export"}])
+
+
+def test_an_objective_that_needs_an_exchange_is_refused(make_job):
+    with pytest.raises(ValueError, match="fedirm gets no relations with exchange none"):
+        make_job(stages=[{"stage": "finetune", "epochs": 1, "objective": {"name": "fedirm"}}])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from training.desk import Desk
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
 from training.federation import choose_cohort
@@ -350,3 +351,47 @@ def test_clients_are_drawn_as_large_as_they_are(job_of, make_job, few_labels, ru
         assert sum(cohort == (name,) for cohort in drawn) == pytest.approx(
             1000 * share, abs=4 * np.sqrt(1000 * share * (1 - share))
         )
+
+
+def test_keep_best_without_anybody_to_judge_is_refused_before_the_first_round(
+    job_of, run_job, make_job, few_labels
+):
+    job = job_of(keep="best")
+    strict = job.model_copy(update={"privacy": job.privacy.model_copy(update={"min_count": 50})})
+    with pytest.raises(JobError, match=r"no hospital holds 50 labelled validation pictures .*min_count"):
+        run_job(strict, few_labels)
+
+
+def test_peers_are_refused_where_no_weights_travel(job_of, run_job, few_labels):
+    with pytest.raises(JobError, match="passes weights on, and with sync none no parameter travels"):
+        run_job(job_of({"peers": 1}, sync={"name": "none"}), few_labels)
+
+
+def test_peers_of_what_travels_teach_where_statistics_stay(job_of, run_job, run_killed, few_labels):
+    job = job_of({"peers": 2}, sync={"name": "all", "buffers": "local"}, rounds=3)
+    whole = run_job(job, few_labels)
+    assert whole.lines[-1]["models"]["global"]["exchange"]
+    assert same(whole.weights(), run_killed(job, few_labels).weights())
+
+
+def test_an_upload_that_cannot_be_judged_makes_nobody_a_peer_and_none_that_can_stops_the_run(job_of):
+    exchange = job_of({"peers": 3, "policy": {"name": "validation"}}).stages[0].exchange
+
+    def desk_where(judge):
+        weights = {"north": [1.0, 2.0], "south": [3.0, 5.0]}
+        return Desk(
+            put=lambda *_: None,
+            get=lambda client, round_: {"w": torch.tensor(weights[client]) * round_},
+            appraise=judge,
+            answers=None,
+        )
+
+    fine = desk_where(lambda _: 0.5)
+    overflows = desk_where(lambda tensors: None if float(tensors["w"][0]) == 6 else 0.5)
+    memory = exchange.conclude(["north", "south"], 1, {}, fine)
+    assert set(named(memory, "profile/")) == {"north", "south"}
+    memory = exchange.conclude(["north", "south"], 2, memory, overflows)
+    assert set(named(memory, "profile/")) == set(named(memory, "accuracy/")) == {"north"}
+    assert "profile/south" in exchange.conclude(["south"], 3, memory, fine)
+    with pytest.raises(JobError, match="server could judge none of the uploads of round 4"):
+        exchange.conclude(["north", "south"], 4, memory, desk_where(lambda _: None))
