@@ -32,7 +32,7 @@ def test_a_round_or_a_stage_that_is_complete_is_kept(begun, make_job, left):
     folder = begun(left)
     with pytest.raises(CheckpointError, match="holds a run already; continue it with --resume"):
         folder.claim(make_job(), resume=False)
-    with pytest.raises(CheckpointError, match="holds a run of another job: .*seed.* differ"):
+    with pytest.raises(CheckpointError, match=r"holds a run of another job: .*seed.* differ"):
         folder.claim(make_job(seed=3), resume=True)
     folder.claim(make_job(), resume=True)
     assert folder.checkpoints.exists()
