@@ -99,8 +99,12 @@ class Census:
 
     def hospitals(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
         """The holders of labelled pictures that are neither the server nor unseen: who judges a model."""
-        apart = {SERVER, *self.unseen}
-        return tuple(name for name in self.holders(split, subgroups) if name not in apart)
+        return tuple(name for name in self.holders(split, subgroups) if name not in self._apart)
+
+    @property
+    def _apart(self) -> frozenset[str]:
+        """The clients that are no hospitals of the federation."""
+        return frozenset({SERVER, *self.unseen})
 
     def check(self) -> None:
         """Refuse a federation that cannot be trained or judged.
@@ -108,9 +112,12 @@ class Census:
         Raises:
             DataError: naming every client without training pictures and every subgroup without pictures.
         """
-        apart = {SERVER, *self.unseen}
         train = SPLITS.index("train")
-        idle = [name for name, counts in self.counts.items() if not counts[train].sum() and name not in apart]
+        idle = [
+            name
+            for name, counts in self.counts.items()
+            if not counts[train].sum() and name not in self._apart
+        ]
         if idle:
             raise DataError(
                 f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"

@@ -4,9 +4,12 @@ A subgroup's pictures go to the subgroup's own model where there is one, all oth
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from registry.bundle.labels import Label
+from registry.bundle.metrics.over_clients import over_clients
 from training.client import Client
 from training.data import FOLDED_CLASSES
 from training.evaluation import Blocks, EvaluateQuestion, add_blocks, evaluate, unpack_blocks
@@ -85,6 +88,12 @@ def ask_routed(
     for update in ask_all(setting.engine, broadcasts, traffic):
         found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
     return found
+
+
+def told_of_clients(setting: "Setting", by_client: Mapping[str, Blocks]) -> dict[str, Any]:
+    """The facts of a stage that judged models at each client: each one's figures, and means over them."""
+    blocks = {client: reduce(add, found.values()) for client, found in by_client.items() if found}
+    return over_clients(blocks, setting.communities, [label.code for label in setting.labels])
 
 
 def answer_test(broadcast: Broadcast, client: Client) -> Update:

@@ -1,21 +1,18 @@
 """The stage `federate`: clients train one global model together, in rounds."""
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
 
-from registry.bundle.metrics.over_clients import over_clients
 from registry.bundle.metrics.summary import summarise
 from training.best_round import BestRound
 from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
 from training.errors import JobError
-from training.evaluation import Blocks, add_blocks, evaluate
+from training.evaluation import add_blocks, evaluate
 from training.federation import EVALUATE, run_rounds
 from training.final_figures import (
     FOLDED_LABELS,
@@ -23,6 +20,7 @@ from training.final_figures import (
     answer_test,
     figures_by_client,
     figures_on_unseen,
+    told_of_clients,
 )
 from training.fit import load_merged
 from training.messages import GLOBAL, Broadcast, Tensors, Update
@@ -78,7 +76,7 @@ class Federate(RoundsStage):
             traffic=traffic,
             test=add_blocks(by_client.values()),
             facts={
-                **told_by_client(setting, by_client),
+                **(told_of_clients(setting, by_client) if any(by_client.values()) else {}),
                 **told_of_unseen(setting, models[GLOBAL], traffic),
                 **self.exchange.facts(states[GLOBAL].memory),
                 **({} if best is None else {"kept_round": best.round}),
@@ -133,14 +131,6 @@ def require_judges(setting: Setting, split: Split | None) -> None:
             f"subgroup (privacy.min_count); raise data.split.{split}, lower privacy.min_count, or keep the "
             "last"
         )
-
-
-def told_by_client(setting: Setting, by_client: Mapping[str, Blocks]) -> Mapping[str, Any]:
-    """The global model's figures at each client, their means over clients and over communities."""
-    blocks = {client: reduce(add, found.values()) for client, found in by_client.items() if found}
-    if not blocks:
-        return {}
-    return over_clients(blocks, setting.communities, [label.code for label in setting.labels])
 
 
 def told_of_unseen(setting: Setting, weights: Tensors, traffic: Traffic) -> Mapping[str, Any]:

@@ -8,13 +8,10 @@ the next one is the model that it found.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import add
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from registry.bundle.metrics.over_clients import over_clients
 from training.aggregators import FedAvg
 from training.checkpoint import Checkpoints
 from training.client import Client
@@ -23,7 +20,7 @@ from training.errors import JobError
 from training.evaluation import Blocks, EvaluateQuestion, add_blocks, evaluate, unpack_blocks
 from training.exchanges import NoExchange
 from training.federation import EVALUATE, FIT, run_rounds
-from training.final_figures import TEST
+from training.final_figures import TEST, told_of_clients
 from training.fit import fit, load_merged, own_weights
 from training.messages import GLOBAL, Broadcast, Update, unknown_question
 from training.objectives import OBJECTIVES, Objective
@@ -95,11 +92,7 @@ class Finetune(Stage):
             rounds=self.epochs,
             traffic=traffic,
             test=add_blocks(by_client.values()),
-            facts=over_clients(
-                {client: reduce(add, blocks.values()) for client, blocks in by_client.items() if blocks},
-                setting.communities,
-                [label.code for label in setting.labels],
-            ),
+            facts=told_of_clients(setting, by_client),
         )
 
     def plan(self, setting: Setting) -> Plan:
