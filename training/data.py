@@ -227,7 +227,7 @@ class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
     added_later: ClassVar[frozenset[str]] = frozenset(
-        {"label_fraction", "sources", "server", "labelled_clients", "unlabelled_at"}
+        {"label_fraction", "sources", "server", "labelled_clients", "unlabelled_at", "train_only"}
     )
     manifest: str | tuple[str, ...] | None = None
     adapter: str | None = None
@@ -235,6 +235,7 @@ class DataConfig(FrozenConfig):
     folder: str | None = None
     options: Mapping[str, Any] = {}  # the adapter's own settings, checked by the adapter
     where: Mapping[str, str | tuple[str, ...]] = {}  # keep rows whose column has one of these values
+    train_only: Mapping[str, str | tuple[str, ...]] = {}  # rows to train on that no model is judged by
     label_map: LabelMap = None
     image_size: int = Field(64, ge=8, le=2048)  # pixels, both sides
     subgroups: ToneSubgroups | ColumnSubgroups | None = None

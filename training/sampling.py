@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Sampling = Literal["class-balanced", "uniform"]
+ClassSampling = Literal["class-balanced", "uniform"]
+Sampling = ClassSampling | Literal["subgroup-balanced"]
 ClassWeights = Literal["none", "inverse-frequency"]
 
 
@@ -21,25 +22,31 @@ def epoch_order(
     sampling: Sampling,
     random: np.random.Generator,
     samples: int | None = None,
+    subgroups: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Positions `(samples,)` of one epoch over n pictures.
 
     `uniform` is a permutation, as many of them as it takes or the first part of one. `class-balanced` draws
     with replacement so that every class that the client holds is expected equally often ("resampling", Xu et
-    al. 2023, section V).
+    al. 2023, section V). `subgroup-balanced` does so for every class of every subgroup that the client holds,
+    as far as `subgroups` tells them apart; undeclared pictures are one more subgroup.
 
     Args:
         labels: of the pictures, `(n,)`.
         sampling: how they are drawn.
         random: of the draw.
         samples: how many are drawn; n by default.
+        subgroups: of the pictures, `(n,)`.
     """
     n = len(labels)
     wanted = n if samples is None else samples
     if sampling == "uniform":
         return repeated(n, wanted, random)
-    classes, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    probabilities = 1.0 / (len(classes) * counts[inverse])
+    kinds = labels[:, np.newaxis]
+    if sampling == "subgroup-balanced" and subgroups is not None:
+        kinds = np.stack([labels, subgroups], axis=1)
+    present, inverse, counts = np.unique(kinds, axis=0, return_inverse=True, return_counts=True)
+    probabilities = 1.0 / (len(present) * counts[inverse])
     return random.choice(n, size=wanted, p=probabilities / probabilities.sum())
 
 

@@ -21,12 +21,14 @@ class Picture:
         source: the name of its manifest.
         file: where it is.
         unseen: whether nobody trains on it.
+        train_only: whether nobody is judged by it.
     """
 
     row: Row
     source: str
     file: PictureFile
     unseen: bool = False
+    train_only: bool = False
 
 
 def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
@@ -36,16 +38,23 @@ def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
 
     Raises:
         UnknownColumnError: the job or a source names a column that a manifest does not have.
-        ClientDataError: no row is left, or none of a source that has a `where` of its own.
+        ClientDataError: no row is left, none of a source that has a `where` of its own, or all are
+            `train_only`.
     """
-    wanted = _values(config.where)
+    wanted, aside = _values(config.where), _values(config.train_only)
     kept: list[Picture] = []
     for source in sources:
         for column in _named_columns(config, source):
             source.manifest.require(column)
         own = _values(source.where)
         mine = [
-            Picture(row, source.name, locate(row.image, source.manifest.folder), source.unseen)
+            Picture(
+                row,
+                source.name,
+                locate(row.image, source.manifest.folder),
+                source.unseen,
+                train_only=bool(aside) and not source.unseen and _has(row, aside),
+            )
             for row in source.manifest.rows
             if _has(row, wanted) and _has(row, own)
         ]
@@ -59,6 +68,11 @@ def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
     if not kept:
         raise ClientDataError(
             f"`where` {dict(config.where)} keeps no picture:\n{listing(_present(sources, wanted))}"
+        )
+    if all(picture.train_only or picture.unseen for picture in kept):
+        raise ClientDataError(
+            f"`train_only` {dict(config.train_only)} leaves no picture to judge a model by:\n"
+            f"{listing(_present(sources, aside))}"
         )
     return kept
 
@@ -76,6 +90,7 @@ def _named_columns(config: DataConfig, source: Source) -> list[str]:
     named = [*config.where, *source.where]
     if source.unseen:
         return named
+    named += config.train_only
     if isinstance(config.subgroups, ColumnSubgroups):
         named.append(config.subgroups.column)
     if config.clients.column is not None:

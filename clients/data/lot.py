@@ -45,6 +45,11 @@ class Lot:
         """Those that nobody trains on `(pictures,)`."""
         return np.array([picture.unseen for picture in self.pictures], dtype=bool)
 
+    @property
+    def train_only(self) -> NDArray[np.bool_]:
+        """Those that nobody is judged by `(pictures,)`."""
+        return np.array([picture.train_only for picture in self.pictures], dtype=bool)
+
     def keep(self, keep: NDArray[np.bool_]) -> "Lot":
         """Those for which `keep` `(pictures,)` is true, in the same order."""
         kept = keep.nonzero()[0].tolist()

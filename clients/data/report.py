@@ -39,7 +39,8 @@ class LeftOut:
         where: the job's `where`, or that of their source, does not keep them.
         label_map: the job's `label_map`, or that of their source, drops their label.
         broken: they cannot be decoded.
-        nobody: no client holds them: clients are subgroups, and they belong to none.
+        nobody: no client holds them: clients are subgroups, and they belong to none, or they are for
+            training only and models are judged by other pictures of their lesion.
     """
 
     where: int

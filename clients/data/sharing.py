@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.dealing import Stratum
 from clients.data.dividing import divide, divide_into
 from clients.data.errors import PartitionError
 from clients.data.filtering import Picture
@@ -28,9 +29,9 @@ from clients.data.splits import assign_splits
 from clients.data.subgroups import Grouping
 from clients.data.unseen import part_unseen, refuse_seen
 from clients.data.withholding import withhold
-from training.data import SERVER, SPLITS, UNLABELLED_CLIENT, DataConfig, numbered
+from training.data import SERVER, SPLITS, UNLABELLED_CLIENT, DataConfig, SplitConfig, numbered
 
-_TEST = SPLITS.index("test")
+_TRAIN, _TEST = SPLITS.index("train"), SPLITS.index("test")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _share_seen(
 
     rest = lot.keep(elsewhere)
     remaining = [stratum for stratum, there in zip(strata, elsewhere, strict=True) if there]
-    splits[elsewhere] = assign_splits(config.split, rest.rows, rest.numbers, remaining, seed=seed)
+    splits[elsewhere] = _split(config.split, rest, remaining, seed=seed)
     names = [SPLITS[split] for split in splits[elsewhere]]
     homes_of_rest = Partition(settled.clients, settled.holders[elsewhere]) if settled else None
     if config.server is not None and homes_of_rest is not None:
@@ -141,7 +142,24 @@ def _share_seen(
     clients = (*hospitals.clients, SERVER) if config.server is not None else hospitals.clients
     holders = np.full(len(lot), len(hospitals.clients), dtype=np.int64)
     holders[elsewhere] = hospitals.holders
+    holders[lot.train_only & (splits != _TRAIN)] = NOBODY
     return Shares(splits, Partition(clients, holders), labelled, communities)
+
+
+def _split(config: SplitConfig, lot: Lot, strata: Sequence[Stratum], *, seed: int) -> NDArray[np.int64]:
+    """The split of each picture `(pictures,)`.
+
+    Pictures for training only follow those of their component that are judged by, and change no split: a job
+    has the same test pictures with and without them.
+    """
+    judged = ~lot.train_only
+    known = lot.keep(judged)
+    of_known = [stratum for stratum, keep in zip(strata, judged, strict=True) if keep]
+    splits = np.full(len(lot), _TRAIN, dtype=np.int64)
+    splits[judged] = assign_splits(config, known.rows, known.numbers, of_known, seed=seed)
+    settled = dict(zip(known.numbers.tolist(), splits[judged].tolist(), strict=True))
+    splits[~judged] = [settled.get(number, _TRAIN) for number in lot.numbers[~judged].tolist()]
+    return splits
 
 
 def _parted(

@@ -32,7 +32,20 @@ def test_class_balanced_draws_each_picture_of_a_class_equally_often():
     np.testing.assert_allclose(counts, 30_000 / 27, atol=4 * 32.7)
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "class-balanced"])
+def test_subgroup_balanced_expects_every_class_of_every_subgroup_equally_often():
+    # Subgroup 1 holds class 0 twice and class 1 once; undeclared pictures are of class 0; the rest is 0's.
+    subgroups = np.array([1, 1, *[0] * 80, *[-1] * 8, 1, *[0] * 9])
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate(
+        [epoch_order(LABELS, "subgroup-balanced", rng, samples=100, subgroups=subgroups) for _ in range(300)]
+    )
+    cells = [(0, 1), (0, 0), (0, -1), (1, 1), (1, 0), (4, 0)]
+    # 30,000 draws of probability 1/6: the share's standard deviation is 0.0022.
+    shares = [np.mean((LABELS[drawn] == label) & (subgroups[drawn] == group)) for label, group in cells]
+    assert shares == pytest.approx([1 / 6] * 6, abs=4 * 0.0022)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced", "subgroup-balanced"])
 def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sampling):
     first, again, other = (epoch_order(LABELS, sampling, np.random.default_rng(seed)) for seed in (5, 5, 6))
     assert len(first) == len(LABELS)

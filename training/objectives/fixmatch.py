@@ -41,7 +41,7 @@ from training.objectives.momentum import load
 from training.objectives.two_streams import Streams
 from training.pictures import to_model_input
 from training.randaugment import RandAugmentConfig, rand_augment
-from training.sampling import ClassWeights, Sampling, class_weights
+from training.sampling import ClassSampling, ClassWeights, class_weights
 
 WEAK = AugmentConfig(flip=True, rotation=180)
 
@@ -76,7 +76,7 @@ class FixMatch(Objective):
     gamma: float = Field(0.01, ge=0)
     unlabelled_ratio: int = Field(1, ge=1)
     samples: int | None = Field(None, ge=2)
-    sampling: Sampling = "uniform"
+    sampling: ClassSampling = "uniform"
     class_weights: ClassWeights = "none"
 
     def begin(self, model: Classifier, work: LocalWork) -> LocalTask:

@@ -66,6 +66,7 @@ class SupervisedTask(LedgerTask):
             self._config.sampling,
             self._work.numpy_generator(f"order {epoch}"),
             self._config.samples,
+            self._examples.subgroups,
         )
         random = self._work.torch_generator(f"augment {epoch}")
         for positions in in_batches(order, self._config.batch_size):

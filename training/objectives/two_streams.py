@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from training.sampling import Sampling, epoch_order, repeated
+from training.sampling import ClassSampling, epoch_order, repeated
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Streams:
     batch_size: int
     ratio: int
     samples: int | None
-    sampling: Sampling
+    sampling: ClassSampling
 
     @property
     def labelled(self) -> NDArray[np.int64]:
