@@ -16,6 +16,7 @@ import numpy as np
 from training.aggregation import mix
 from training.aggregators.base import Mixture, Report
 from training.aggregators.fedavg import FedAvg
+from training.asked_numbers import check_asked, report_of
 from training.checkpoint import Checkpoints
 from training.engines.base import Engine
 from training.errors import MessageError, QuorumError
@@ -174,6 +175,7 @@ def admit(
         try:
             check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels}, beside)
             check_trained(answer)
+            check_asked(answer, plan.aggregator.needs)
             plan.exchange.check(answer, states[broadcast.track].memory)
         except MessageError as error:
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))
@@ -203,7 +205,7 @@ def require_quorum(
 
 def aggregate(plan: Plan, state: TrackState, updates: Sequence[Update]) -> tuple[Mixture, TrackState]:
     """The next model from the updates, and what the server remembers."""
-    reports = [Report(update.client, update.num_examples, update.losses) for update in updates]
+    reports = [report_of(update) for update in updates]
     mixture, server = plan.aggregator.weigh(reports, state.server)
     memory = state.memory
     for update in updates:

@@ -6,6 +6,8 @@
 import torch
 from torch import Tensor
 
+from training.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
+from training.asked_numbers import received_losses, squared_change
 from training.client import Client
 from training.errors import DataError
 from training.exchanges.base import PREFIX
@@ -29,6 +31,7 @@ def fit(
     *,
     rounds: int,
     subgroup: str | None,
+    needs: frozenset[Need] = frozenset(),
 ) -> Update:
     """One client's round.
 
@@ -39,6 +42,7 @@ def fit(
         sync: what travels and how it merges with what the client kept.
         rounds: how many rounds the stage has.
         subgroup: train on this subgroup's pictures alone.
+        needs: what the aggregator reads beside counts and training losses.
 
     Raises:
         DataError: when there is nothing to train on, what was kept is lost, or the weights diverge.
@@ -46,8 +50,10 @@ def fit(
     kept = (
         client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round) or State()
     )
-    load_whole(client, sync.merge(weights_in(broadcast), named(kept.tensors, WEIGHTS), kept.scalars))
+    arrived = weights_in(broadcast)
+    load_whole(client, sync.merge(arrived, named(kept.tensors, WEIGHTS), kept.scalars))
     work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
+    asked = received_losses(client.bench, work) if RECEIVED_LOSSES in needs else {}
     watched = sync.watches(client.bench.model)
     before = client.bench.take(watched)
     result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
@@ -61,6 +67,8 @@ def fit(
     notes = sync.note(before, client.bench.take(watched), kept.scalars)
     travels = sync.travels(client.bench.model)
     tensors = {**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)}
+    if SQUARED_CHANGE in needs:
+        asked |= squared_change(arrived, tensors, dict(client.bench.model.named_parameters()))
     if keep or notes:
         # The coordinator will refuse such an update; keeping its other half would spoil every later round.
         if not all(all_finite(tensor) for tensor in (*tensors.values(), *keep.values())):
@@ -76,7 +84,7 @@ def fit(
         tensors=tensors,
         num_examples=result.num_examples,
         losses=result.losses,
-        scalars=result.scalars,
+        scalars={**result.scalars, **asked},
     )
 
 

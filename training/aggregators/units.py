@@ -10,35 +10,60 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Literal
+from typing import Literal, Self
 
-from training.aggregators.base import Aggregator, Mixture, Report, ServerState
+from training.aggregators.base import (
+    RECEIVED_LOSSES,
+    Aggregator,
+    Circumstances,
+    Mixture,
+    Report,
+    ServerState,
+)
 
 Unit = Literal["client", "subgroup"]
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one client holds of one subgroup: N_{c,s} pictures and, if any was drawn, their loss L_{c,s}."""
+    """What one client holds of one subgroup.
+
+    Attributes:
+        client: its id.
+        n: N_{c,s}, how many pictures.
+        loss: their loss, where it is known: of the received model for an aggregator that needs that one, else
+            L_{c,s} of those drawn in training.
+        squared_change: of the client's whole model; None where nobody asked for it.
+    """
 
     client: str
     n: int
     loss: float | None
+    squared_change: float | None = None
 
 
-class UnitAggregator(Aggregator):
-    """An aggregator whose formula gives one weight to each unit.
+class ByUnit(Aggregator):
+    """An aggregator whose formula is over units.
 
     Attributes:
-        unit: what the formula weighs. By default subgroups where the job names any, else clients.
+        unit: what the formula is over. By default subgroups where the job names any, else clients.
     """
 
     unit: Unit | None = None
 
-    def for_job(self, *, names_subgroups: bool) -> "UnitAggregator":
+    def for_job(self, circumstances: Circumstances) -> Self:
         """The unit settled once for all rounds, whoever answers in one of them."""
-        unit = self.unit or ("subgroup" if names_subgroups else "client")
+        unit = self.unit or ("subgroup" if circumstances.names_subgroups else "client")
         return self.model_copy(update={"unit": unit})
+
+    def shares(self, reports: Sequence[Report]) -> dict[str, list[Share]]:
+        """Who holds what of each unit."""
+        unit = self.unit or default_unit(reports)
+        return shares_by_unit(reports, unit, received=RECEIVED_LOSSES in self.needs)
+
+
+class UnitAggregator(ByUnit):
+    """An aggregator whose formula gives one weight to each unit."""
 
     @abstractmethod
     def unit_weights(
@@ -48,7 +73,7 @@ class UnitAggregator(Aggregator):
 
     def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
         """Weigh the units, then spread their weights over the clients that hold them."""
-        shares = shares_by_unit(reports, self.unit or default_unit(reports))
+        shares = self.shares(reports)
         weights, state = self.unit_weights(losses_by_unit(shares), state)
         return Mixture(spread(weights, shares)), state
 
@@ -58,13 +83,19 @@ def default_unit(reports: Sequence[Report]) -> Unit:
     return "subgroup" if len({name for report in reports for name in report.num_examples}) > 1 else "client"
 
 
-def shares_by_unit(reports: Sequence[Report], unit: Unit) -> dict[str, list[Share]]:
-    """Who holds what of each unit; units without pictures are absent."""
+def shares_by_unit(
+    reports: Sequence[Report], unit: Unit, *, received: bool = False
+) -> dict[str, list[Share]]:
+    """Who holds what of each unit, with the loss of training or of the received model.
+
+    Units without pictures are absent.
+    """
     shares: dict[str, list[Share]] = {}
     for report in reports:
+        losses = report.received_losses if received else report.losses
         for subgroup, n in report.num_examples.items():
             if n > 0:
-                share = Share(report.client, n, report.losses.get(subgroup))
+                share = Share(report.client, n, losses.get(subgroup), report.squared_change)
                 shares.setdefault(report.client if unit == "client" else subgroup, []).append(share)
     return shares
 

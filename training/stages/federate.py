@@ -23,6 +23,7 @@ from training.final_figures import (
     told_of_clients,
 )
 from training.fit import load_merged
+from training.mean_model import MeanModel
 from training.messages import GLOBAL, Broadcast, Tensors, Update
 from training.objectives import Objective
 from training.plan import Plan, TrackState
@@ -36,13 +37,14 @@ class Federate(RoundsStage):
 
     Attributes:
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
-        keep: the model of the `last` round, or of the one whose accuracy on that split was `best`.
+        keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
+            `average` of the models of all rounds.
     """
 
     added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep"}
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
-    keep: Literal["last", "best"] = "last"
+    keep: Literal["last", "best", "average"] = "last"
 
     @field_validator("objective")
     @classmethod
@@ -57,18 +59,24 @@ class Federate(RoundsStage):
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Train the global model, and judge it at every client."""
-        initial = TrackState(before.models[GLOBAL], self.aggregator.initial_state())
         plan = self.plan(setting)
+        initial = TrackState(before.models[GLOBAL], plan.aggregator.initial_state())
         best = BestRound(setting.folder, setting.job.digest) if self.keep == "best" else None
+        mean = MeanModel(setting.folder, setting.job.digest) if self.keep == "average" else None
+        watching = best or mean
         states, traffic = run_rounds(
             plan,
             {GLOBAL: initial},
             setting.engine,
             setting.journal,
             Checkpoints(setting.folder, setting.job.digest),
-            None if best is None else best.see,
+            None if watching is None else watching.see,
         )
-        models = {GLOBAL: states[GLOBAL].weights if best is None else best.weights()}
+        models = {GLOBAL: states[GLOBAL].weights}
+        if best is not None:
+            models = {GLOBAL: best.weights()}
+        if mean is not None:
+            models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
         by_client = figures_by_client(setting, models, traffic)
         return Outcome(
             models,
@@ -84,25 +92,28 @@ class Federate(RoundsStage):
         )
 
     def tidy(self, folder: Path) -> None:
-        """Remove the clients' uploads and the best round's weights, which are in the outcome."""
+        """Remove the clients' uploads and the weights kept on the way: what is needed is in the outcome."""
         super().tidy(folder)
         BestRound(folder, "").forget()
+        MeanModel(folder, "").forget()
 
     def plan(self, setting: Setting) -> Plan:
         """What stays the same through the rounds.
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
-            JobError: when the best round is to be kept, and parts of the model stay at their clients.
+            JobError: when other than the last round is to be kept, and parts of the model stay at their
+                clients.
         """
         labelled = not self.objective.uses_unlabelled
         plan = self.plan_for(setting, setting.model, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
             require_judges(setting, self.evaluate_on)
-        if self.keep == "best" and plan.stays:
+        if self.keep != "last" and plan.stays:
+            when = "the best round" if self.keep == "best" else "each round"
             raise JobError(
-                f"keep: best cannot tell what {len(plan.stays)} tensors that stay at their clients were in "
-                "the best round; use keep: last, or sync all with buffers average"
+                f"keep: {self.keep} cannot tell what {len(plan.stays)} tensors that stay at their clients "
+                f"were in {when}; use keep: last, or sync all with buffers average"
             )
         return plan
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from training.aggregators import AGGREGATORS, Aggregator
+from training.aggregators.base import RECEIVED_LOSSES, Circumstances
 from training.client import Client
 from training.data import SERVER, Split
 from training.desk import JUDGE, Desk, Examiner, appraise
@@ -56,6 +57,7 @@ class RoundsStage(Stage):
     def _parts_fit(self) -> "RoundsStage":
         self.exchange.fit_with(self.objective)
         self.objective.fit_with(self.exchange)
+        require_labelled_losses(self.aggregator, self.objective)
         return self
 
     def plan_for(
@@ -107,7 +109,7 @@ class RoundsStage(Stage):
             travels=travels,
             stays=stays,
             exchange=self.exchange,
-            aggregator=self.aggregator.for_job(names_subgroups=bool(setting.subgroups)),
+            aggregator=self.aggregator.for_job(self.circumstances(setting, clients)),
             participation=self.participation,
             min_clients=needed,
             average_at_end=self.sync.average_at_end,
@@ -118,10 +120,23 @@ class RoundsStage(Stage):
             desk=desk_of(setting, model),
         )
 
+    def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:
+        """What an aggregator may depend on."""
+        held = [name for name in setting.places if setting.census.holders("train", [name])]
+        return Circumstances(clients, held, bool(setting.subgroups), self.objective.optimizer.lr)
+
     def train(self, broadcast: Broadcast, client: Client) -> Update:
         """A client's half of the rounds: train, open the exchange, hand over what was kept, or prepare."""
         if broadcast.ask == FIT:
-            return fit(broadcast, client, self.objective, self.sync, rounds=self.rounds, subgroup=None)
+            return fit(
+                broadcast,
+                client,
+                self.objective,
+                self.sync,
+                rounds=self.rounds,
+                subgroup=None,
+                needs=self.aggregator.needs,
+            )
         if broadcast.ask == OPEN:
             return open_exchange(broadcast, client, self.objective, rounds=self.rounds)
         if broadcast.ask == COLLECT:
@@ -185,6 +200,24 @@ def require_labels(objective: Objective) -> Objective:
     if objective.self_supervised:
         raise ValueError(f"{objective.name} learns no classes; put it into a stage pretrain before this one")
     return objective
+
+
+def require_labelled_losses(aggregator: Aggregator, objective: Objective) -> None:
+    """Refuse an aggregator that reads losses which some client could not compute.
+
+    Raises:
+        ValueError: saying why, and what else there is.
+    """
+    if RECEIVED_LOSSES not in aggregator.needs:
+        return
+    if objective.self_supervised or objective.uses_unlabelled:
+        why = "needs no labels" if objective.self_supervised else "also trains where there are none"
+        others = [name for name, kind in AGGREGATORS.members.items() if RECEIVED_LOSSES not in kind.needs]
+        raise ValueError(
+            f"aggregator {aggregator.name} weighs by the received model's loss on labelled pictures, and "
+            f"objective {objective.name} {why}; use the objective supervised, or one of the aggregators "
+            f"{', '.join(others)}"
+        )
 
 
 def divide(sync: Sync, model: Classifier) -> tuple[tuple[str, ...], tuple[str, ...]]:

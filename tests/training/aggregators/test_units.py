@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.aggregators.base import Report
+from training.aggregators.base import Circumstances, Report
 from training.aggregators.fedauto import FedAuto
 from training.aggregators.fedavg import FedAvg
 from training.aggregators.fedequal import FedEqual
@@ -142,7 +142,8 @@ def test_weights_are_a_mixture(kind, cohort):
 def test_a_job_settles_the_unit_for_all_rounds_whoever_answers():
     """One client of one subgroup answers alone with another: the job's word counts, not the round's."""
     reports = [Report("a", {"dark": 10}, {"dark": 2.0}), Report("b", {"dark": 30}, {"dark": 1.0})]
-    settled = FedEqual().for_job(names_subgroups=True)
-    assert settled.weigh(reports, {})[0].clients == {"a": 0.25, "b": 0.75}
-    assert FedEqual().for_job(names_subgroups=False).weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
-    assert FedEqual(unit="client").for_job(names_subgroups=True).unit == "client"
+    named = Circumstances(("a", "b"), ("dark",), names_subgroups=True, learning_rate=0.1)
+    unnamed = Circumstances(("a", "b"), ("undeclared",), names_subgroups=False, learning_rate=0.1)
+    assert FedEqual().for_job(named).weigh(reports, {})[0].clients == {"a": 0.25, "b": 0.75}
+    assert FedEqual().for_job(unnamed).weigh(reports, {})[0].clients == {"a": 0.5, "b": 0.5}
+    assert FedEqual(unit="client").for_job(named).unit == "client"

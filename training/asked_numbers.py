@@ -1,0 +1,78 @@
+"""Numbers that a client computes only where the aggregator needs them; they travel as scalars of its update.
+
+`received_loss/<subgroup>` is F_{c,s}, the mean cross-entropy of the model that the client received over its
+labelled training pictures of a subgroup: in eval mode, without augmentation or class weights, before any
+training. `squared_change` is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics are
+none.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from training.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need, Report
+from training.errors import MessageError
+from training.evaluation import EVALUATION_BATCH
+from training.messages import Tensors, Update
+from training.objectives.base import LocalWork
+from training.objectives.ledger import LossLedger
+from training.pictures import to_model_input
+from training.workbench import Workbench
+
+RECEIVED, CHANGE = "received_loss/", "squared_change"
+
+
+def received_losses(bench: Workbench, work: LocalWork) -> dict[str, float]:
+    """F_{c,s} as scalars, of the model that the workbench holds; nothing in it is changed."""
+    examples = work.examples.where(work.examples.labels >= 0)
+    labels = torch.from_numpy(examples.labels).to(work.device)
+    ledger = LossLedger(work, examples)
+    model = bench.model.eval()
+    with torch.no_grad(), bench.autocast():
+        for start in range(0, len(examples), EVALUATION_BATCH):
+            positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
+            logits = model(to_model_input(examples.batch(positions), work.device)).float()
+            targets = labels[start : start + EVALUATION_BATCH]
+            ledger.add(positions, F.cross_entropy(logits, targets, reduction="none"))
+    return {RECEIVED + subgroup: loss for subgroup, loss in ledger.losses().items()}
+
+
+def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -> dict[str, float]:
+    """‖θ^t − θ_c‖² as a scalar, over those of the named parameters that were sent, in double precision."""
+    total = 0.0
+    for name in parameters:
+        if name in sent:
+            total += float((sent[name].double() - arrived[name].double()).square().sum())
+    return {CHANGE: total}
+
+
+def check_asked(update: Update, needs: frozenset[Need]) -> None:
+    """Refuse an update without what the aggregator needs, or with a value that it cannot be.
+
+    Raises:
+        MessageError: naming the client.
+    """
+    wanted = [CHANGE] if SQUARED_CHANGE in needs else []
+    if RECEIVED_LOSSES in needs:
+        wanted += [RECEIVED + subgroup for subgroup, n in update.num_examples.items() if n > 0]
+    missing = [name for name in wanted if name not in update.scalars]
+    if missing:
+        raise MessageError(
+            f"{update.client} does not report {', '.join(missing)}, which the aggregator needs; "
+            "do the coordinator and this site run the same version of dermfed?"
+        )
+    negative = {name: update.scalars[name] for name in wanted if update.scalars[name] < 0}
+    if negative:
+        raise MessageError(f"{update.client} reports {negative}; expected nothing below 0")
+
+
+def report_of(update: Update) -> Report:
+    """The numbers of an update, as an aggregator reads them."""
+    received: Mapping[str, float] = {
+        name.removeprefix(RECEIVED): value
+        for name, value in update.scalars.items()
+        if name.startswith(RECEIVED)
+    }
+    return Report(update.client, update.num_examples, update.losses, received, update.scalars.get(CHANGE))
