@@ -10,14 +10,16 @@ the grey axis (in YIQ) instead of through HSV, and colour is always changed in o
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from training.autoaugment import POLICIES, auto_augment
 from training.config import FrozenConfig
+from training.operations.colours import grey
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Deviation = Annotated[float, Field(gt=0, le=20)]
@@ -38,10 +40,20 @@ class AugmentConfig(FrozenConfig):
         grey_probability: the share of pictures that lose their colours.
         blur_probability: the share of pictures that are blurred.
         blur: the range of the Gaussian's standard deviation, in pixels of a picture 224 pixels wide.
+        auto: the policy of AutoAugment that pictures go through in the end; `none` is no change.
     """
 
     added_later: ClassVar[frozenset[str]] = frozenset(
-        {"crop", "aspect", "hue", "colour_probability", "grey_probability", "blur_probability", "blur"}
+        {
+            "crop",
+            "aspect",
+            "hue",
+            "colour_probability",
+            "grey_probability",
+            "blur_probability",
+            "blur",
+            "auto",
+        }
     )
     flip: bool = True
     rotation: float = Field(0.0, ge=0, le=180)
@@ -56,6 +68,7 @@ class AugmentConfig(FrozenConfig):
     grey_probability: float = Field(0.0, ge=0, le=1)
     blur_probability: float = Field(0.0, ge=0, le=1)
     blur: tuple[Deviation, Deviation] = (0.1, 2.0)
+    auto: Literal["none", "imagenet"] = "none"
 
     @field_validator("crop", "blur")
     @classmethod
@@ -82,6 +95,8 @@ def augment(images: Tensor, config: AugmentConfig, generator: torch.Generator) -
     if config.blur_probability:
         changed = partial(blur, images, config.blur, generator)
         images = some(images, config.blur_probability, changed, generator)
+    if config.auto != "none":
+        images = auto_augment(images, POLICIES[config.auto], generator)
     return images
 
 
@@ -189,9 +204,3 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     rows = [one, zero, zero, zero, cosine, -sine, zero, sine, cosine]
     turn = torch.stack(rows, dim=1).view(-1, 3, 3)
     return torch.einsum("bij,bjhw->bihw", torch.linalg.inv(to_yiq) @ turn @ to_yiq, images)
-
-
-def grey(images: Tensor) -> Tensor:
-    """Luma (ITU-R BT.601) `(batch, 1, height, width)`."""
-    weights = torch.tensor([0.299, 0.587, 0.114], device=images.device).view(1, 3, 1, 1)
-    return (images * weights).sum(dim=1, keepdim=True)

@@ -15,6 +15,7 @@ from training.augmentations import (
     rotate_and_scale,
     turn_hue,
 )
+from training.config import IDENTITY
 from training.models.torchvision_ops import prepare_torchvision
 
 STILL = {"flip": False}
@@ -29,6 +30,7 @@ EVERYTHING = AugmentConfig(
     colour_probability=0.8,
     grey_probability=0.2,
     blur_probability=0.5,
+    auto="imagenet",
 )
 
 
@@ -281,3 +283,9 @@ def test_what_is_switched_off_draws_nothing():
     torch.rand(2, 8, generator=other)
     torch.rand(3, 8, generator=other)
     assert torch.rand(1, generator=random) == torch.rand(1, generator=other)
+
+
+def test_a_policy_is_part_of_what_identifies_a_job_and_none_is_not():
+    without, with_one = (AugmentConfig(auto=auto) for auto in ("none", "imagenet"))
+    assert "auto" not in without.model_dump(context=IDENTITY)
+    assert with_one.model_dump(context=IDENTITY)["auto"] == "imagenet"

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from training.models.torchvision_ops import prepare_torchvision
 from training.randaugment import OPERATIONS, RandAugmentConfig, rand_augment
-from training.randaugment.rand_augment import apply_each, cut_out, draw_levels
+from training.randaugment.rand_augment import cut_out, draw_levels
 
 prepare_torchvision()
 from torchvision.transforms import InterpolationMode  # noqa: E402
@@ -159,16 +159,6 @@ def test_auto_contrast_keeps_a_channel_of_one_value():
     assert torch.equal(ours[:, 1], images[:, 1])
     assert torch.equal(ours[:, 0].amin(dim=(1, 2)), torch.zeros(8))
     assert torch.equal(ours[:, 0].amax(dim=(1, 2)), torch.ones(8))
-
-
-@pytest.mark.parametrize("count", [1, 2, 40])
-def test_each_picture_goes_through_its_own_operation_whoever_is_beside_it(count):
-    images = pictures(count)
-    kinds = torch.randint(14, (count,), generator=seeded())
-    levels = torch.rand(count, generator=seeded(1)) * 2 - 1
-    operations = list(OPERATIONS.values())
-    alone = [operations[kinds[at]](images[at : at + 1], levels[at : at + 1]) for at in range(count)]
-    torch.testing.assert_close(apply_each(images, kinds, levels), torch.cat(alone), atol=1e-6, rtol=0)
 
 
 def operations_drawn(images, changed, level):

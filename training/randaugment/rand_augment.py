@@ -12,7 +12,7 @@ grey: that is what the weak augmentations do, so that two views of a picture dif
 and the edge of a grey wedge would stand out more or less with the tone of the skin. Geometry is bilinear.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from pydantic import Field
@@ -20,7 +20,8 @@ from torch import Tensor
 
 from training.augmentations import draw
 from training.config import FrozenConfig
-from training.randaugment.colours import (
+from training.operations import Operation, apply_in_turn
+from training.operations.colours import (
     auto_contrast,
     brightness,
     colour,
@@ -31,14 +32,13 @@ from training.randaugment.colours import (
     sharpness,
     solarize,
 )
-from training.randaugment.geometry import rotate, shear_x, shear_y, translate_x, translate_y
+from training.operations.geometry import rotate, shear_x, shear_y, translate_x, translate_y
 
 MAX_MAGNITUDE = 30
 CPU = torch.device("cpu")
 
-# Each takes pictures `(batch, 3, height, width)` and their signed levels `(batch,)` in [-1, 1].
 # The order is part of what a seed draws.
-OPERATIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+OPERATIONS: Mapping[str, Operation] = {
     "identity": identity,
     "auto-contrast": auto_contrast,
     "equalize": equalize,
@@ -80,14 +80,18 @@ def rand_augment(images: Tensor, config: RandAugmentConfig, generator: torch.Gen
         config: how strongly.
         generator: of the draws, on the CPU.
     """
-    channels_last = images.is_contiguous(memory_format=torch.channels_last)
-    images = images.contiguous()  # most operations go through one channel after the other
-    for _ in range(config.operations):
-        kinds = torch.randint(len(OPERATIONS), (len(images),), generator=generator)
-        images = apply_each(images, kinds, draw_levels(len(images), config, generator))
+    count = len(images)
+    steps = (
+        (
+            torch.randint(len(OPERATIONS), (count,), generator=generator),
+            draw_levels(count, config, generator),
+        )
+        for _ in range(config.operations)
+    )
+    images = apply_in_turn(images, steps, tuple(OPERATIONS.values()))
     if config.cutout:
         images = cut_out(images, config.cutout, generator)
-    return images.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    return images
 
 
 def draw_levels(count: int, config: RandAugmentConfig, generator: torch.Generator) -> Tensor:
@@ -96,25 +100,6 @@ def draw_levels(count: int, config: RandAugmentConfig, generator: torch.Generato
     if config.random_magnitude:
         return draw(count, level, generator, CPU)
     return torch.where(torch.rand(count, generator=generator) < 0.5, level, -level)
-
-
-def apply_each(images: Tensor, kinds: Tensor, levels: Tensor) -> Tensor:
-    """Put each picture through its own operation, all pictures of one operation at once.
-
-    Args:
-        images: the pictures.
-        kinds: each picture's place in `OPERATIONS`, `(batch,)`, on the CPU.
-        levels: each picture's signed level, `(batch,)`, on the CPU.
-    """
-    order = kinds.argsort(stable=True)
-    counts = torch.bincount(kinds, minlength=len(OPERATIONS)).tolist()
-    levels, order = levels[order].to(images), order.to(images.device)
-    changed = torch.empty_like(images)
-    groups = zip(OPERATIONS.values(), torch.split(order, counts), torch.split(levels, counts), strict=True)
-    for operation, places, theirs in groups:
-        if len(places):
-            changed.index_copy_(0, places, operation(images.index_select(0, places), theirs))
-    return changed
 
 
 def cut_out(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
@@ -132,4 +117,5 @@ def cut_out(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
         (torch.arange(side, device=images.device) + 0.5 - centre * side).abs() < reach
         for side, centre in zip((height, width), centres, strict=True)
     )
-    return images.masked_fill(rows.view(count, 1, height, 1) & columns.view(count, 1, 1, width), 0.5)
+    inside = rows.view(count, 1, height, 1) & columns.view(count, 1, 1, width)
+    return images.clone().masked_fill_(inside, 0.5)  # a clone has the memory format

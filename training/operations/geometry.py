@@ -1,4 +1,4 @@
-"""RandAugment's operations on the shape; the level of each picture is signed, in [-1, 1].
+"""Operations on the shape; the level of each picture is signed, in [-1, 1].
 
 At level 1: rotate by 30 degrees, shear by 0.3 pixels a pixel, translate by 150/331 of the side. All are
 affine maps, bilinear, with the border reflected.

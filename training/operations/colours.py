@@ -1,4 +1,4 @@
-"""RandAugment's operations on colours; the level of each picture is signed, in [-1, 1].
+"""Operations on colours; the level of each picture is signed, in [-1, 1].
 
 At level 1: posterize to 4 bits, solarize everything, and a factor of 1.9 for colour, contrast, brightness and
 sharpness (0.1 at level -1). Where there is one direction only, the sign is ignored.
@@ -9,8 +9,6 @@ Pillow's threshold, so that white stays at level 0.
 
 import torch
 from torch import Tensor
-
-from training.augmentations import grey
 
 MAX_BLEND = 0.9
 MAX_LOST_BITS = 4
@@ -47,6 +45,11 @@ def equalize(images: Tensor, levels: Tensor) -> Tensor:
     table = ((below + step // 2) // step.clamp(min=1)).clamp(max=LEVELS - 1)
     spread = torch.where(step > 0, table.gather(1, values), values)
     return spread.view(images.shape).to(images).div_(LEVELS - 1)
+
+
+def invert(images: Tensor, levels: Tensor) -> Tensor:
+    """1 - x."""
+    return 1 - images
 
 
 def solarize(images: Tensor, levels: Tensor) -> Tensor:
@@ -107,3 +110,9 @@ def eight_bits(images: Tensor) -> Tensor:
 def per_picture(values: Tensor) -> Tensor:
     """One value `(batch,)` for all of a picture `(batch, 1, 1, 1)`."""
     return values.view(-1, 1, 1, 1)
+
+
+def grey(images: Tensor) -> Tensor:
+    """Luma (ITU-R BT.601) `(batch, 1, height, width)`."""
+    weights = torch.tensor([0.299, 0.587, 0.114], device=images.device).view(1, 3, 1, 1)
+    return (images * weights).sum(dim=1, keepdim=True)
