@@ -27,12 +27,19 @@ from training.stages.finetune import Finetune
 PATHS = {path.stem: path for path in recipe_paths()}
 NAMES = sorted(PATHS)
 PLAIN = {name: read_plain(path) for name, path in PATHS.items()}
-EXPORTING = [name for name in NAMES if {"stage": "export"} in PLAIN[name]["stages"]]
 SSL = sorted(path.stem for path in (FOLDER / "semi-supervised").glob("*.yaml"))
 SMALL_FORM = "ten-hospitals-"
 PAPERS = [name for name in SSL if not name.startswith(SMALL_FORM)]
-# Of those that extend others, a few whose parts and data differ most; the others are planned below.
-TRAINED = [name for name in NAMES if name not in SSL] + [
+FAIR = sorted(path.stem for path in (FOLDER / "fairness").glob("*.yaml"))
+SMALL_FAIR_FORM = "milk10k-"
+# A fair recipe goes to the end as its base does, `milk10k-fedauto`.
+EXPORTING = [name for name in NAMES if {"stage": "export"} in PLAIN[name]["stages"] and name not in FAIR]
+# Of those that extend others, a few whose parts and data differ most; the others are read and planned below.
+TRAINED = [name for name in NAMES if name not in SSL + FAIR] + [
+    *("afl", "fedauto", "fedavg", "fedequal", "fedexp", "fedloss", "q-ffl-q0", "q-ffl-q5"),
+    *(f"milk10k-fedauto-{strategy}" for strategy in ("adapters", "ditto", "head", "none", "norm")),
+]
+TRAINED += [
     SMALL_FORM + name
     for name in (
         "fedperl-gated-validation-85",
@@ -137,7 +144,7 @@ def short(stage: dict[str, Any]) -> dict[str, Any]:
             changed[name] = 1
     if "objective" in stage:
         changed["objective"] = small_objective(stage["objective"])
-    if "strategy" in stage:
+    if "epochs" in stage.get("strategy", {}):
         changed["strategy"] = {**stage["strategy"], "epochs": 1}
     return changed
 
@@ -210,7 +217,8 @@ def test_a_recipe_trains_a_round(name, train_command, job_file, tmp_path):
     ended = train_command(job_file(recipe), "--out", "run")
     assert ended.code == 0, ended.err
     logged = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert len(logged) == len(recipe["stages"]), "a line for the one round or epoch of every stage"
+    training = [stage for stage in recipe["stages"] if stage.get("strategy") != {"name": "none"}]
+    assert len(logged) == len(training), "a line for the one round or epoch of every stage"
 
 
 @pytest.mark.long
@@ -534,3 +542,116 @@ def census_of(data: DataConfig) -> Census:
 def test_labelled_clients_are_the_papers_second_and_tenth(name):
     data = read_job(PATHS[name]).data
     assert data.labelled_clients == (hospitals(data)[1], hospitals(data)[9])
+
+
+# Fairness (Xu et al. 2023, section V): aggregators of Tables II and III, and of AFL, which is in neither.
+AGGREGATORS: dict[str, dict[str, Any]] = {
+    "fedavg": {"name": "fedavg"},
+    "fedequal": {"name": "fedequal"},
+    "q-ffl-q0": {"name": "q-ffl", "q": 0},
+    "q-ffl-q1": {"name": "q-ffl", "q": 1, "lipschitz": 0.001},
+    "q-ffl-q5": {"name": "q-ffl", "q": 5, "lipschitz": 0.001},
+    "fedloss": {"name": "fedloss"},
+    "fedexp": {"name": "fedexp", "m": 1},
+    "fedauto": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 3},
+    "fedexp-m2": {"name": "fedexp", "m": 2},
+    "fedexp-m3": {"name": "fedexp", "m": 3},
+    "fedexp-m4": {"name": "fedexp", "m": 4},
+    "fedauto-m2": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 2},
+    "fedauto-m4": {"name": "fedauto", "loss_ratio": 3 / 2, "max_scale": 4},
+    "afl": {"name": "afl", "step_size": 0.1},
+}
+# Epochs of post-FL in Tables IV and V; `fedauto` is a row of Tables II and IV.
+POST_FL = {
+    "fedavg-personalized": 100,
+    "q-ffl-q0-personalized": 100,
+    "q-ffl-q1-personalized": 100,
+    "q-ffl-q5-personalized": 100,
+    "fedloss-personalized": 100,
+    "fedauto": 100,
+    "fedauto-personalized-longer": 200,
+}
+STRATEGIES = {
+    "none": {"name": "none"},
+    "head": {"name": "head"},
+    "norm": {"name": "norm"},
+    "adapters": {"name": "adapters", "rank": 8, "alpha": 8.0},
+    "ditto": {"name": "ditto", "pull": 0.1},
+}
+
+
+def row_of(name: str) -> str:
+    """The aggregator's row that a recipe is of."""
+    return name.removesuffix("-personalized-longer").removesuffix("-personalized")
+
+
+def test_every_row_of_the_tables_has_a_recipe_and_a_small_form():
+    papers = {*AGGREGATORS, *POST_FL}
+    small = {f"milk10k-{name}" for name in [*AGGREGATORS, "fedauto-personalized-longer"]}
+    small |= {f"milk10k-fedauto-{strategy}" for strategy in STRATEGIES}
+    assert {*FAIR, "milk10k-fedauto"} == papers | small
+
+
+@pytest.mark.parametrize("name", sorted({*AGGREGATORS, *POST_FL}))
+def test_a_fair_recipe_has_the_numbers_that_its_paper_prints(name):
+    job = read_job(PATHS[name])
+    federate, *after = job.resolved()["stages"]
+    objective = federate["objective"]
+    assert (federate["stage"], federate["rounds"], federate["participation"]) == ("federate", 100, 1.0)
+    assert (objective["name"], objective["epochs"], objective["batch_size"]) == ("supervised", 5, 128)
+    assert (objective["optimizer"]["name"], objective["optimizer"]["lr"]) == ("adam", 1e-4)
+    assert (objective["schedule"]["name"], objective["sampling"]) == ("cosine", "class-balanced")
+    augment = objective["augment"]
+    assert (augment["flip"], augment["auto"]) == (True, "imagenet")
+    assert augment["rotation"] > 0 < augment["scale"]
+    expected = AGGREGATORS[row_of(name)]
+    assert {key: federate["aggregator"][key] for key in expected} == expected
+    assert (job.model.name, job.data.image_size, job.data.label_fraction) == ("vgg11", 128, 1.0)
+    if name not in POST_FL:
+        assert after == []
+        return
+    [personalize] = after
+    strategy, selection = personalize["strategy"], personalize["selection"]
+    assert (personalize["stage"], strategy["name"], strategy["epochs"]) == (
+        "personalize",
+        "finetune",
+        POST_FL[name],
+    )
+    # "The post-FL stage has the same parameters as the in-FL stage."
+    assert strategy["objective"] == {**objective, "epochs": 1}
+    assert (selection["band"], selection["rule"]) == (0.05, "paper")
+
+
+@pytest.mark.parametrize("name", sorted({*AGGREGATORS, *POST_FL}))
+def test_pictures_are_the_papers_six_types_in_nine_classes(name):
+    data = PLAIN[name]["data"]
+    assert (data["adapter"], data["options"]) == ("fitzpatrick17k", {"labels": "nine_partition_label"})
+    assert data["split"] == {"train": 0.6, "validation": 0.2, "calibration": 0.0, "test": 0.2}
+    assert data["clients"] == {"by": "subgroup"}
+    assert list(data["subgroups"]["groups"].values()) == [[str(tone)] for tone in range(1, 7)]
+    assert PLAIN[name]["engine"]["min_clients"] == 6
+
+
+@pytest.mark.parametrize("name", [name for name in FAIR if name.startswith(SMALL_FAIR_FORM)])
+def test_a_small_form_differs_from_its_base_by_one_part(name):
+    base, found = (read_job(PATHS[one]).resolved() for one in ("milk10k-fedauto", name))
+    row = name.removeprefix(SMALL_FAIR_FORM)
+    federate, personalize = found["stages"][:2]
+    if row in AGGREGATORS:
+        expected = AGGREGATORS[row]
+        assert {key: federate["aggregator"][key] for key in expected} == expected
+        federate["aggregator"] = base["stages"][0]["aggregator"]
+    else:
+        strategy, usual = personalize["strategy"], base["stages"][1]["strategy"]
+        kind = row.removeprefix("fedauto-")
+        if kind == "personalized-longer":
+            assert strategy == {**usual, "epochs": 2 * usual["epochs"]}
+        else:
+            expected = STRATEGIES[kind]
+            assert {key: strategy[key] for key in expected} == expected
+            kept = {} if kind == "none" else {key: usual[key] for key in ("epochs", "objective")}
+            assert {key: strategy[key] for key in kept} == kept
+        personalize["strategy"] = usual
+    for job in (base, found):
+        del job["name"], job["about"]
+    assert found == base
