@@ -12,6 +12,8 @@ from training.tensor_file import read_tensors, write_tensors
 class Candidates:
     """Validation accuracy of every epoch, and weights of the first epoch of each distinct accuracy.
 
+    Personal models go by the names of their owners: subgroups, or clients.
+
     Among epochs of equal accuracy selection takes the earliest, so no other weights can be asked for.
     Writing an epoch again, as a resumed run does, changes nothing.
 
@@ -24,7 +26,7 @@ class Candidates:
         self._folder = folder
         self._job = job
         self._index = folder / "epochs.json"
-        # subgroup -> epoch -> validation accuracy and pictures
+        # owner -> epoch -> validation accuracy, and owner -> pictures
         self._accuracies: dict[str, dict[int, float]] = {}
         self._pictures: dict[str, int] = {}
         if self._index.exists():
@@ -37,23 +39,23 @@ class Candidates:
 
     @property
     def accuracies(self) -> Mapping[str, Mapping[int, float]]:
-        """Validation accuracy by subgroup and epoch; epoch 0 is the global model."""
+        """Validation accuracy by owner and epoch; epoch 0 is the global model."""
         return self._accuracies
 
     @property
     def pictures(self) -> Mapping[str, int]:
-        """Validation pictures by subgroup."""
+        """Validation pictures by owner."""
         return self._pictures
 
     def keep(
         self, epoch: int, accuracies: Mapping[str, tuple[float, int]], weights: Mapping[str, Tensors]
     ) -> None:
-        """Keep one epoch of every subgroup.
+        """Keep one epoch of every personal model.
 
         Args:
             epoch: which; 0 is the global model, whose weights are elsewhere.
-            accuracies: validation accuracy and pictures by subgroup.
-            weights: of the epoch's model by subgroup.
+            accuracies: validation accuracy and pictures by owner.
+            weights: of the epoch's model by owner.
 
         Raises:
             CheckpointError: when the disk does not take it.
@@ -67,12 +69,12 @@ class Candidates:
             self._pictures[name] = n
         write_text(self._index, json.dumps({"accuracies": self._accuracies, "pictures": self._pictures}))
 
-    def weights(self, subgroup: str, epoch: int) -> Tensors:
+    def weights(self, owner: str, epoch: int) -> Tensors:
         """The weights of one kept epoch."""
-        return read_tensors(self._path(subgroup, epoch), self._job)[1]
+        return read_tensors(self._path(owner, epoch), self._job)[1]
 
-    def _path(self, subgroup: str, epoch: int) -> Path:
-        place = list(self._accuracies).index(subgroup)
+    def _path(self, owner: str, epoch: int) -> Path:
+        place = list(self._accuracies).index(owner)
         return self._folder / f"candidate-{place}-{epoch:06d}.safetensors"
 
 

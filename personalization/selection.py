@@ -117,7 +117,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class RankedEpochs:
     """One subgroup's epochs sorted by accuracy, at equal accuracy the latest first.
 
     The last entry at or below a bound is then the best accuracy there at its earliest epoch.
@@ -127,15 +127,18 @@ class _Candidates:
     epochs: list[int]
 
     @classmethod
-    def of(cls, by_epoch: Mapping[int, Fraction], floor: Fraction) -> "_Candidates":
+    def of(cls, by_epoch: Mapping[int, Fraction], floor: Fraction) -> "RankedEpochs":
+        """The epochs at or above the floor."""
         kept = sorted((accuracy, -epoch) for epoch, accuracy in by_epoch.items() if accuracy >= floor)
         return cls([accuracy for accuracy, _ in kept], [-epoch for _, epoch in kept])
 
     def lowest_from(self, bound: Fraction) -> Fraction | None:
+        """The lowest accuracy at or above the bound; None where all lie below it."""
         position = bisect_left(self.accuracies, bound)
         return self.accuracies[position] if position < len(self.accuracies) else None
 
     def best_up_to(self, bound: Fraction) -> int:
+        """The earliest epoch of the highest accuracy at or below the bound, which must not be below all."""
         return self.epochs[bisect_right(self.accuracies, bound) - 1]
 
 
@@ -153,15 +156,10 @@ def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfi
     Raises:
         DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
     """
-    exact = {name: _exact(name, by_epoch) for name, by_epoch in accuracies.items()}
-    if not exact:
-        raise DataError(
-            "there is no subgroup to select an epoch for; name `subgroups` in the job's data block, "
-            "or leave the personalize stage out"
-        )
-    band, slack = _ratio(config.band), _ratio(config.floor_slack)
-    floors = {name: by_epoch[0] - slack for name, by_epoch in exact.items()}
-    unbounded = {name: Fraction(0) for name in exact}
+    exact = exact_accuracies(accuracies)
+    band = _ratio(config.band)
+    floors = floors_of(exact, config.model_copy(update={"rule": "floor"}))
+    unbounded = floors_of(exact, config.model_copy(update={"rule": "paper"}))
 
     alone, alone_smallest = _search(exact, unbounded, band)
     if config.rule == "floor":
@@ -172,20 +170,44 @@ def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfi
 
     return Selection(
         config=config,
-        choice=_choice(accuracies, chosen),
+        choice=choice_of(accuracies, chosen),
         global_accuracies={name: by_epoch[0] for name, by_epoch in accuracies.items()},
         within_band=smallest <= band,
         smallest_spread=float(smallest),
         floor_binding=binding,
-        band_alone=_choice(accuracies, alone) if binding else None,
+        band_alone=choice_of(accuracies, alone) if binding else None,
     )
+
+
+def exact_accuracies(accuracies: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, Fraction]]:
+    """The same accuracies as ratios of counts.
+
+    Raises:
+        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
+    """
+    if not accuracies:
+        raise DataError(
+            "there is no subgroup to select an epoch for; name `subgroups` in the job's data block, "
+            "or leave the personalize stage out"
+        )
+    return {name: _exact(name, by_epoch) for name, by_epoch in accuracies.items()}
+
+
+def floors_of(
+    accuracies: Mapping[str, Mapping[int, Fraction]], config: SelectionConfig
+) -> dict[str, Fraction]:
+    """The accuracy that each subgroup must keep by this rule; 0 without a floor."""
+    if config.rule == "paper":
+        return dict.fromkeys(accuracies, Fraction(0))
+    slack = _ratio(config.floor_slack)
+    return {name: by_epoch[0] - slack for name, by_epoch in accuracies.items()}
 
 
 def _search(
     accuracies: Mapping[str, Mapping[int, Fraction]], floors: Mapping[str, Fraction], band: Fraction
 ) -> tuple[dict[str, int], Fraction]:
     """The best choice at or above the floors, and the smallest spread that any such choice has."""
-    candidates = {name: _Candidates.of(by_epoch, floors[name]) for name, by_epoch in accuracies.items()}
+    candidates = {name: RankedEpochs.of(by_epoch, floors[name]) for name, by_epoch in accuracies.items()}
     spreads: dict[Fraction, Fraction] = {}  # by window start m: the smallest spread of choices with minimum m
     for start in {accuracy for kept in candidates.values() for accuracy in kept.accuracies}:
         lowest = [kept.lowest_from(start) for kept in candidates.values()]
@@ -198,7 +220,8 @@ def _search(
     return {name: kept.best_up_to(start + width) for name, kept in candidates.items()}, smallest
 
 
-def _choice(accuracies: Mapping[str, Mapping[int, float]], epochs: Mapping[str, int]) -> Choice:
+def choice_of(accuracies: Mapping[str, Mapping[int, float]], epochs: Mapping[str, int]) -> Choice:
+    """These epochs with the accuracies there."""
     return Choice(dict(epochs), {name: accuracies[name][epoch] for name, epoch in epochs.items()})
 
 

@@ -48,6 +48,7 @@ def save_finished(folder: Path, job: str, finished: Finished) -> None:
         "rounds": outcome.rounds,
         "traffic": asdict(outcome.traffic),
         "facts": outcome.facts,
+        "stay_home": outcome.stay_home,
     }
     write_tensors(folder / OUTCOME, job, header, tensors)
 
@@ -73,5 +74,6 @@ def load_finished(folder: Path, job: str) -> Finished | None:
         traffic=Traffic(**header["traffic"]),
         test=read_blocks(named(tensors, "test/")),
         facts=header["facts"],
+        stay_home=header.get("stay_home", False),  # runs of older versions had none that did
     )
     return Finished(outcome, header["seconds"], header["log_bytes"])

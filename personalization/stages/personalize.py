@@ -1,14 +1,26 @@
-"""The stage `personalize`: a model per subgroup, fine-tuned in rounds, one epoch of it chosen fairly.
+"""The stage `personalize`: personal models, trained in rounds, one epoch of each chosen fairly.
 
 Selection sees validation counts alone. Every epoch's validation accuracy is kept; of the weights only the
-first epoch of each distinct accuracy, since among equals the earliest is chosen.
+first epoch of each distinct accuracy, since among equals the earliest is chosen. Epoch 0 is the global model.
+
+How a model trains is the strategy's. Whose it is says `per`: a subgroup's model is for all pictures of that
+subgroup and is released; a client's is for that hospital's own pictures, and stays with the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from personalization.candidates import Candidates, candidate_files
+from personalization.frontier import frontier_facts
+from personalization.per_client import (
+    client_tracks,
+    evaluate_together,
+    figures_of_own_models,
+    keep_personal_models,
+    without_own,
+)
 from personalization.selection import Selection, SelectionConfig, select
 from personalization.strategies import STRATEGIES, Strategy
 from registry.bundle.metrics.classification import accuracy
@@ -17,33 +29,39 @@ from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import ToneSubgroups
 from training.errors import JobError
-from training.evaluation import Blocks, evaluate
+from training.evaluation import Blocks, add_blocks, evaluate
 from training.exchanges import NoExchange
 from training.federation import EVALUATE, FIT, evaluate_tracks, run_rounds
-from training.final_figures import TEST, answer_test, figures_on_test
+from training.final_figures import TEST, answer_test, figures_on_test, told_of_clients
 from training.fit import fit, load_merged
 from training.messages import GLOBAL, Broadcast, Tensors, Update, unknown_question
+from training.models import Classifier
+from training.models.groups import float_state
 from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic
+from training.seeds import derive_seed
 from training.stages.base import Outcome, Setting, Stage
 from training.stages.federate import Federate
 from training.stages.rounds import divide
 
 
 class Personalize(Stage):
-    """Fine-tuning per subgroup and the choice of an epoch for each.
+    """Personal models and the choice of an epoch for each.
 
     Attributes:
-        strategy: how a subgroup's model trains.
+        strategy: how a personal model trains.
         selection: the rule by which epochs are chosen.
+        per: whose a personal model is.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"per"})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
     selection: SelectionConfig = SelectionConfig()
+    per: Literal["subgroup", "client"] = "subgroup"
 
     def inherit(self, earlier: Sequence[Stage]) -> "Personalize":
-        """Fine-tune with the objective of the training stage before, unless the job gives one."""
+        """Train with the objective of the training stage before, unless the job gives one."""
         objectives = [stage.objective for stage in earlier if isinstance(stage, Federate)]
         strategy = self.strategy.inherit(objectives[-1] if objectives else None)
         return self.model_copy(update={"strategy": strategy})
@@ -51,59 +69,100 @@ class Personalize(Stage):
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Train, choose, and judge on the test split."""
         start = before.models[GLOBAL]
-        plan = self.plan(setting)
-        states = {track.name: TrackState(start, plan.aggregator.initial_state()) for track in plan.tracks}
+        network = self.strategy.network(setting.model, derive_seed(setting.job.seed, setting.key, "network"))
+        plan = self.plan(setting, network, start)
+        candidates, traffic = self.train(setting, plan, initial_state(network, start))
+        selection = select(candidates.accuracies, self.selection)
+        setting.journal.say(f"{setting.key}: {selection.explanation}")
+        chosen = {
+            name: start if epoch == 0 else candidates.weights(name, epoch)
+            for name, epoch in selection.epochs.items()
+        }
+        told = facts_of(selection, candidates)
+        if self.per == "client":
+            return self.outcome_per_client(setting, start, chosen, selection, told, traffic)
+        models = {GLOBAL: start, **chosen}
+        test = figures_on_test(setting, models, traffic)
+        told["by_subgroup"] = {name: {"epoch": epoch} for name, epoch in selection.epochs.items()}
+        return Outcome(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=told)
+
+    def train(self, setting: Setting, plan: Plan, begun: Tensors) -> tuple[Candidates, Traffic]:
+        """Every epoch of every personal model, from the same state of its network."""
+        states = {track.name: TrackState(begun, plan.aggregator.initial_state()) for track in plan.tracks}
         candidates = Candidates(setting.folder, setting.job.digest)
         traffic = Traffic()
         # Asked again after a resume: the answer is the same, and so is what it costs.
         blocks, _ = evaluate_tracks(plan, states, setting.engine, 0, traffic)
-        keep_epoch(candidates, 0, states, blocks)
+        self.keep_epoch(candidates, 0, states, blocks)
 
         def after_round(round_: int, states: States, blocks: Blocks) -> None:
-            keep_epoch(candidates, round_, states, blocks)
+            self.keep_epoch(candidates, round_, states, blocks)
 
         checkpoints = Checkpoints(setting.folder, setting.job.digest)
         _, spent = run_rounds(plan, states, setting.engine, setting.journal, checkpoints, after_round)
-        traffic.up, traffic.down = traffic.up + spent.up, traffic.down + spent.down
+        return candidates, Traffic(traffic.down + spent.down, traffic.up + spent.up)
 
-        selection = select(candidates.accuracies, self.selection)
-        setting.journal.say(f"{setting.key}: {selection.explanation}")
-        models: dict[str, Tensors] = {GLOBAL: start}
-        for name, epoch in selection.epochs.items():
-            models[name] = start if epoch == 0 else candidates.weights(name, epoch)
-        test = figures_on_test(setting, models, traffic)
-        facts = facts_of(selection, candidates)
-        return Outcome(models, rounds=plan.rounds, traffic=traffic, test=test, facts=facts)
+    def outcome_per_client(
+        self,
+        setting: Setting,
+        start: Tensors,
+        chosen: Mapping[str, Tensors],
+        selection: Selection,
+        told: Mapping[str, Any],
+        traffic: Traffic,
+    ) -> Outcome:
+        """The global model for the stages that follow; every hospital's own in the stage's folder."""
+        without = without_own(setting, chosen)
+        models = {name: chosen.get(name, start) for name in (*chosen, *without)}
+        keep_personal_models(setting, models, selection.epochs)
+        by_client = figures_of_own_models(setting, models, traffic)
+        if without:
+            setting.journal.say(
+                f"{setting.key}: {', '.join(without)} keep the global model, with too few labelled pictures "
+                "to train on or to choose an epoch by"
+            )
+        setting.journal.say(
+            f"{setting.key}: the models of clients are in {setting.folder / 'personal'}; the stages that "
+            "follow go on with the global model, which is what is exported"
+        )
+        facts = {
+            **told,
+            **(told_of_clients(setting, by_client) if any(by_client.values()) else {}),
+            "per": self.per,
+            "epochs": dict(selection.epochs),
+            "without_own": without,
+        }
+        test = add_blocks(by_client.values())
+        return Outcome(
+            {GLOBAL: start},
+            rounds=self.strategy.epochs,
+            traffic=traffic,
+            test=test,
+            facts=facts,
+            stay_home=True,
+        )
 
     def tidy(self, folder: Path) -> None:
-        """Remove the candidates' weights: the chosen ones are in the outcome."""
+        """Remove the candidates' weights: the chosen ones are in the outcome, or in `personal`."""
         for path in candidate_files(folder):
             path.unlink()
 
-    def plan(self, setting: Setting) -> Plan:
-        """One track per subgroup, trained by the clients that hold it.
+    def plan(self, setting: Setting, network: Classifier, start: Tensors) -> Plan:
+        """One track per personal model.
+
+        Args:
+            setting: what the stage finds.
+            network: what trains.
+            start: the global model's state.
 
         Raises:
-            JobError: when the job's subgroups are not skin tones, or too few validation pictures exist to
-            choose by.
+            JobError: when the job's subgroups are not skin tones, too few validation pictures exist to
+            choose by, or the model lacks what the strategy trains.
         """
-        if not isinstance(setting.job.data.subgroups, ToneSubgroups):
-            raise JobError(
-                "personalize needs data.subgroups by skin tone ({scale: ..., groups: ...}): a picture is "
-                "routed by its declared tone, and other columns are reported only"
-            )
-        census = setting.census
-        tracks = tuple(
-            Track(name, census.holders("train", [name]), census.hospitals("validation", [name]), (name,))
-            for name in setting.subgroups
-        )
-        blind = [track.name for track in tracks if not track.judges]
-        if blind:
-            raise JobError(
-                f"no validation pictures of subgroup {', '.join(blind)} to choose an epoch by; "
-                "raise data.split.validation or merge the subgroup with another"
-            )
-        travels, stays = divide(self.strategy.sync(), setting.model)
+        tracks = subgroup_tracks(setting) if self.per == "subgroup" else client_tracks(setting)
+        sync = self.strategy.sync()
+        travels, stays = divide(sync, network)
+        given = self.strategy.given(network, start)
         return Plan(
             stage=setting.key,
             rounds=self.strategy.epochs,
@@ -114,49 +173,94 @@ class Personalize(Stage):
             aggregator=FedAvg(),
             participation=1.0,
             min_clients=setting.job.engine.min_clients,
-            average_at_end=True,
+            average_at_end=sync.average_at_end,
             split="validation",
             seed=setting.job.seed,
+            prepare=(lambda ask, seed: given) if given else None,
         )
 
+    def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
+        """Keep what one epoch gave.
+
+        Raises:
+            JobError: when a model's validation pictures are too few to be counted.
+        """
+        uncounted = [name for name in states if name not in blocks]
+        if uncounted and self.per == "client":
+            raise JobError(
+                f"no validation counts came from {', '.join(uncounted)}, so no epoch can be chosen; mend "
+                "what the log tells of it and continue with --resume"
+            )
+        if uncounted:
+            raise JobError(
+                f"subgroup {', '.join(uncounted)} has fewer validation pictures at each client than "
+                "privacy.min_count, so no epoch can be chosen for it; raise data.split.validation, merge it "
+                "with another subgroup, or lower privacy.min_count"
+            )
+        figures = {name: (float(accuracy(blocks[name].point)), int(blocks[name].point.n)) for name in states}
+        weights = {name: self.strategy.merged(state.weights) for name, state in states.items()}
+        candidates.keep(epoch, figures, weights)
+
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """Train on one subgroup's pictures, or evaluate."""
+        """Train on one subgroup's or all of the client's pictures, or evaluate."""
+        training = replace(client, bench=self.strategy.bench(client.bench))
+        sync = self.strategy.sync()
         if broadcast.ask == FIT:
             return fit(
                 broadcast,
-                client,
+                training,
                 self.strategy.local_objective(),
-                self.strategy.sync(),
+                sync,
                 rounds=self.strategy.epochs,
-                subgroup=broadcast.track,
+                subgroup=broadcast.track if self.per == "subgroup" else None,
             )
         if broadcast.ask == EVALUATE:
-            load_merged(broadcast, client, self.strategy.sync())
-            return evaluate(broadcast, client)
+            load_merged(broadcast, training, sync)
+            if training.bench is not client.bench:
+                client.bench.load(self.strategy.merged(training.bench.take(training.bench.names)))
+            return (
+                evaluate(broadcast, client)
+                if self.per == "subgroup"
+                else evaluate_together(broadcast, client)
+            )
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         raise unknown_question(broadcast)
 
 
-def keep_epoch(candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
-    """Keep what one epoch gave.
+def initial_state(network: Classifier, start: Tensors) -> Tensors:
+    """The global model, with what the network has beside it."""
+    fresh = {name: value.clone() for name, value in float_state(network).items() if name not in start}
+    return {**start, **fresh} if fresh else start
+
+
+def subgroup_tracks(setting: Setting) -> tuple[Track, ...]:
+    """One track per subgroup, trained by the clients that hold it.
 
     Raises:
-        JobError: when a subgroup's validation pictures are too few to be counted.
+        JobError: when the job's subgroups are not skin tones, or one has no validation pictures.
     """
-    uncounted = [name for name in states if name not in blocks]
-    if uncounted:
+    if not isinstance(setting.job.data.subgroups, ToneSubgroups):
         raise JobError(
-            f"subgroup {', '.join(uncounted)} has fewer validation pictures at each client than "
-            "privacy.min_count, so no epoch can be chosen for it; raise data.split.validation, merge it with "
-            "another subgroup, or lower privacy.min_count"
+            "personalize needs data.subgroups by skin tone ({scale: ..., groups: ...}): a picture is "
+            "routed by its declared tone, and other columns are reported only; or personalize per client"
         )
-    figures = {name: (float(accuracy(blocks[name].point)), int(blocks[name].point.n)) for name in states}
-    candidates.keep(epoch, figures, {name: state.weights for name, state in states.items()})
+    census = setting.census
+    tracks = tuple(
+        Track(name, census.holders("train", [name]), census.hospitals("validation", [name]), (name,))
+        for name in setting.subgroups
+    )
+    blind = [track.name for track in tracks if not track.judges]
+    if blind:
+        raise JobError(
+            f"no validation pictures of subgroup {', '.join(blind)} to choose an epoch by; "
+            "raise data.split.validation or merge the subgroup with another"
+        )
+    return tracks
 
 
 def facts_of(selection: Selection, candidates: Candidates) -> dict[str, Any]:
-    """What is told of the choice, in the summary and the report."""
+    """What is told of the choice, in the summary and the report; names are those of the models' owners."""
     return {
         "selection": selection.config.model_dump(mode="json"),
         "validation_spread": selection.spread,
@@ -167,5 +271,5 @@ def facts_of(selection: Selection, candidates: Candidates) -> dict[str, Any]:
         "explanation": selection.explanation,
         "validation_accuracies": {name: dict(values) for name, values in candidates.accuracies.items()},
         "validation_pictures": dict(candidates.pictures),
-        "by_subgroup": {name: {"epoch": epoch} for name, epoch in selection.epochs.items()},
+        **frontier_facts(candidates.accuracies, selection.config),
     }

@@ -1,9 +1,16 @@
-"""Strategies: how a subgroup's own model comes from the global one. The table of what a job may name."""
+"""Strategies: how a personal model comes from the global one. The table of what a job may name."""
 
+from personalization.strategies.adapters import LowRank
 from personalization.strategies.base import Strategy
+from personalization.strategies.ditto import Ditto
 from personalization.strategies.finetune import FineTune
+from personalization.strategies.head import Head
+from personalization.strategies.norm import Norm
+from personalization.strategies.nothing import NoTraining
 from training.parts import PartTable
 
-STRATEGIES: PartTable[Strategy] = PartTable("strategy", FineTune, plural="strategies")
+STRATEGIES: PartTable[Strategy] = PartTable(
+    "strategy", NoTraining, FineTune, Head, Norm, LowRank, Ditto, plural="strategies"
+)
 
-__all__ = ["STRATEGIES", "FineTune", "Strategy"]
+__all__ = ["STRATEGIES", "Ditto", "FineTune", "Head", "LowRank", "NoTraining", "Norm", "Strategy"]

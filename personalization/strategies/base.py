@@ -1,19 +1,24 @@
-"""What a strategy is: for how many epochs a subgroup's model trains, on what, and what travels."""
+"""What a strategy is: for how many epochs a personal model trains, on what, and what travels."""
 
 from abc import ABC, abstractmethod
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from training.config import FrozenConfig
-from training.objectives import Objective
+from training.exchanges import NoExchange
+from training.messages import Tensors
+from training.models import Classifier
+from training.objectives import OBJECTIVES, Objective
 from training.sync import Sync
+from training.workbench import Workbench
 
 
 class Strategy(FrozenConfig, ABC):
-    """How a subgroup's own model comes from the global one.
+    """How a personal model comes from the global one.
 
     Attributes:
-        epochs: fine-tuning epochs; each is a round among the clients that hold the subgroup.
+        epochs: fine-tuning epochs; each is a round among the clients that train the model.
     """
 
     name: str
@@ -29,4 +34,55 @@ class Strategy(FrozenConfig, ABC):
 
     @abstractmethod
     def sync(self) -> Sync:
-        """What travels between the clients that hold the subgroup."""
+        """What travels between the clients that train the model."""
+
+    def network(self, model: Classifier, seed: int) -> Classifier:
+        """The network that trains, in which `model`'s tensors keep their names.
+
+        Args:
+            model: the job's, left as it is.
+            seed: for what is drawn beside its weights.
+        """
+        return model
+
+    def bench(self, bench: Workbench) -> Workbench:
+        """A client's workbench with that network."""
+        return bench
+
+    def given(self, model: Classifier, start: Tensors) -> Tensors:
+        """What every client is given beside the model, once; `start` is the global model's state."""
+        return {}
+
+    def merged(self, weights: Tensors) -> Tensors:
+        """The state of the job's plain model, from that of the network that trained."""
+        return weights
+
+
+class Training(Strategy):
+    """A strategy that trains, by the training stage's objective or another.
+
+    Attributes:
+        objective: what to minimise; null takes the training stage's.
+    """
+
+    objective: Annotated[Objective, OBJECTIVES] | None = None
+
+    def inherit(self, objective: Objective | None) -> Self:
+        """Takes the training stage's objective, one epoch at a time, where the job gives none.
+
+        Raises:
+            ValueError: when there is none, or one that learns no classes or needs an exchange.
+        """
+        chosen = self.objective or objective
+        if chosen is None:
+            raise ValueError("no training stage comes before; give strategy.objective")
+        if chosen.self_supervised:
+            raise ValueError(f"{chosen.name} learns no classes; fine-tune with supervised")
+        chosen.fit_with(NoExchange())
+        return self.model_copy(update={"objective": chosen.model_copy(update={"epochs": 1})})
+
+    @property
+    def epoch(self) -> Objective:
+        """The given or inherited objective, of one epoch."""
+        assert self.objective is not None, "a job fills this in when it is read"
+        return self.objective

@@ -1,5 +1,7 @@
 """The stage `personalize`, against a plain loop of torch written out here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -123,6 +125,32 @@ def test_the_choice_sees_validation_pictures_alone(split, make_job, stand, hospi
     confusions = [outcome.test["light"].point.confusion.tolist() for outcome in (clean, poisoned)]
     if split == "test":
         assert confusions[0] != confusions[1], "the poison was there"
+
+
+def test_poisoned_test_pictures_change_neither_epochs_nor_weights(make_job, stand, hospitals):
+    """Labels shuffled and pictures replaced: the choice, every epoch's accuracy and all weights stay."""
+    random = np.random.default_rng(3)
+    held = {
+        (client, split): replace(
+            part,
+            images=random.integers(0, 256, part.images.shape, dtype=np.uint8),
+            labels=random.permutation(part.labels),
+        )
+        if split == "test"
+        else part
+        for (client, split), part in hospitals.held.items()
+    }
+    job = make_job(stages())
+    clean = stand(job, hospitals, name="clean")
+    poisoned = stand(job, replace(hospitals, held=held), name="poisoned")
+    first, second = clean.run(), poisoned.run()
+    assert first.facts == second.facts
+    for name, weights in first.models.items():
+        assert all(value.equal(second.models[name][at]) for at, value in weights.items())
+    ends = [Checkpoints(stage.setting.folder, job.digest).newest().tensors for stage in (clean, poisoned)]
+    assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
+    confusions = [outcome.test["light"].point.confusion.tolist() for outcome in (first, second)]
+    assert confusions[0] != confusions[1], "the poison was there"
 
 
 def test_each_subgroup_is_judged_by_its_own_model(make_job, stand, hospitals):

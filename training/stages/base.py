@@ -79,6 +79,7 @@ class Outcome:
         traffic: bytes sent.
         test: counts on the test split by subgroup, from the model that answers for it.
         facts: JSON-able details for the report and the summary.
+        stay_home: whether `test` is of models that stay at their clients, and not of `models`.
     """
 
     models: Mapping[str, Tensors]
@@ -87,6 +88,7 @@ class Outcome:
     traffic: Traffic = field(default_factory=Traffic)
     test: Blocks = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    stay_home: bool = False
 
 
 class Stage(FrozenConfig, ABC):

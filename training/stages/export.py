@@ -13,6 +13,7 @@ from training.client import Client
 from training.data import ToneSubgroups
 from training.errors import ExportError
 from training.export import export_graph, largest_difference
+from training.final_figures import TEST, answer_test, figures_on_test
 from training.graph_message import GRAPH, as_bytes, as_tensor
 from training.messages import GLOBAL, Broadcast, Tensors, Update, named, prefixed, reply, unknown_question
 from training.polling import Traffic, ask_all
@@ -37,6 +38,8 @@ class Export(Stage):
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Export each model and have it checked.
 
+        Where the figures so far are of models that stay at their clients, the exported one is judged here.
+
         Raises:
             ExportError: naming the model, the client and the difference.
         """
@@ -54,7 +57,8 @@ class Export(Stage):
             "parity": differences,
             "tolerance": self.tolerance,
         }
-        return Outcome(before.models, bundles, traffic=traffic, test=before.test, facts=facts)
+        test = figures_on_test(setting, before.models, traffic) if before.stay_home else before.test
+        return Outcome(before.models, bundles, traffic=traffic, test=test, facts=facts)
 
     def check(self, setting: Setting, name: str, weights: Tensors, graph: bytes, traffic: Traffic) -> float:
         """The largest difference that any client finds."""
@@ -74,7 +78,9 @@ class Export(Stage):
         return worst.scalars["difference"]
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """The difference between the graph and torch on this client's own pictures."""
+        """The difference between the graph and torch on this client's pictures, or figures of the model."""
+        if broadcast.ask == TEST:
+            return answer_test(broadcast, client)
         if broadcast.ask != PARITY:
             raise unknown_question(broadcast)
         client.bench.load(named(broadcast.tensors, WEIGHTS))

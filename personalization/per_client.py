@@ -1,0 +1,108 @@
+"""Personal models of clients: who may have one, how it is judged, where it is kept.
+
+A hospital's model trains on its own pictures of all subgroups and answers for them alone. It is chosen for
+by all its labelled validation pictures together, counted under the client's own name.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from training.client import Client
+from training.errors import JobError
+from training.evaluation import Blocks, EvaluateQuestion, predict, reply_blocks, unpack_blocks
+from training.final_figures import TEST
+from training.messages import Broadcast, Tensors, Update
+from training.plan import Track
+from training.polling import Traffic, ask_all
+from training.stages.base import Setting
+from training.tensor_file import write_tensors
+
+FEWEST_TO_TRAIN = 2  # pictures, without which no batch has a variance
+
+
+def client_tracks(setting: Setting) -> tuple[Track, ...]:
+    """One track per hospital that can train a model and count the validation pictures to choose it by.
+
+    Raises:
+        JobError: when there is none.
+    """
+    census, places, least = setting.census, setting.places, setting.job.privacy.min_count
+    able = [
+        name
+        for name in census.hospitals("train", places)
+        if census.held(name, "train", places) >= FEWEST_TO_TRAIN
+        and census.held(name, "validation", places) >= max(least, 1)
+    ]
+    if not able:
+        raise JobError(
+            f"no hospital has {FEWEST_TO_TRAIN} labelled training pictures and {least} labelled validation "
+            "pictures (privacy.min_count) for a model of its own; raise data.split.validation, lower "
+            "privacy.min_count, or personalize per subgroup"
+        )
+    return tuple(Track(name, (name,), (name,), places) for name in able)
+
+
+def without_own(setting: Setting, owners: Iterable[str]) -> list[str]:
+    """The hospitals that keep the global model, having too few pictures for one of their own."""
+    taken, places = set(owners), setting.places
+    hospitals = {
+        *setting.census.hospitals("train", places),
+        *setting.census.hospitals("validation", places),
+        *setting.census.hospitals("test", places),
+    }
+    return [name for name in setting.census.counts if name in hospitals and name not in taken]
+
+
+def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
+    """Counts over all asked subgroups' pictures together, as one block of the client's name.
+
+    Nothing is counted below the job's minimum.
+    """
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    examples = client.examples(question.split)
+    labelled = examples.where(examples.labels >= 0)
+    if len(labelled) < max(client.min_count, 1):
+        return reply_blocks(broadcast, client, {}, {}, question)
+    probabilities = {client.id: predict(client.bench, labelled)}
+    return reply_blocks(broadcast, client, {client.id: labelled}, probabilities, question)
+
+
+def figures_of_own_models(
+    setting: Setting, models: Mapping[str, Tensors], traffic: Traffic
+) -> dict[str, Blocks]:
+    """Counts on each hospital's test pictures by its own model, by client and subgroup.
+
+    Raises:
+        QuorumError: when a hospital that holds test pictures does not answer.
+    """
+    question = EvaluateQuestion(
+        split="test", subgroups=setting.places, replicates=setting.job.evaluation.replicates
+    ).model_dump()
+    broadcasts = [
+        Broadcast(client, setting.key, 0, TEST, client, models[client], question)
+        for client in setting.census.hospitals("test", setting.places)
+    ]
+    updates = ask_all(setting.engine, broadcasts, traffic) if broadcasts else []
+    return {update.client: unpack_blocks(update) for update in updates}
+
+
+def keep_personal_models(
+    setting: Setting, models: Mapping[str, Tensors], epochs: Mapping[str, int]
+) -> Sequence[Path]:
+    """Write each hospital's model to `personal/<client>.safetensors` in the stage's folder.
+
+    Raises:
+        CheckpointError: when the disk does not take it.
+    """
+    paths = []
+    for client, weights in models.items():
+        path = personal_file(setting.folder, client)
+        write_tensors(path, setting.job.digest, {"client": client, "epoch": epochs.get(client, 0)}, weights)
+        paths.append(path)
+    return paths
+
+
+def personal_file(folder: Path, client: str) -> Path:
+    """Where a stage keeps one client's model."""
+    return folder / "personal" / f"{quote(client, safe=' ()+,')}.safetensors"
