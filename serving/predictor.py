@@ -65,9 +65,11 @@ def diagnose(
     except PictureError as error:
         raise picture_problem(error) from error
     quality = judge(header.width, header.height, rule)
+    outputs = loaded.graph.run(pixels[None])
     decision = decide(
-        loaded.graph.run(pixels[None]).probabilities[0],
+        outputs.probabilities[0],
         loaded.manifest,
+        embedding=outputs.embedding[0],
         skin_tone=parameters.skin_tone,
         skin_tone_scale=parameters.skin_tone_scale if parameters.skin_tone else None,
         top=parameters.top,

@@ -6,7 +6,7 @@ pictures (`clients.data`, or a test) turns its files into `Examples` as the sett
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Examples:
             the job's classes are; premalignant counts as malignant.
         subgroups: subgroup index `(n,)` int64, -1 where it is undeclared.
         lesions: lesion number `(n,)` int64; equal numbers are pictures of one lesion.
+        traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
     """
 
     images: NDArray[np.uint8]
@@ -45,6 +46,7 @@ class Examples:
     labels: NDArray[np.int64]
     subgroups: NDArray[np.int64]
     lesions: NDArray[np.int64]
+    traits: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,7 +58,12 @@ class Examples:
     def where(self, keep: NDArray[np.bool_]) -> "Examples":
         """The examples for which `keep` `(n,)` is true."""
         return Examples(
-            self.images, self.rows[keep], self.labels[keep], self.subgroups[keep], self.lesions[keep]
+            self.images,
+            self.rows[keep],
+            self.labels[keep],
+            self.subgroups[keep],
+            self.lesions[keep],
+            None if self.traits is None else self.traits[keep],
         )
 
 
@@ -98,6 +105,20 @@ class Dataset(Protocol):
 
         The labels of an unseen client are folded: indices into `FOLDED_CLASSES`, not into `labels`.
         """
+
+
+@runtime_checkable
+class HasTraits(Protocol):
+    """A dataset that knows more of its pictures than their subgroup; others need not."""
+
+    @property
+    def traits(self) -> Mapping[str, Sequence[str]]:
+        """The columns of `Examples.traits`, in order, and the values that each column's indices stand for."""
+
+
+def traits_of(dataset: Dataset) -> Mapping[str, Sequence[str]]:
+    """The traits that a dataset knows of, if any."""
+    return dataset.traits if isinstance(dataset, HasTraits) else {}
 
 
 class ToneSubgroups(FrozenConfig):

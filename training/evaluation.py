@@ -15,7 +15,8 @@ from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, malignant_classes
 from training.client import Client
 from training.config import FrozenConfig
-from training.data import Examples, Split
+from training.data import Examples, Split, traits_of
+from training.disclosure import parts_to_tell
 from training.errors import MessageError
 from training.messages import Broadcast, Tensors, Update, reply
 from training.pictures import to_model_input
@@ -35,6 +36,8 @@ class EvaluateQuestion(FrozenConfig):
         replicates: how many bootstrap replicates, drawn by lesion.
         one_per_lesion: count only the first picture of each lesion.
         folded: count benign and malignant in place of the job's classes, as an unseen client's labels do.
+        intersections: also tell confusion matrices of the parts of a subgroup that share a trait, where the
+            job names any columns.
     """
 
     split: Split
@@ -42,6 +45,7 @@ class EvaluateQuestion(FrozenConfig):
     replicates: int = Field(0, ge=0)
     one_per_lesion: bool = False
     folded: bool = False
+    intersections: bool = False
 
 
 def predict(bench: Workbench, examples: Examples) -> NDArray[np.float32]:
@@ -101,6 +105,7 @@ def reply_blocks(
     Raises:
         MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
     """
+    traits = traits_of(client.dataset) if question.intersections else {}
     try:
         blocks = {
             name: count(
@@ -108,6 +113,7 @@ def reply_blocks(
                 lesions=part.lesions,
                 replicates=question.replicates,
                 seed=derive_seed(client.seed, "bootstrap", client.id, name),
+                parts=parts_to_tell(part, traits, client.min_count),
                 **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )
             for name, part in parts.items()

@@ -77,7 +77,9 @@ def ask_routed(
             ask,
             model,
             models[model],
-            EvaluateQuestion(split="test", subgroups=subgroups, replicates=replicates).model_dump(),
+            EvaluateQuestion(
+                split="test", subgroups=subgroups, replicates=replicates, intersections=True
+            ).model_dump(),
         )
         for model, subgroups in routes(setting, models).items()
         for client in setting.census.hospitals("test", subgroups)

@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from training.config import IDENTITY, FrozenConfig
 from training.data import DataConfig
 from training.errors import JobError
+from training.intersections import IntersectionConfig, each_column_once
 from training.job_file import read_plain
 from training.models import ModelConfig
 from training.stages import ORDER, STAGES
@@ -50,9 +51,27 @@ class PrivacyConfig(FrozenConfig):
 
 
 class EvaluationConfig(FrozenConfig):
-    """How test figures are made: intervals come from `replicates` bootstrap replicates drawn by lesion."""
+    """How test figures are made.
 
+    Attributes:
+        replicates: bootstrap replicates drawn by lesion, from which intervals come.
+        intersections: columns of the manifests whose intersections with subgroups are judged, too.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"intersections"})
     replicates: int = Field(200, ge=0, le=2000)
+    intersections: tuple[IntersectionConfig, ...] = ()
+
+    @field_validator("intersections")
+    @classmethod
+    def _each_column_once(cls, named: tuple[IntersectionConfig, ...]) -> tuple[IntersectionConfig, ...]:
+        each_column_once(named)
+        return named
+
+    @property
+    def traits(self) -> dict[str, tuple[str, ...]]:
+        """The columns, and their values as far as they are known before any picture is."""
+        return {each.column: each.values for each in self.intersections}
 
 
 class Job(FrozenConfig):

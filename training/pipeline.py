@@ -148,7 +148,8 @@ def figures(setting: Setting, outcome: Outcome) -> dict[str, Any] | None:
     if not outcome.test:
         return None
     details: Mapping[str, Any] = outcome.facts.get("by_subgroup", {})
-    return summarise(outcome.test, setting.labels, setting.subgroups, details)
+    traits = setting.job.evaluation.traits
+    return summarise(outcome.test, setting.labels, setting.subgroups, details, traits)
 
 
 def release(folder: Path, outcome: Outcome) -> None:

@@ -61,7 +61,13 @@ def cache_folder() -> Path:
 
 def load_data(job: Job, job_file: Path) -> PreparedDataset:
     """The pictures of a job, decoded once."""
-    return prepare(job.data, seed=job.seed, folder=job_file.resolve().parent, cache=cache_folder())
+    return prepare(
+        job.data,
+        seed=job.seed,
+        folder=job_file.resolve().parent,
+        cache=cache_folder(),
+        intersections=job.evaluation.intersections,
+    )
 
 
 def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:

@@ -22,12 +22,21 @@ from clients.data.sharing import share_out
 from clients.data.sources import read_sources
 from clients.data.subgroups import assign_subgroups
 from clients.data.table import PictureTable
+from clients.data.traits import read_traits, require_columns
 from clients.data.wording import listing
 from registry.bundle.picture import PictureRule
 from training.data import FOLDED_CLASSES, DataConfig
+from training.intersections import IntersectionConfig
 
 
-def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> PreparedDataset:
+def prepare(
+    config: DataConfig,
+    *,
+    seed: int,
+    folder: Path,
+    cache: Path,
+    intersections: Sequence[IntersectionConfig] = (),
+) -> PreparedDataset:
     """The data of a job, as its `data` block asks.
 
     Args:
@@ -35,11 +44,13 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
         seed: the job's seed, from which splits, partitions and labels to keep are drawn.
         folder: what relative paths in `config` start from: the job file's folder.
         cache: where decoded and made-up pictures are kept.
+        intersections: columns of which the pictures' traits are kept.
 
     Raises:
         ClientDataError: the pictures cannot be used as the job asks; see `clients.data.errors`.
     """
     sources = read_sources(config, folder, cache)
+    require_columns(sources, intersections)
     total = sum(len(source.manifest.rows) for source in sources)
     matched = filtered(sources, config)
     labelling = label_pictures(matched, sources, config.label_map)
@@ -80,6 +91,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
     )
 
     held = shares.partition.holders != NOBODY
+    traits = read_traits([picture.row for picture in pictures], intersections)
     table = PictureTable(
         rows=places[held],
         labels=np.where(shares.labelled, np.array(classes, dtype=np.int64), UNLABELLED)[held],
@@ -87,6 +99,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
         lesions=number_lesions([picture.row for picture in pictures])[held],
         clients=shares.partition.holders[held],
         splits=shares.splits[held],
+        traits=traits.members[held] if intersections else None,
     )
     return PreparedDataset(
         labels=labelling.labels,
@@ -98,6 +111,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
             [
                 *(str(config.image_size), *codes, *grouping.names, *shares.partition.clients),
                 *(f"unseen {client}" for client in shares.unseen),
+                *(f"{column}: {value}" for column, values in traits.values.items() for value in values),
             ],
         ),
         images_path=decoded.path,
@@ -116,6 +130,7 @@ def prepare(config: DataConfig, *, seed: int, folder: Path, cache: Path) -> Prep
         ),
         unseen=shares.unseen,
         communities=shares.communities,
+        traits=traits.values,
     )
 
 
@@ -140,6 +155,8 @@ def _broken(
 def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequence[str]) -> str:
     """A digest that is the same for the same pictures put to the same use, wherever and in whatever order."""
     uses = np.stack([table.labels, table.subgroups, table.clients, table.splits], axis=1)
+    if table.traits is not None:
+        uses = np.concatenate([uses, table.traits], axis=1)
     entries = sorted(bytes(content) + use.tobytes() for content, use in zip(contents, uses, strict=True))
     digest = hashlib.sha256(json.dumps(names).encode())
     digest.update(b"".join(entries))

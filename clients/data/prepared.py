@@ -34,6 +34,7 @@ class PreparedDataset:
         report: what became of the pictures.
         unseen: the clients that train nothing; their labels are indices into `training.data.FOLDED_CLASSES`.
         communities: the clients of each source, by its name, where clients are by source.
+        traits: the columns of the table's `traits`, and what their indices stand for.
     """
 
     labels: tuple[Label, ...]
@@ -45,6 +46,7 @@ class PreparedDataset:
     report: DataReport
     unseen: tuple[str, ...] = ()
     communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def images(self) -> NDArray[np.uint8]:
@@ -64,7 +66,12 @@ class PreparedDataset:
         table = self.table
         keep = (table.clients == self.clients.index(client)) & (table.splits == SPLITS.index(split))
         return Examples(
-            self.images, table.rows[keep], table.labels[keep], table.subgroups[keep], table.lesions[keep]
+            self.images,
+            table.rows[keep],
+            table.labels[keep],
+            table.subgroups[keep],
+            table.lesions[keep],
+            None if table.traits is None else table.traits[keep],
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class PictureTable:
-    """One entry per picture; all arrays are `(pictures,)` int64.
+    """One entry per picture; all arrays but `traits` are `(pictures,)` int64.
 
     Attributes:
         rows: its place in the array of images.
@@ -17,6 +17,7 @@ class PictureTable:
         lesions: lesion number; equal numbers are pictures of one lesion.
         clients: index of the client that holds it.
         splits: index into `training.data.SPLITS`.
+        traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
     """
 
     rows: NDArray[np.int64]
@@ -25,3 +26,4 @@ class PictureTable:
     lesions: NDArray[np.int64]
     clients: NDArray[np.int64]
     splits: NDArray[np.int64]
+    traits: NDArray[np.int64] | None = None

@@ -1,14 +1,20 @@
 """The stage `calibrate`: confidence that can be trusted, fitted where the data are, on the served graph.
 
-Three exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the
-temperature set in the graph, histograms of the calibration split for prediction sets and abstention; then
+Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
+set in the graph, histograms of the calibration split for prediction sets and abstention; sums of the
+embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
 the counts of the test split. A subgroup's model is calibrated on its subgroup's pictures, the global model
 on everybody's.
+
+What is familiar to a subgroup's model is fitted on all training pictures of the clients that hold the
+subgroup: it has learned from every tone before it was fine-tuned, a class that is rare in the subgroup keeps
+its Gaussian, and no client receives a model that it would not have received anyway.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,9 +31,22 @@ from personalization.calibration import (
     subgroup_temperature,
 )
 from personalization.conformal import ConformalConfig, ConformalThreshold, fit_threshold
-from registry.bundle.block import Counts
+from personalization.gaussians import ClassSums, class_sums, fit_gaussians, shapes, total
+from personalization.novelty import (
+    HISTOGRAM,
+    Novelty,
+    count_distances,
+    fit_novelty,
+    no_distances,
+    read_histogram,
+)
+from registry.bundle.block import Block, Counts
+from registry.bundle.familiarity import Gaussians
 from registry.bundle.graph import OUTPUTS, Graph, Outputs
-from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
+from registry.bundle.metrics.estimate import figures_and_intervals
+from registry.bundle.metrics.ratio import Figure, Tally, ratio
+from registry.bundle.metrics.selective import answered_at, wrong_at
+from registry.bundle.metrics.sets import covered_at, mean_set_size_at
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.schema import Abstention, Conformal, Guarantee, ModelFile, ReferenceHistograms
 from registry.bundle.schema import Temperature as TemperatureEntry
@@ -45,46 +64,57 @@ from training.evaluation import (
 )
 from training.export import set_temperature
 from training.graph_message import GRAPH, as_bytes, as_tensor
-from training.messages import GLOBAL, Broadcast, Update, reply, unknown_question
+from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
 from training.polling import Traffic, ask_all
 from training.stages.base import Graded, Outcome, Setting, Stage
 
 LIKELIHOODS, COUNTS = "log_likelihoods", "counts"
+EMBEDDINGS, DISTANCES = "embeddings", "distances"
+MEANS, WHITENING = "means", "whitening"
 
 
 class Calibrate(Stage):
-    """Temperatures, prediction sets and abstention for every model.
+    """Temperatures, prediction sets, abstention and what is unfamiliar, for every model.
 
     Attributes:
         coverage: 1 − α of the prediction sets.
         target_risk: the share of wrong answers allowed among those that are not referred.
         shrink_strength: for how many pictures the global temperature counts in a subgroup's.
+        novelty_rate: the share of known pictures that may be called unlike those trained on.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate"})
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)
     target_risk: float = Field(0.1, ge=0, lt=1)
     shrink_strength: float = Field(20.0, ge=0)
+    novelty_rate: float = Field(0.05, gt=0, lt=1)
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Calibrate every exported model, then judge them all on the test split."""
         poll = Poll(setting, Traffic())
         bundles: dict[str, Graded] = {}
         fits: dict[str, Fit] = {}
+        novelties: dict[str, Novelty] = {}
         for name, temperature in self.temperatures(poll, before.bundles).items():
             bundle = at_temperature(before.bundles[name], temperature)
             fits[name] = self.fit(poll, name, bundle, temperature)
-            bundles[name] = promised(bundle, fits[name], self.coverage)
+            novelties[name] = self.novelty(poll, name, bundle)
+            bundles[name] = with_novelty(promised(bundle, fits[name], self.coverage), novelties[name])
 
         tests = {name: poll.counts(name, bundle.graph, "test") for name, bundle in bundles.items()}
+        far = {name: self.test_distances(poll, name, bundles[name], novelties[name]) for name in bundles}
         bundles = {name: with_figures(bundle, tests[name], setting) for name, bundle in bundles.items()}
         routed = {place: place if place in tests else GLOBAL for place in setting.places}
         test = {place: tests[name][place] for place, name in routed.items() if place in tests[name]}
         earlier = before.facts.get("by_subgroup", {})
         facts = {
-            "models": {name: asdict(fit) for name, fit in fits.items()},
+            "models": {
+                name: {**asdict(fit), "novelty": novelties[name].facts(far[name])}
+                for name, fit in fits.items()
+            },
             "by_subgroup": {
-                place: {**earlier.get(place, {}), **served(block.point, fits[routed[place]])}
+                place: {**earlier.get(place, {}), **served(block, fits[routed[place]])}
                 for place, block in test.items()
             },
         }
@@ -124,17 +154,41 @@ class Calibrate(Stage):
             fit_abstention(everything, AbstentionConfig(target_risk=self.target_risk)),
         )
 
+    def novelty(self, poll: "Poll", name: str, bundle: Graded) -> Novelty:
+        """What is familiar to one model, and from which distance on a picture is not."""
+        sums = poll.embeddings(name, bundle)
+        gaussians = fit_gaussians(sums)
+        if gaussians is None:
+            return Novelty(None, (), 0, fit_novelty(no_distances(), self.novelty_rate))
+        far = poll.distances(name, bundle.graph, gaussians, "calibration", one_per_lesion=True)
+        codes = tuple(bundle.manifest.labels[k].code for k in sums.present)
+        return Novelty(gaussians, codes, sums.n, fit_novelty(far, self.novelty_rate))
+
+    def test_distances(self, poll: "Poll", name: str, bundle: Graded, novelty: Novelty) -> NDArray[np.int64]:
+        """The histogram of the test pictures' distances; empty where nothing would be called unfamiliar."""
+        if novelty.gaussians is None or novelty.threshold.threshold_bin is None:
+            return no_distances()
+        return poll.distances(name, bundle.graph, novelty.gaussians, "test")
+
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Sums over this client's pictures, from the graph that arrived."""
         question = EvaluateQuestion.model_validate(broadcast.options)
-        parts = sendable(client, question)
         graph = Graph(as_bytes(broadcast.tensors), torch.get_num_threads())
+        if broadcast.ask == EMBEDDINGS:
+            return reply(broadcast, tensors=embedding_sums(graph, client, question.split).to_tensors())
+        parts = sendable(client, question)
         if broadcast.ask == LIKELIHOODS:
             sums = np.zeros_like(TEMPERATURES)
             for part in parts.values():
                 sums += log_likelihoods(run(graph, part).logits, part.labels)
             counted = {name: len(part) for name, part in parts.items()}
             return reply(broadcast, tensors={LIKELIHOODS: torch.from_numpy(sums)}, num_examples=counted)
+        if broadcast.ask == DISTANCES:
+            gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
+            histogram = no_distances()
+            for part in parts.values():
+                histogram += count_distances(gaussians.distances(run(graph, part).embedding))
+            return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
         if broadcast.ask == COUNTS:
             probabilities = {name: run(graph, part).probabilities for name, part in parts.items()}
             return reply_blocks(broadcast, client, parts, probabilities, question)
@@ -166,21 +220,56 @@ class Poll:
     def counts(self, name: str, graph: bytes, split: Split, *, one_per_lesion: bool = False) -> Blocks:
         """Counts by subgroup; with bootstrap replicates on the test split."""
         replicates = self.setting.job.evaluation.replicates if split == "test" else 0
-        options = {"replicates": replicates, "one_per_lesion": one_per_lesion}
+        options = {
+            "replicates": replicates,
+            "one_per_lesion": one_per_lesion,
+            "intersections": split == "test",
+        }
         return add_blocks(unpack_blocks(update) for update in self._ask(COUNTS, name, graph, split, options))
 
+    def embeddings(self, name: str, bundle: Graded) -> ClassSums:
+        """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""
+        classes, features = len(bundle.manifest.labels), Graph(bundle.graph).num_features
+        expected = shapes(classes, features)
+        updates = self._ask(EMBEDDINGS, name, bundle.graph, "train", {}, expected=expected)
+        return total((ClassSums.from_update(update, features) for update in updates), classes, features)
+
+    def distances(
+        self, name: str, graph: bytes, gaussians: Gaussians, split: Split, *, one_per_lesion: bool = False
+    ) -> NDArray[np.int64]:
+        """The histogram of distances from the training pictures."""
+        sent = {
+            MEANS: torch.from_numpy(gaussians.means),
+            WHITENING: torch.from_numpy(gaussians.whitening),
+        }
+        options = {"one_per_lesion": one_per_lesion}
+        updates = self._ask(DISTANCES, name, graph, split, options, beside=sent)
+        return sum((read_histogram(update) for update in updates), no_distances())
+
     def _ask(
-        self, ask: str, name: str, graph: bytes, split: Split, options: Mapping[str, Any]
+        self,
+        ask: str,
+        name: str,
+        graph: bytes,
+        split: Split,
+        options: Mapping[str, Any],
+        *,
+        beside: Tensors | None = None,
+        expected: Shapes | None = None,
     ) -> list[Update]:
-        """The global model is asked about everybody's pictures, a subgroup's model about its own."""
-        subgroups = self.setting.places if name == GLOBAL else (name,)
+        """The global model is asked about everybody's pictures, a subgroup's model about its own.
+
+        Hospitals judge a model; of what it was trained on, the server knows too.
+        """
+        census, subgroups = self.setting.census, self.setting.places if name == GLOBAL else (name,)
+        trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
-        tensors = {GRAPH: as_tensor(graph)}
+        tensors = {GRAPH: as_tensor(graph), **(beside or {})}
         broadcasts = [
             Broadcast(client, self.setting.key, 0, ask, name, tensors, question)
-            for client in self.setting.census.hospitals(split, subgroups)
+            for client in (trainers if split == "train" else census.hospitals(split, subgroups))
         ]
-        return ask_all(self.setting.engine, broadcasts, self.traffic) if broadcasts else []
+        return ask_all(self.setting.engine, broadcasts, self.traffic, expected) if broadcasts else []
 
 
 def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:
@@ -197,6 +286,14 @@ def run(graph: Graph, examples: Examples) -> Outputs:
         for start in starts
     ]
     return Outputs(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in OUTPUTS))
+
+
+def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
+    """What a client tells of the embeddings of all its labelled pictures of a split, of every subgroup."""
+    examples = client.examples(split)
+    labelled = examples.where(examples.labels >= 0)
+    embedding = run(graph, labelled).embedding
+    return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
 
 
 def pool(blocks: Blocks, bundle: Graded) -> Counts:
@@ -233,24 +330,40 @@ def promised(bundle: Graded, fit: Fit, coverage: float) -> Graded:
     return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
 
 
+def with_novelty(bundle: Graded, novelty: Novelty) -> Graded:
+    """The bundle with what is familiar to it."""
+    manifest = bundle.manifest.model_copy(update={"out_of_distribution": novelty.entry()})
+    return Graded(manifest, bundle.graph)
+
+
 def with_figures(bundle: Graded, test: Blocks, setting: Setting) -> Graded:
     """The bundle with its test figures, and the histograms that drift is measured against."""
     if not test:
         return bundle
     present = tuple(name for name in setting.subgroups if name in test)
     update = {
-        "metrics": summarise(test, setting.labels, present),
+        "metrics": summarise(test, setting.labels, present, traits=setting.job.evaluation.traits),
         "reference": ReferenceHistograms.from_counts(pool(test, bundle)),
     }
     return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
 
 
-def served(counts: Counts, fit: Fit) -> dict[str, float | None]:
-    """What a subgroup gets from the thresholds of the model that answers for it, on the test split."""
-    reported = counts.confidence[:, fit.abstention.threshold_bin :].sum(axis=1)  # wrong, right
-    return {
-        "coverage": float(coverage_at(counts, fit.conformal.threshold_bin)),
-        "set_size": float(mean_set_size_at(counts, fit.conformal.threshold_bin)),
-        "reported": float(reported.sum() / counts.n),
-        "reported_risk": float(reported[0] / reported.sum()) if reported.sum() else None,
+def served(block: Block, fit: Fit) -> dict[str, Any]:
+    """What a subgroup gets from the thresholds of the model that answers for it, on the test split.
+
+    What is `reported` is before some of it is referred for being unfamiliar.
+    """
+    tallies = {
+        "coverage": partial(covered_at, threshold_bin=fit.conformal.threshold_bin),
+        "reported": partial(answered_at, threshold_bin=fit.abstention.threshold_bin),
+        "reported_risk": partial(wrong_at, threshold_bin=fit.abstention.threshold_bin),
     }
+    figures = {name: partial(share_of, tally) for name, tally in tallies.items()}
+    figures["set_size"] = partial(mean_set_size_at, threshold_bin=fit.conformal.threshold_bin)
+    told = figures_and_intervals(block.point, block.replicates, figures, tallies)
+    return {name: value for name, value in told.items() if name != "n"}
+
+
+def share_of(tally: Callable[[Counts], Tally], counts: Counts) -> Figure:
+    """The proportion that a tally counts, `(...)`."""
+    return ratio(*tally(counts))[..., 0]

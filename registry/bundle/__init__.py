@@ -6,6 +6,7 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 - `labels`, `picture`: what a model answers with, and what it sees.
 - `counts`, `metrics`: what a client tells of its predictions, and every figure computed from it.
 - `schema`, `graph`, `folder`: the two files of a bundle, and reading and writing them safely.
+- `familiarity`: how far a picture is from those a model was trained on.
 - `decision`: from one picture's probabilities to the answer a clinician gets.
 - `errors`: all that can go wrong here, as one tree.
 

@@ -1,12 +1,13 @@
 """Counts of predictions, which add up over clients, and the block of them that a client sends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.cell import Cell, Trait, add_cells, name_of_array, read_cells, trait_of
 from registry.bundle.errors import CountsError
 from registry.bundle.scores import SCORE_BINS
 
@@ -52,13 +53,13 @@ class Counts:
                 f"counts with confusion matrices of shape {self.confusion.shape} and "
                 f"{other.confusion.shape} do not add up: both need the same classes and replicates"
             )
-        return Counts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def replicate(self, index: int) -> "Counts":
         """One replicate of counts that carry a leading axis."""
         if self.confusion.ndim != 3:
             raise CountsError("these counts have no replicates; ask for `replicates` when counting")
-        return Counts(*(getattr(self, field.name)[index] for field in fields(self)))
+        return Counts(*(getattr(self, each.name)[index] for each in fields(self)))
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """The counts as they travel, one int32 array per attribute.
@@ -67,7 +68,7 @@ class Counts:
             CountsError: a count is over 2,147,483,647.
         """
         largest = np.iinfo(np.int32).max
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, array in arrays.items():
             if array.size and array.max() > largest:
                 raise CountsError(
@@ -87,25 +88,38 @@ class Counts:
 
 @dataclass(frozen=True)
 class Block:
-    """What a client sends for one subgroup: its counts, and their bootstrap replicates if asked for."""
+    """What a client sends for one subgroup.
+
+    Attributes:
+        point: its counts.
+        replicates: their bootstrap replicates, if asked for.
+        cells: confusion matrices of those of its pictures that share a trait, if asked for; with as many
+            replicates, of the same weights.
+    """
 
     point: Counts
     replicates: Counts | None = None
+    cells: Mapping[Trait, Cell] = field(default_factory=dict)
 
     def __add__(self, other: "Block") -> "Block":
+        cells = add_cells(self.cells, other.cells)
         if self.replicates is None and other.replicates is None:
-            return Block(self.point + other.point)
+            return Block(self.point + other.point, cells=cells)
         if self.replicates is None or other.replicates is None:
             raise CountsError("one block has bootstrap replicates and the other has none; count both alike")
-        return Block(self.point + other.point, self.replicates + other.replicates)
+        return Block(self.point + other.point, self.replicates + other.replicates, cells)
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """The block as it travels: row 0 of each array is the point, the others are the replicates."""
         point = self.point.to_arrays()
+        # No count of a cell is over the block's own, which fits.
+        cells = {name_of_array(trait): cell.to_array().astype(np.int32) for trait, cell in self.cells.items()}
         if self.replicates is None:
-            return {name: array[np.newaxis] for name, array in point.items()}
+            return {name: array[np.newaxis] for name, array in point.items()} | cells
         replicates = self.replicates.to_arrays()
-        return {name: np.concatenate([array[np.newaxis], replicates[name]]) for name, array in point.items()}
+        return {
+            name: np.concatenate([array[np.newaxis], replicates[name]]) for name, array in point.items()
+        } | cells
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Block":
@@ -114,13 +128,14 @@ class Block:
         Raises:
             CountsError: the arrays are not what `to_arrays` gives.
         """
-        rows = Counts.from_arrays(arrays)
+        rows = Counts.from_arrays({name: array for name, array in arrays.items() if trait_of(name) is None})
         if rows.confusion.ndim != 3 or not len(rows.confusion):
             raise CountsError(
                 f"a block's arrays start with the point; `confusion` has shape {rows.confusion.shape}"
             )
-        rest = Counts(*(getattr(rows, field.name)[1:] for field in fields(rows)))
-        return cls(rows.replicate(0), rest if len(rest.confusion) else None)
+        rest = Counts(*(getattr(rows, each.name)[1:] for each in fields(rows)))
+        cells = read_cells(arrays, rows.confusion)
+        return cls(rows.replicate(0), rest if len(rest.confusion) else None, cells)
 
 
 def array_shapes(num_classes: int) -> dict[str, tuple[int, ...]]:
@@ -134,7 +149,7 @@ def array_shapes(num_classes: int) -> dict[str, tuple[int, ...]]:
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
-    names = [field.name for field in fields(Counts)]
+    names = [each.name for each in fields(Counts)]
     if sorted(arrays) != sorted(names):
         raise CountsError(f"counts are the arrays {', '.join(names)}; these are {', '.join(sorted(arrays))}")
     confusion = arrays["confusion"]

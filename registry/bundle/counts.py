@@ -9,12 +9,14 @@ pictures count w times with one w ~ Poisson(1) per lesion, so that an interval r
 replicates of different clients add up like the counts themselves (Chamandy et al. 2012).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.block import Block, Counts, array_shapes
+from registry.bundle.cell import Cell, Trait
 from registry.bundle.errors import CountsError
 from registry.bundle.scores import SCORE_BINS, malignancy_probability, score_bin
 
@@ -32,6 +34,7 @@ def count(
     replicates: int = 0,
     seed: int = 0,
     answers: NDArray[np.int64] | None = None,
+    parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
 ) -> Block:
     """Counts of predictions, and of `replicates` bootstrap replicates of them.
 
@@ -44,6 +47,8 @@ def count(
         seed: of the draw; the same seed and lesions give the same weights.
         answers: the class index answered for each picture, `(pictures,)`, where that is not the class of
             highest probability; its probability is then the confidence.
+        parts: which pictures `(pictures,)` share a trait; each gives a cell of the block, with replicates of
+            the same weights.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
@@ -54,17 +59,26 @@ def count(
     cells, size = _cells(probabilities, labels, malignant, answers)
     num_classes = len(malignant)
     point = _unpack(np.bincount(cells.ravel(), minlength=size), num_classes)
+    pairs = labels * num_classes + answers
+    within = {trait: keep.nonzero()[0] for trait, keep in (parts or {}).items()}
+    matrices = {trait: np.empty((replicates + 1, num_classes**2), dtype=np.int64) for trait in within}
+    for trait, places in within.items():
+        matrices[trait][0] = np.bincount(pairs[places], minlength=num_classes**2)
     if not replicates:
-        return Block(point)
+        return Block(point, cells=_squared(matrices, num_classes))
 
     owners = np.arange(len(labels)) if lesions is None else np.unique(lesions, return_inverse=True)[1]
     generator = np.random.Generator(np.random.PCG64(seed))
     rows = np.empty((replicates, size), dtype=np.int64)
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
         weights = generator.poisson(1.0, size=int(owners.max(initial=-1)) + 1)[owners]
         # Weighted bincount sums floats, exact for whole numbers up to 2**53.
         row[:] = np.bincount(cells.ravel(), weights=np.repeat(weights, cells.shape[1]), minlength=size)
-    return Block(point, _unpack(rows, num_classes))
+        for trait, places in within.items():
+            matrices[trait][number] = np.bincount(
+                pairs[places], weights=weights[places], minlength=num_classes**2
+            )
+    return Block(point, _unpack(rows, num_classes), _squared(matrices, num_classes))
 
 
 def _read(
@@ -148,3 +162,9 @@ def _unpack(cells: NDArray[np.int64], num_classes: int) -> Counts:
     return Counts(
         *(part.reshape(cells.shape[:-1] + shape) for part, shape in zip(parts, shapes, strict=True))
     )
+
+
+def _squared(matrices: Mapping[Trait, NDArray[np.int64]], num_classes: int) -> dict[Trait, Cell]:
+    return {
+        trait: Cell.from_array(rows.reshape(-1, num_classes, num_classes)) for trait, rows in matrices.items()
+    }

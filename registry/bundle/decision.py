@@ -1,9 +1,11 @@
 """From one picture's probabilities to the answer a clinician gets.
 
-A pure function of the probabilities, the manifest and the declared skin tone, with thresholds
-compared in score bins, so that what is decided is what was counted when the model was tested.
+A pure function of the probabilities, the embedding, the manifest and the declared skin tone, with
+thresholds compared in bins, so that what is decided is what was counted when the model was tested.
 
-- `report` if the highest probability reaches the abstention threshold, else `refer`.
+- `report` if the highest probability reaches the abstention threshold and the picture is not farther from
+  the training pictures than the threshold of unfamiliarity, else `refer`. A disease that no class is for
+  may have a high probability; its distance tells.
 - The prediction set holds every class that reaches the conformal threshold. It may be empty, and is
   full where too few calibration pictures allow no promise (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.errors import GraphError
+from registry.bundle.familiarity import distance_bin
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.schema import BundleManifest, Guarantee
 from registry.bundle.scores import SCORE_BINS, malignancy_probability, score_bin
@@ -36,6 +39,8 @@ class Decision:
 
     Attributes:
         reported: whether the answer is reported (else referred to a clinician).
+        unfamiliar: whether the picture is unlike those trained on, and referred for it; None where the
+            bundle or the caller does not tell.
         findings: the classes, most probable first.
         in_set: codes in the prediction set, most probable first.
         coverage: the share of pictures whose set is meant to hold the truth.
@@ -49,6 +54,7 @@ class Decision:
     """
 
     reported: bool
+    unfamiliar: bool | None
     findings: tuple[Finding, ...]
     in_set: tuple[str, ...]
     coverage: float
@@ -94,6 +100,7 @@ def decide(
     probabilities: NDArray[Any],
     manifest: BundleManifest,
     *,
+    embedding: NDArray[Any] | None = None,
     skin_tone: str | None = None,
     skin_tone_scale: str | None = None,
     top: int | None = None,
@@ -103,12 +110,15 @@ def decide(
     Args:
         probabilities: the graph's probabilities for the picture, `(classes,)`.
         manifest: of the bundle that gave them.
+        embedding: the graph's embedding of the picture, `(features,)`; without it nobody asks whether the
+            picture is unlike those trained on.
         skin_tone: the declared skin tone, if any.
         skin_tone_scale: the scale it was declared on.
         top: list only so many findings; all of them by default. The prediction set is never cut.
 
     Raises:
-        GraphError: the probabilities are not one finite number per label.
+        GraphError: the probabilities are not one finite number per label, or the embedding is not one
+            finite number per feature.
     """
     if np.shape(probabilities) != (len(manifest.labels),) or not np.isfinite(probabilities).all():
         raise GraphError(
@@ -122,8 +132,10 @@ def decide(
     threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
     in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
     malignant = malignant_classes(manifest.labels)
+    unfamiliar = _unfamiliar(manifest, embedding)
     return Decision(
-        reported=bool(bins[order[0]] >= abstention.threshold_bin),
+        reported=bool(bins[order[0]] >= abstention.threshold_bin) and not unfamiliar,
+        unfamiliar=unfamiliar,
         findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
         in_set=in_set,
         coverage=round(1 - conformal.alpha, 6),
@@ -133,7 +145,39 @@ def decide(
         confidence=float(probabilities[order[0]]),
         confidence_threshold=abstention.threshold_bin / SCORE_BINS,
         confidence_calibrated_on=abstention.n,
-        warnings=_warnings(manifest, in_set, skin_tone, skin_tone_scale),
+        warnings=_familiarity_warnings(manifest, unfamiliar)
+        + _warnings(manifest, in_set, skin_tone, skin_tone_scale),
+    )
+
+
+def _unfamiliar(manifest: BundleManifest, embedding: NDArray[Any] | None) -> bool | None:
+    """Whether the picture is farther from the training pictures than the threshold allows."""
+    known = manifest.out_of_distribution
+    if known is None or known.threshold_bin is None or embedding is None:
+        return None
+    if np.shape(embedding) != (known.features,) or not np.isfinite(embedding).all():
+        raise GraphError(
+            f"the embedding has shape {np.shape(embedding)}; it is one finite number for each of the "
+            f"{known.features} features"
+        )
+    return bool(distance_bin(known.gaussians.distances(embedding[np.newaxis]))[0] > known.threshold_bin)
+
+
+def _familiarity_warnings(manifest: BundleManifest, unfamiliar: bool | None) -> tuple[str, ...]:
+    known = manifest.out_of_distribution
+    if known is None:
+        return ()
+    if known.threshold_bin is None:
+        return (
+            "Too few pictures to tell what is unlike those the model was trained on: no picture is referred "
+            "for being unfamiliar.",
+        )
+    if not unfamiliar:
+        return ()
+    return (
+        "The picture is unlike the pictures the model was trained on: "
+        f"{100 * known.rate:g} % or less of known pictures are as far from them. It is referred, however "
+        "high a probability is.",
     )
 
 

@@ -22,8 +22,14 @@ def diagnose(
         BundleError: the picture cannot be used, or the bundle's graph cannot run.
     """
     image = decode_picture(content, bundle.manifest.picture)
-    probabilities = Graph(bundle.model).run(image[None]).probabilities[0]
-    return decide(probabilities, bundle.manifest, skin_tone=skin_tone, skin_tone_scale=skin_tone_scale)
+    outputs = Graph(bundle.model).run(image[None])
+    return decide(
+        outputs.probabilities[0],
+        bundle.manifest,
+        embedding=outputs.embedding[0],
+        skin_tone=skin_tone,
+        skin_tone_scale=skin_tone_scale,
+    )
 
 
 def main(

@@ -7,14 +7,17 @@ that the same job gives the same digest.
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.counts import SCORE_BINS, Counts
+from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import Label
+from registry.bundle.packed import pack, unpack
 from registry.bundle.picture import PictureRule
 from registry.bundle.tones import spelt_alike
 
@@ -148,6 +151,82 @@ class Abstention(Frozen):
     risk: float | None = Field(None, ge=0, le=1)
 
 
+class OutOfDistribution(Frozen):
+    """The rule of unfamiliarity: a picture is referred if `distance_bin(M(x)) > threshold_bin`.
+
+    Attributes:
+        classes: codes of the classes that have a Gaussian, in the order of the labels.
+        features: the length of the embedding.
+        means: the mean embedding of each class, row by row, packed.
+        whitening: L⁻¹ with L Lᵀ the covariance, its lower triangle row by row, packed.
+        trained_on: training pictures that they were fitted on.
+        rate: the share of known pictures that may be called unfamiliar.
+        n: calibration lesions behind the threshold.
+        threshold_bin: None calls nothing unfamiliar.
+    """
+
+    classes: tuple[str, ...] = Field(min_length=1)
+    features: int = Field(ge=1)
+    means: str
+    whitening: str
+    trained_on: int = Field(ge=1)
+    rate: float = Field(gt=0, lt=1)
+    n: int = Field(0, ge=0)
+    threshold_bin: int | None = Field(None, ge=0, le=DISTANCE_BINS - 2)
+
+    @classmethod
+    def of(
+        cls,
+        gaussians: Gaussians,
+        classes: Sequence[str],
+        *,
+        trained_on: int,
+        rate: float,
+        n: int = 0,
+        threshold_bin: int | None = None,
+    ) -> "OutOfDistribution":
+        """The entry for Gaussians of these classes."""
+        return cls(
+            classes=tuple(classes),
+            features=gaussians.num_features,
+            means=pack(gaussians.means),
+            whitening=pack(gaussians.whitening[np.tril_indices(gaussians.num_features)]),
+            trained_on=trained_on,
+            rate=rate,
+            n=n,
+            threshold_bin=threshold_bin,
+        )
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """What a picture's distance is computed with."""
+        features = self.features
+        means = unpack(self.means, len(self.classes) * features).reshape(len(self.classes), features)
+        whitening = np.zeros((features, features), dtype=np.float32)
+        whitening[np.tril_indices(features)] = unpack(self.whitening, features * (features + 1) // 2)
+        return Gaussians(means, whitening)
+
+    @property
+    def threshold(self) -> float | None:
+        """The distance from which on a picture is called unfamiliar."""
+        return None if self.threshold_bin is None else upper_edge(self.threshold_bin)
+
+    @model_validator(mode="after")
+    def _numbers_that_can_be_read(self) -> "OutOfDistribution":
+        assert self.gaussians is not None  # unpacked here, so that a bundle that loads can answer
+        return self
+
+    @model_validator(mode="after")
+    def _enough_for_a_threshold(self) -> "OutOfDistribution":
+        # The rank ceil((n + 1)(1 - rate)) must exist among n distances; 1e-9 forgives a rounded rate.
+        if self.threshold_bin is not None and (self.n + 1) * self.rate < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot keep the share called unfamiliar at {self.rate:g}; at "
+                f"least {math.ceil(1 / self.rate - 1e-9) - 1} are needed, or no threshold_bin"
+            )
+        return self
+
+
 class ReferenceHistograms(Frozen):
     """How scores were distributed when the model was tested: what drift is measured against.
 
@@ -202,7 +281,7 @@ class BundleManifest(Frozen):
     temperature: Temperature = Temperature()
     conformal: Conformal = Conformal()
     abstention: Abstention = Abstention()
-    out_of_distribution: None = None
+    out_of_distribution: OutOfDistribution | None = None
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
@@ -216,6 +295,12 @@ class BundleManifest(Frozen):
             raise ValueError(
                 f"the reference histograms are of {len(self.reference.scores)} classes; there are "
                 f"{len(codes)} labels"
+            )
+        known = self.out_of_distribution.classes if self.out_of_distribution else ()
+        if known != tuple(code for code in codes if code in known):
+            raise ValueError(
+                f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
+                f"each once and in their order: {', '.join(codes)}"
             )
         if self.conformal.guarantee == "subgroup" and self.subgroup.is_global:
             raise ValueError(

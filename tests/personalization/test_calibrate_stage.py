@@ -10,7 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
+from sklearn.covariance import oas
 
+from registry.bundle.decision import decide
+from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import read_bundle, write_bundle
 from registry.bundle.graph import Graph
 from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
@@ -206,6 +209,101 @@ def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
         assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
 
 
+def far_by_hand(trained: tuple[np.ndarray, np.ndarray], images: np.ndarray, min_count: int) -> np.ndarray:
+    """Squared Mahalanobis distances to the nearest class, from all training pictures in one place."""
+    colours = [part.astype(np.float64).mean(axis=(1, 2)) / 255 for part in (trained[0], images)]
+    counted = [k for k in range(3) if (trained[1] == k).sum() >= min_count]
+    means = {k: colours[0][trained[1] == k].mean(axis=0) for k in counted}
+    kept = np.isin(trained[1], counted)
+    apart = colours[0][kept] - np.array([means[k] for k in trained[1][kept]])
+    precision = np.linalg.inv(oas(apart, assume_centered=True)[0])
+    each = [np.einsum("ni,ij,nj->n", x, precision, x) for x in (colours[1] - mean for mean in means.values())]
+    return np.min(each, axis=0)
+
+
+def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stand, hospitals):
+    job = calibrate_job(make_job, novelty_rate=0.2)
+    outcome = run(job, hospitals, stand)
+    for name in (GLOBAL, "light"):
+        trained = pictures(hospitals, name, "train")
+        images, _, lesions = pictures(hospitals, name, "calibration")
+        first = np.unique(lesions, return_index=True)[1]
+        far = np.sort(far_by_hand(trained[:2], images, 2)[first])
+        rank = ceil((len(first) + 1) * Fraction("0.8"))
+        known, facts = outcome.bundles[name].manifest.out_of_distribution, outcome.facts["models"][name]
+        assert abs(known.threshold_bin - distance_bin(far[rank - 1])) <= 1, "the graph computes in float32"
+        on_test = far_by_hand(trained[:2], pictures(hospitals, name, "test")[0], 2)
+        assert facts["novelty"] == {
+            "threshold": upper_edge(known.threshold_bin),
+            "rate": 0.2,
+            "n": len(first),
+            "trained_on": len(trained[1]),
+            "classes": ["mel", "nv", "bkl"],
+            "flagged": pytest.approx(np.mean(on_test > known.threshold), abs=1.5 / len(on_test)),
+        }
+        assert (known.n, known.rate, known.trained_on) == (len(first), 0.2, len(trained[1]))
+
+
+def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make_job, stand, hospitals):
+    # Every fifth picture answered may be wrong here, so that confidence alone would report.
+    outcome = run(calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05), hospitals, stand)
+    for name in (GLOBAL, "light"):
+        bundle = outcome.bundles[name]
+        unseen = np.zeros((2, 16, 16, 3), np.uint8)
+        unseen[0, ..., 0] = unseen[1, ..., 2] = 255  # pure red and pure blue
+        outputs = Graph(bundle.graph).run(unseen)
+        assert (outputs.probabilities.max(axis=1) > 0.95).all()
+        for probabilities, embedding in zip(outputs.probabilities, outputs.embedding, strict=True):
+            assert decide(probabilities, bundle.manifest).reported
+            decision = decide(probabilities, bundle.manifest, embedding=embedding)
+            assert not decision.reported
+            assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
+
+
+def test_few_calibration_pictures_call_nothing_unfamiliar(make_job, stand, hospitals):
+    outcome = run(calibrate_job(make_job, novelty_rate=0.05), hospitals, stand)
+    known = outcome.bundles["dark"].manifest.out_of_distribution
+    assert (known.threshold_bin, known.n) == (None, 10), "19 are needed"
+    facts = outcome.facts["models"]["dark"]["novelty"]
+    assert (facts["threshold"], facts["flagged"], facts["n"]) == (None, None, 10)
+
+
+def test_classes_of_few_pictures_have_no_gaussian(make_job, stand, hospitals):
+    held = np.bincount(hospitals.examples("north", "train").labels, minlength=3)
+    least = int(np.sort(held)[1])  # one class of the larger hospital stays under it
+    models = run(calibrate_job(make_job, privacy=least), hospitals, stand).facts["models"]
+    codes = [code for code, n in zip(("mel", "nv", "bkl"), held, strict=True) if n >= least]
+    assert models["light"]["novelty"]["classes"] == codes
+    assert models["light"]["novelty"]["trained_on"] == held[held >= least].sum()
+    assert len(codes) == 2
+
+
+def test_no_class_with_enough_pictures_leaves_nothing_unfamiliar(make_job, stand, draw_hospitals):
+    sizes = {"light": (4, 2, 40, 12), "dark": (4, 2, 8, 11)}
+    data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
+    outcome = run(calibrate_job(make_job, privacy=5), data, stand)
+    novelty = outcome.facts["models"][GLOBAL]["novelty"]
+    assert (novelty["classes"], novelty["trained_on"], novelty["flagged"]) == ([], 0, None)
+    assert outcome.bundles[GLOBAL].manifest.out_of_distribution is None
+
+
+def test_a_subgroups_model_knows_all_pictures_of_the_clients_that_hold_it(make_job, stand, hospitals):
+    north = hospitals.examples("north", "train")
+    mixed = replace(north, subgroups=np.where(np.arange(len(north)) < 3, 1, 0))  # three of them are dark
+    data = replace(hospitals, held={**hospitals.held, ("north", "train"): mixed})
+    models = run(calibrate_job(make_job, privacy=1), data, stand).facts["models"]
+    south = len(hospitals.examples("south", "train"))
+    assert models["light"]["novelty"]["trained_on"] == len(north)
+    assert models["dark"]["novelty"]["trained_on"] == len(north) + south
+    assert models[GLOBAL]["novelty"]["trained_on"] == len(north) + south
+
+
+def test_a_job_of_an_older_version_keeps_its_digest(make_job):
+    assert calibrate_job(make_job).digest == calibrate_job(make_job, novelty_rate=0.05).digest
+    assert calibrate_job(make_job).digest != calibrate_job(make_job, novelty_rate=0.1).digest
+    assert "novelty_rate" not in str(calibrate_job(make_job).model_dump(context="identity"))
+
+
 def test_what_an_earlier_stage_said_of_a_subgroup_is_kept(make_job, stand, hospitals):
     job = calibrate_job(make_job)
     before = replace(exported(job, hospitals), facts={"by_subgroup": {"light": {"epoch": 4}}})
@@ -253,7 +351,7 @@ def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, 
     for name, bundle in clean.bundles.items():
         other = poisoned.bundles[name]
         assert other.graph == bundle.graph
-        for part in ("temperature", "conformal", "abstention"):
+        for part in ("temperature", "conformal", "abstention", "out_of_distribution"):
             assert getattr(other.manifest, part) == getattr(bundle.manifest, part)
         assert other.manifest.metrics != bundle.manifest.metrics
 
@@ -281,3 +379,14 @@ def test_the_same_job_gives_the_same_bundles(make_job, stand, hospitals):
     first, again = run(job, hospitals, stand), run(job, hospitals, stand, "again")
     assert first.bundles == again.bundles
     assert first.facts == again.facts
+
+
+def test_the_servers_training_pictures_are_known_and_its_others_judge_nothing(
+    make_job, stand, draw_hospitals
+):
+    sizes = {"light": (22, 13, 40, 17), "dark": (9, 7, 12, 11)}
+    data = draw_hospitals(sizes, {"north": "light", "south": "dark", "server": "light"})
+    models = run(calibrate_job(make_job, privacy=1), data, stand).facts["models"]
+    assert models[GLOBAL]["novelty"]["trained_on"] == 22 + 9 + 22
+    assert models["light"]["novelty"]["trained_on"] == 22 + 22
+    assert models["light"]["novelty"]["n"] == models["light"]["conformal"]["n"] == 32

@@ -126,7 +126,10 @@ class Finetune(Stage):
     def judge(self, setting: Setting, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:
         """Counts on the test split by client and subgroup; clients without test pictures have none."""
         question = EvaluateQuestion(
-            split="test", subgroups=setting.places, replicates=setting.job.evaluation.replicates
+            split="test",
+            subgroups=setting.places,
+            replicates=setting.job.evaluation.replicates,
+            intersections=True,
         ).model_dump()
         judges = [name for name in setting.census.hospitals("test", setting.places) if name in trained]
         broadcasts = [

@@ -12,36 +12,47 @@ predicted but is absent; here it does not count.)
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.cell import HasConfusion
 from registry.bundle.counts import Counts
-from registry.bundle.metrics.ratio import Figure, mean_defined, ratio
+from registry.bundle.metrics.ratio import Figure, Tally, mean_defined, ratio
 
 
-def _right(counts: Counts) -> NDArray[np.int64]:
+def _right(counts: HasConfusion) -> NDArray[np.int64]:
     """Right answers of each class, `(..., classes)`."""
     return np.diagonal(counts.confusion, axis1=-2, axis2=-1)
 
 
-def _support(counts: Counts) -> NDArray[np.int64]:
+def _support(counts: HasConfusion) -> NDArray[np.int64]:
     """Pictures of each class, `(..., classes)`."""
     return np.asarray(counts.confusion.sum(axis=-1))
 
 
-def _answered(counts: Counts) -> NDArray[np.int64]:
+def _answered(counts: HasConfusion) -> NDArray[np.int64]:
     """Times each class was the answer, `(..., classes)`."""
     return np.asarray(counts.confusion.sum(axis=-2))
 
 
-def accuracy(counts: Counts) -> Figure:
+def all_answers(counts: HasConfusion) -> Tally:
+    """Right answers and pictures, both `(..., 1)`: the proportion that accuracy is."""
+    return _right(counts).sum(axis=-1, keepdims=True), counts.n[..., np.newaxis]
+
+
+def answers_by_class(counts: HasConfusion) -> Tally:
+    """Right answers and pictures of each class, both `(..., classes)`: the proportions that recalls are."""
+    return _right(counts), _support(counts)
+
+
+def accuracy(counts: HasConfusion) -> Figure:
     """The share of right answers."""
     return ratio(_right(counts).sum(axis=-1), counts.n)
 
 
-def recalls(counts: Counts) -> Figure:
+def recalls(counts: HasConfusion) -> Figure:
     """Per class, the share of its pictures answered rightly, `(..., classes)`; nan for an absent class."""
     return ratio(_right(counts), _support(counts))
 
 
-def precisions(counts: Counts) -> Figure:
+def precisions(counts: HasConfusion) -> Figure:
     """Per class, the share of its answers that are right, `(..., classes)`.
 
     0 for a class that is present but never the answer; nan for an absent class.
@@ -50,13 +61,13 @@ def precisions(counts: Counts) -> Figure:
     return np.where(_support(counts) > 0, share, np.nan)
 
 
-def f1_scores(counts: Counts) -> Figure:
+def f1_scores(counts: HasConfusion) -> Figure:
     """Per class 2 right / (pictures + answers), `(..., classes)`; nan for an absent class."""
     score = ratio(2 * _right(counts), _support(counts) + _answered(counts))
     return np.where(_support(counts) > 0, score, np.nan)
 
 
-def specificities(counts: Counts) -> Figure:
+def specificities(counts: HasConfusion) -> Figure:
     """Per class, the share of pictures of other classes for which it was not the answer, `(..., classes)`.
 
     nan for an absent class, and where there are no other pictures.
@@ -66,43 +77,43 @@ def specificities(counts: Counts) -> Figure:
     return np.where(_support(counts) > 0, ratio(others - false_alarms, others), np.nan)
 
 
-def balanced_accuracy(counts: Counts) -> Figure:
+def balanced_accuracy(counts: HasConfusion) -> Figure:
     """Macro recall: the mean recall over the classes present."""
     return mean_defined(recalls(counts))
 
 
-def macro_precision(counts: Counts) -> Figure:
+def macro_precision(counts: HasConfusion) -> Figure:
     """The mean precision over the classes present."""
     return mean_defined(precisions(counts))
 
 
-def macro_f1(counts: Counts) -> Figure:
+def macro_f1(counts: HasConfusion) -> Figure:
     """The mean F1 over the classes present."""
     return mean_defined(f1_scores(counts))
 
 
-def specificity(counts: Counts) -> Figure:
+def specificity(counts: HasConfusion) -> Figure:
     """The mean specificity over the classes present."""
     return mean_defined(specificities(counts))
 
 
-def _weighted(values: Figure, counts: Counts) -> Figure:
+def _weighted(values: Figure, counts: HasConfusion) -> Figure:
     """The mean over classes weighted by their pictures."""
     weighted = np.where(np.isnan(values), 0.0, values) * _support(counts)
     return ratio(weighted.sum(axis=-1), counts.n)
 
 
-def weighted_precision(counts: Counts) -> Figure:
+def weighted_precision(counts: HasConfusion) -> Figure:
     """The mean precision, each class weighted by its pictures."""
     return _weighted(precisions(counts), counts)
 
 
-def weighted_recall(counts: Counts) -> Figure:
+def weighted_recall(counts: HasConfusion) -> Figure:
     """The mean recall, each class weighted by its pictures: the same number as accuracy."""
     return _weighted(recalls(counts), counts)
 
 
-def weighted_f1(counts: Counts) -> Figure:
+def weighted_f1(counts: HasConfusion) -> Figure:
     """The mean F1, each class weighted by its pictures."""
     return _weighted(f1_scores(counts), counts)
 

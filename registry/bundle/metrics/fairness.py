@@ -8,6 +8,7 @@ nan where fewer than two subgroups have pictures.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from registry.bundle.counts import Counts
 from registry.bundle.metrics.classification import accuracy, recalls
@@ -79,17 +80,37 @@ def standardised_accuracies(subgroups: Mapping[str, Counts]) -> Figure:
     subgroup with pictures has; nan where there is no such class. Subgroups differ in how common each
     disease is, and this takes that difference out.
     """
+    return _over_common_classes(subgroups, as_common_as_together=True)
+
+
+def standardised_balanced_accuracies(subgroups: Mapping[str, Counts]) -> Figure:
+    """The mean recall of each subgroup over the classes that every subgroup has, `(subgroups, ...)`.
+
+    As `standardised_accuracies` with the same q for each of these classes.
+    """
+    return _over_common_classes(subgroups, as_common_as_together=False)
+
+
+def _over_common_classes(subgroups: Mapping[str, Counts], *, as_common_as_together: bool) -> Figure:
     each = _accuracies(subgroups)
     if not subgroups:
         return each
     recall = np.stack([recalls(counts) for counts in subgroups.values()])
-    support = np.stack([counts.confusion.sum(axis=-1) for counts in subgroups.values()])
-    absent = np.isnan(each)[..., np.newaxis]
-    common = (absent | (support > 0)).all(axis=0)
-    mix = np.where(common, support.sum(axis=0), 0)
+    mix = common_mix(subgroups, as_common_as_together=as_common_as_together)
     weighted = (np.where(np.isnan(recall), 0.0, recall) * mix).sum(axis=-1)
     standardised = ratio(weighted, np.broadcast_to(mix.sum(axis=-1), weighted.shape))
     return np.where(np.isnan(each), np.nan, standardised)
+
+
+def common_mix(subgroups: Mapping[str, Counts], *, as_common_as_together: bool) -> NDArray[np.int64]:
+    """The weight of each class in a standardised figure, `(..., classes)`: 0 where a subgroup lacks it.
+
+    Otherwise 1, or with `as_common_as_together` the number of its pictures in all subgroups.
+    """
+    support = np.stack([counts.confusion.sum(axis=-1) for counts in subgroups.values()])
+    absent = (support.sum(axis=-1) == 0)[..., np.newaxis]
+    common = (absent | (support > 0)).all(axis=0)
+    return np.where(common, support.sum(axis=0) if as_common_as_together else 1, 0)
 
 
 def spread_standardised(subgroups: Mapping[str, Counts]) -> Figure:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from registry.bundle.counts import Block, Counts
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import calibration, classification, selective
-from registry.bundle.metrics.interval import interval
+from registry.bundle.metrics.estimate import ends, number
 from registry.bundle.metrics.ratio import Figure, mean_defined
 
 FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
@@ -72,11 +72,13 @@ def over_clients(
         "by_client": {
             client: {
                 "n": int(blocks[client].point.n),
-                **{name: _number(value) for name, value in own.items()},
+                **{name: number(value) for name, value in own.items()},
             }
             for client, own in points.items()
         },
-        "over_clients": {name: _over(figure, list(blocks.values())) for name, figure in FIGURES.items()},
+        "over_clients": {
+            name: _over(name, figure, list(blocks.values())) for name, figure in FIGURES.items()
+        },
     }
     if communities is not None:
         judged = {name: [client for client in of if client in blocks] for name, of in communities.items()}
@@ -85,7 +87,7 @@ def over_clients(
                 "clients": members,
                 "n": sum(int(blocks[client].point.n) for client in members),
                 **{
-                    key: _number(mean_defined(np.array([points[client][key] for client in members])))
+                    key: number(mean_defined(np.array([points[client][key] for client in members])))
                     for key in FIGURES
                 },
             }
@@ -101,18 +103,19 @@ def _points(counts: Counts) -> dict[str, Figure]:
     return {name: figure(counts) for name, figure in FIGURES.items()}
 
 
-def _over(figure: Callable[[Counts], Figure], blocks: list[Block]) -> dict[str, Any]:
+def _over(name: str, figure: Callable[[Counts], Figure], blocks: list[Block]) -> dict[str, Any]:
     points = np.array([float(figure(block.point)) for block in blocks])
     replicates = [figure(block.replicates) for block in blocks if block.replicates is not None]
-    ends = None
+    mean = mean_defined(points)
+    found = None
     if replicates and len(replicates) == len(blocks):
-        ends = interval(mean_defined(np.stack(replicates), axis=0))
+        found = ends(name, mean, mean_defined(np.stack(replicates), axis=0))
     defined = points[~np.isnan(points)]
     return {
-        "mean": _number(mean_defined(points)),
+        "mean": number(mean),
         "median": float(np.median(defined)) if defined.size else None,
         "std": float(np.std(defined)) if defined.size else None,
-        "interval": None if ends is None else list(ends),
+        "interval": found,
         "clients": int(defined.size),
     }
 
@@ -130,7 +133,7 @@ def _by_class(clients: list[Counts], codes: Sequence[str]) -> dict[str, Any]:
         for name, figure in CLASS_FIGURES.items()
     }
     return {
-        code: {"clients": int(held[k])} | {name: _number(values[k]) for name, values in means.items()}
+        code: {"clients": int(held[k])} | {name: number(values[k]) for name, values in means.items()}
         for k, code in enumerate(codes)
     }
 
@@ -138,7 +141,3 @@ def _by_class(clients: list[Counts], codes: Sequence[str]) -> dict[str, Any]:
 def _over_classes(rows: Sequence[NDArray[Any]], classes: int) -> NDArray[np.float64]:
     """Rows of one entry per class as `(clients, classes)`, also where there is no client."""
     return np.array(rows, dtype=np.float64).reshape(len(rows), classes)
-
-
-def _number(value: Figure) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 Figure = NDArray[np.float64]
 """A figure: `()` for plain counts, `(replicates,)` for replicates; nan where it is undefined."""
 
+Tally = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Of proportions whose mean a figure is: how many pictures of how many, both `(..., proportions)`."""
+
 
 def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Figure:
     """The quotient, nan where the denominator is 0."""

@@ -1,18 +1,21 @@
 """All figures of one evaluation as the `test` block of `summary.json`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from registry.bundle.counts import Block, Counts
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label
-from registry.bundle.metrics import calibration, classification, fairness, selective
-from registry.bundle.metrics.interval import interval
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.metrics import calibration, classification, fairness, malignancy, selective
+from registry.bundle.metrics.differences import differences
+from registry.bundle.metrics.estimate import ends, figures_and_intervals, number
+from registry.bundle.metrics.intersections import intersections
+from registry.bundle.metrics.ratio import Figure, Tally
 
 FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
     "accuracy": classification.accuracy,
@@ -31,7 +34,12 @@ FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
     "aurc": selective.aurc,
 }
 
-SUBGROUP_FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
+MALIGNANCY: Mapping[str, Callable[..., Figure]] = {
+    "malignant_sensitivity": malignancy.malignant_sensitivity,
+    "malignant_specificity": malignancy.malignant_specificity,
+}
+
+SUBGROUP_FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece", *MALIGNANCY)
 
 FAIRNESS: Mapping[str, Callable[[Mapping[str, Counts]], Figure]] = {
     "variance": fairness.variance,
@@ -46,7 +54,8 @@ def summarise(
     blocks: Mapping[str, Block],
     labels: Sequence[Label],
     fair_over: Sequence[str],
-    details: Mapping[str, Mapping[str, float | int | None]] | None = None,
+    details: Mapping[str, Mapping[str, Any]] | None = None,
+    traits: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Every figure of one evaluation, ready for JSON: None where undefined, never nan.
 
@@ -55,7 +64,10 @@ def summarise(
             one more name, which counts in the total.
         labels: the classes, for the figures per class.
         fair_over: the subgroups that fairness compares.
-        details: more to say of a subgroup (`coverage`, `epoch`), put beside its figures.
+        details: more to say of a subgroup (`coverage`, `epoch`), put beside its figures; its `intervals` join
+            theirs.
+        traits: the columns whose intersections with subgroups were asked for, and their values as far as they
+            are known beforehand.
 
     Raises:
         CountsError: no block, blocks that do not add up, or labels that are not theirs.
@@ -68,33 +80,45 @@ def summarise(
             f"the counts are of {total.point.num_classes} classes; {len(labels)} labels were given"
         )
     present = {name: block for name, block in blocks.items() if block.point.n > 0}
-    return {
-        **_figures(total, tuple(FIGURES)),
+    compared = {name: present[name] for name in fair_over if name in present}
+    malignant = malignant_classes(labels)
+    summary = {
+        **_figures(total, [*FIGURES, *MALIGNANCY], malignant),
         "by_class": _by_class(total.point, labels),
-        "fairness": _fairness({name: present[name] for name in fair_over if name in present}),
+        "fairness": _fairness(compared),
+        "differences": differences(compared),
         "by_subgroup": {
-            name: {**_figures(block, SUBGROUP_FIGURES), **(details or {}).get(name, {})}
+            name: _with(_figures(block, SUBGROUP_FIGURES, malignant), (details or {}).get(name, {}))
             for name, block in present.items()
         },
         "absent": [name for name in dict.fromkeys([*fair_over, *blocks]) if name not in present],
     }
+    if traits:
+        named = list(dict.fromkeys([*fair_over, *present]))
+        summary["intersections"] = intersections(present, named, malignant, traits)
+    return summary
 
 
-def _number(value: Figure) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -> dict[str, Any]:
+    known: Mapping[str, Callable[[Counts], Figure]] = {
+        **FIGURES,
+        **{name: partial(figure, malignant=malignant) for name, figure in MALIGNANCY.items()},
+    }
+    tallies: Mapping[str, Callable[[Counts], Tally]] = {
+        "accuracy": classification.all_answers,
+        "weighted_recall": classification.all_answers,
+        "balanced_accuracy": classification.answers_by_class,
+        "malignant_sensitivity": partial(malignancy.malignant_answers, malignant=malignant),
+        "malignant_specificity": partial(malignancy.other_answers, malignant=malignant),
+    }
+    return figures_and_intervals(
+        block.point, block.replicates, {name: known[name] for name in names}, tallies
+    )
 
 
-def _interval(replicates: Figure) -> list[float] | None:
-    ends = interval(replicates)
-    return None if ends is None else list(ends)
-
-
-def _figures(block: Block, names: Sequence[str]) -> dict[str, Any]:
-    figures: dict[str, Any] = {"n": int(block.point.n)}
-    figures |= {name: _number(FIGURES[name](block.point)) for name in names}
-    if block.replicates is not None:
-        figures["intervals"] = {name: _interval(FIGURES[name](block.replicates)) for name in names}
-    return figures
+def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+    intervals = {**figures["intervals"], **details.get("intervals", {})}
+    return {**figures, **details, "intervals": intervals}
 
 
 def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
@@ -108,15 +132,18 @@ def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
     }
     support = counts.confusion.sum(axis=-1)
     return {
-        label.code: {"n": int(support[k])} | {name: _number(values[k]) for name, values in figures.items()}
+        label.code: {"n": int(support[k])} | {name: number(values[k]) for name, values in figures.items()}
         for k, label in enumerate(labels)
     }
 
 
 def _fairness(blocks: Mapping[str, Block]) -> dict[str, Any]:
     points = {name: block.point for name, block in blocks.items()}
-    figures: dict[str, Any] = {name: _number(figure(points)) for name, figure in FAIRNESS.items()}
+    values = {name: figure(points) for name, figure in FAIRNESS.items()}
+    figures: dict[str, Any] = {name: number(value) for name, value in values.items()}
     replicates = {name: block.replicates for name, block in blocks.items() if block.replicates is not None}
     if replicates:
-        figures["intervals"] = {name: _interval(figure(replicates)) for name, figure in FAIRNESS.items()}
+        figures["intervals"] = {
+            name: ends(name, values[name], figure(replicates)) for name, figure in FAIRNESS.items()
+        }
     return figures

@@ -7,10 +7,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from registry.bundle import diagnose as diagnose_module
+from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import read_bundle, write_bundle
 from registry.bundle.graph import Graph
 from registry.bundle.picture import decode_picture
-from registry.bundle.schema import ModelFile
+from registry.bundle.schema import Abstention, ModelFile, OutOfDistribution
 
 WEIGHTS = np.random.default_rng(1).normal(size=(3, 3)) / 100
 
@@ -39,6 +40,22 @@ def test_a_picture_gets_the_answer_of_the_graph_on_its_pixels(bundle_folder, png
     assert {finding["code"]: finding["probability"] for finding in findings} == pytest.approx(
         dict(zip(codes, expected.tolist(), strict=True))
     )
+
+
+@pytest.mark.parametrize(("away", "decision"), [(0, "report"), (3, "refer")])
+def test_a_picture_far_from_those_trained_on_is_referred(manifest, onnx_graph, png, tmp_path, away, decision):
+    graph = onnx_graph(weights=WEIGHTS)
+    pixels = decode_picture(png, manifest().picture)
+    colour = pixels.mean(axis=(0, 1))  # what the graph calls its embedding
+    near = Gaussians((colour[None] + [[away, 0, 0]]).astype(np.float32), np.eye(3, dtype=np.float32))
+    known = OutOfDistribution.of(near, ["NV"], trained_on=50, rate=0.05, n=30, threshold_bin=700)  # 3.16
+    whole = manifest(
+        file=ModelFile.of(graph), abstention=Abstention(threshold_bin=0), out_of_distribution=known
+    )
+    write_bundle(tmp_path / "bundle", whole, graph)
+    answer = diagnose_module.diagnose(read_bundle(tmp_path / "bundle"), png).to_json()
+    assert answer["decision"] == decision
+    assert any("unlike the pictures the model was" in said for said in answer["warnings"]) is (away > 0)
 
 
 def command():

@@ -5,13 +5,13 @@ import pytest
 from PIL import Image
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.metrics.summary import FAIRNESS, FIGURES
+from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
 from registry.bundle.schema import BundleManifest, ModelFile
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize("figure", [*FIGURES, *FAIRNESS])
+@pytest.mark.parametrize("figure", [*FIGURES, *FAIRNESS, *MALIGNANCY])
 def test_every_figure_is_defined_in_the_docs(figure):
     assert f"`{figure}`" in (DOCS / "metrics.md").read_text()
 

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn import metrics as sk
 
 from registry.bundle.counts import Block, Counts, count
@@ -82,12 +83,45 @@ def test_intervals_stand_beside_every_group_of_figures(blocks):
     assert low < summary["accuracy"] < high
 
 
-def test_without_replicates_there_are_no_intervals(blocks):
+def test_without_replicates_only_proportions_have_intervals(blocks):
     points = {name: Block(block.point) for name, block in blocks.items()}
     summary = summarise(points, LABELS, ["dark", "light"])
-    assert "intervals" not in summary
+    malignancy = {"malignant_sensitivity", "malignant_specificity"}
+    dark = summary["by_subgroup"]["dark"]
+    assert set(dark["intervals"]) == {"accuracy", "balanced_accuracy"} | malignancy
+    assert set(summary["intervals"]) == {*dark["intervals"], "weighted_recall"}
+    right = int(blocks["dark"].point.confusion.trace())
+    expected = binomtest(right, 30).proportion_ci(method="exact")
+    assert dark["intervals"]["accuracy"] == pytest.approx([expected.low, expected.high])
     assert "intervals" not in summary["fairness"]
-    assert "intervals" not in summary["by_subgroup"]["dark"]
+
+
+def test_every_figure_of_a_subgroup_has_an_interval(blocks):
+    details = {"dark": {"coverage": 0.9, "intervals": {"coverage": [0.8, 0.95]}}}
+    summary = summarise(blocks, LABELS, ["dark", "medium", "light"], details)
+    for name, told in summary["by_subgroup"].items():
+        figures = set(told) - {"n", "intervals"}
+        assert figures == set(told["intervals"]), name
+        for figure in figures:
+            assert (told[figure] is None) == (told["intervals"][figure] is None), (name, figure)
+    assert summary["by_subgroup"]["dark"]["intervals"]["coverage"] == [0.8, 0.95]
+    assert "accuracy" in summary["by_subgroup"]["dark"]["intervals"]
+
+
+def test_all_right_has_an_exact_interval():
+    probabilities, labels = np.tile([0.9, 0.05, 0.05], (20, 1)), np.zeros(20, int)
+    block = count(probabilities, labels, malignant=MALIGNANT, replicates=30, seed=1)
+    dark = summarise({"dark": block}, LABELS, ["dark"])["by_subgroup"]["dark"]
+    for figure in ("accuracy", "balanced_accuracy", "malignant_sensitivity"):
+        assert dark[figure] == 1
+        assert dark["intervals"][figure] == pytest.approx([0.025 ** (1 / 20), 1])
+    assert dark["malignant_specificity"] is dark["intervals"]["malignant_specificity"] is None
+
+
+def test_differences_compare_the_named(blocks):
+    told = summarise(blocks, LABELS, ["dark", "light"])["differences"]
+    assert [entry["between"] for entry in told] == [["dark", "light"]] * 2
+    assert summarise(blocks, LABELS, ["dark"])["differences"] == []
 
 
 def test_what_is_undefined_is_null_in_json_and_what_is_absent_is_named(blocks):

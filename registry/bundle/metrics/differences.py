@@ -1,0 +1,156 @@
+"""Whether two subgroups truly differ, at one mix of diseases: intervals, p-values, and Holm's correction.
+
+For subgroups a and b and a standardised accuracy f (`registry.bundle.metrics.fairness`, over the classes that
+both have), d = f_a − f_b. Subgroups have different pictures, so d of the r-th replicates of both is a
+replicate of d. With s its standard error,
+
+    interval d ± t_{0.975} s,   p = P(|T| > |d| / s),
+
+with T of Student's distribution with ν degrees of freedom, so that the interval leaves out 0 exactly where p
+< 0.05. s² is the variance of the replicates or, where that is larger, Σ_i v_i with v_i = q_i² r̃_i (1 − r̃_i)
+/ (n_i + 2) over the classes of both subgroups, q the class mix and r̃ = (x + 1) / (n + 2) for x of n right
+(Agresti & Caffo 2000): a class with a few pictures all answered alike would else seem certain. ν = (Σ v_i)² /
+Σ v_i² / (n_i − 1) (Satterthwaite 1946) is small where a class with few pictures has most of the weight.
+
+Many pairs give many chances to be wrong. Holm (1979) keeps the chance of calling any of m equal pairs
+different at the level: with p_(1) ≤ … ≤ p_(m), the adjusted p_(i) is the largest of min(1, (m − j + 1) p_(j))
+over j ≤ i.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.counts import Block, Counts
+from registry.bundle.metrics import fairness
+from registry.bundle.metrics.exact import bisect, incomplete_beta
+from registry.bundle.metrics.interval import LEVEL
+from registry.bundle.metrics.ratio import Figure
+
+Pair = Mapping[str, Counts]
+
+_FARTHEST = 1000.0  # no quantile of Student's distribution that is asked for is larger
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """A figure of two subgroups at one class mix, `(2, ...)`, and the weight of each class in it."""
+
+    figure: Callable[[Pair], Figure]
+    mix: Callable[[Pair], NDArray[np.int64]]
+
+
+DIFFERENCES: Mapping[str, Standardised] = {
+    "accuracy_standardised": Standardised(
+        fairness.standardised_accuracies, partial(fairness.common_mix, as_common_as_together=True)
+    ),
+    "balanced_accuracy_standardised": Standardised(
+        fairness.standardised_balanced_accuracies, partial(fairness.common_mix, as_common_as_together=False)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference d between two subgroups.
+
+    Attributes:
+        value: d.
+        interval: its ends, cut at −1 and 1; None without replicates, or where most are undefined.
+        p: two-sided; None as the interval.
+    """
+
+    value: float
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+
+
+def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
+    """Every pair of subgroups with pictures, ready for JSON, in the order of `blocks`.
+
+    A pair that has no class in common has no entry. p is adjusted over the pairs of a figure.
+    """
+    told: list[dict[str, Any]] = []
+    for name, standardised in DIFFERENCES.items():
+        found = {
+            (a, b): difference(blocks[a], blocks[b], standardised)
+            for a, b in combinations([name for name, block in blocks.items() if block.point.n > 0], 2)
+        }
+        known = {pair: each for pair, each in found.items() if each is not None}
+        adjusted = holm([each.p for each in known.values()])
+        told += [
+            {
+                "between": list(pair),
+                "figure": name,
+                "value": each.value,
+                "interval": None if each.interval is None else list(each.interval),
+                "p": each.p,
+                "p_adjusted": p_adjusted,
+            }
+            for (pair, each), p_adjusted in zip(known.items(), adjusted, strict=True)
+        ]
+    return told
+
+
+def difference(first: Block, second: Block, standardised: Standardised) -> Difference | None:
+    """What the first subgroup has over the second; None where no class is in both."""
+    pair = {"first": first.point, "second": second.point}
+    value = float(np.subtract(*standardised.figure(pair)))
+    if np.isnan(value):
+        return None
+    if first.replicates is None or second.replicates is None:
+        return Difference(value)
+    of_each = standardised.figure({"first": first.replicates, "second": second.replicates})
+    replicates = of_each[0] - of_each[1]
+    defined = replicates[~np.isnan(replicates)]
+    if 2 * defined.size < replicates.size or defined.size < 2:
+        return Difference(value)
+    variance, freedom = _binomial_variance(pair, standardised)
+    error = sqrt(max(float(np.var(defined, ddof=1)), variance))
+    half = _student_quantile(freedom) * error
+    ends = max(value - half, -1.0), min(value + half, 1.0)
+    return Difference(value, ends, student_tails(value / error, freedom))
+
+
+def _binomial_variance(pair: Pair, standardised: Standardised) -> tuple[float, float]:
+    """Σ v_i and its degrees of freedom ν, at least 1."""
+    mix = standardised.mix(pair)
+    share = mix / mix.sum()
+    variances, freedoms = [], []
+    for counts in pair.values():
+        n = counts.confusion.sum(axis=-1)
+        recall = (np.diagonal(counts.confusion) + 1) / (n + 2)
+        variances.append(share**2 * recall * (1 - recall) / (n + 2))
+        freedoms.append(np.maximum(n - 1, 1))
+    v, of = np.concatenate(variances), np.concatenate(freedoms)
+    return float(v.sum()), float(v.sum() ** 2 / (v**2 / of).sum())
+
+
+def student_tails(t: float, freedom: float) -> float:
+    """P(|T| > |t|) = I_{ν / (ν + t²)}(ν / 2, 1 / 2), with T of Student's distribution."""
+    whole = freedom + t**2
+    if t**2 < freedom:  # the same, without losing a small t beside 1
+        return 1 - incomplete_beta(t**2 / whole, 0.5, freedom / 2)
+    return incomplete_beta(freedom / whole, freedom / 2, 0.5)
+
+
+def _student_quantile(freedom: float) -> float:
+    """t_{0.975}."""
+    return bisect(lambda t: student_tails(t, freedom) > 1 - LEVEL, 0.0, _FARTHEST)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p-values adjusted for how many there are (Holm 1979); None stays, and does not count."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = largest
+    return adjusted

@@ -1,0 +1,75 @@
+"""Figures of intersections of a subgroup and a trait, such as dark-skinned women.
+
+Few pictures tell little: an intersection of fewer than `FEWEST` is unknown, and is shown as that and not as a
+number.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.cell import Cell, HasConfusion
+from registry.bundle.counts import Block
+from registry.bundle.metrics import classification, malignancy
+from registry.bundle.metrics.estimate import figures_and_intervals
+from registry.bundle.metrics.ratio import Figure, Tally
+
+FEWEST = 30
+UNKNOWN = "unknown"
+"""The value of a picture of which nothing is known in a column; the last of all values."""
+
+
+def intersections(
+    blocks: Mapping[str, Block],
+    subgroups: Sequence[str],
+    malignant: NDArray[np.bool_],
+    known: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """By column, value and subgroup: pictures, accuracy, balanced accuracy and sensitivity for malignancy.
+
+    None stands for an intersection of which clients told fewer than `FEWEST` pictures; each client keeps to
+    itself what it has too few of.
+
+    Args:
+        blocks: counts by subgroup, with their cells.
+        subgroups: those to tell of.
+        malignant: which classes are malignant, `(classes,)`.
+        known: the columns that were asked for, and their values as far as they are known beforehand, in
+            order; what clients tell of other columns is left out.
+    """
+    told = {trait for block in blocks.values() for trait in block.cells}
+    return {
+        column: {
+            value: {
+                name: _told(blocks[name].cells.get((column, value)) if name in blocks else None, malignant)
+                for name in subgroups
+            }
+            for value in _in_order({value for own, value in told if own == column}, values)
+        }
+        for column, values in known.items()
+    }
+
+
+def _in_order(found: set[str], known: Sequence[str]) -> list[str]:
+    """Values as they are known, then others by name, and last what is unknown."""
+    values = dict.fromkeys([*known, *sorted(found)])
+    return sorted(values, key=lambda value: value == UNKNOWN)
+
+
+def _told(cell: Cell | None, malignant: NDArray[np.bool_]) -> dict[str, Any] | None:
+    if cell is None or cell.point.n < FEWEST:
+        return None
+    figures: Mapping[str, Callable[[HasConfusion], Figure]] = {
+        "accuracy": classification.accuracy,
+        "balanced_accuracy": classification.balanced_accuracy,
+        "malignant_sensitivity": partial(malignancy.malignant_sensitivity, malignant=malignant),
+    }
+    tallies: Mapping[str, Callable[[HasConfusion], Tally]] = {
+        "accuracy": classification.all_answers,
+        "balanced_accuracy": classification.answers_by_class,
+        "malignant_sensitivity": partial(malignancy.malignant_answers, malignant=malignant),
+    }
+    return figures_and_intervals(cell.point, cell.replicates, figures, tallies)

@@ -1,0 +1,196 @@
+"""Distances against SciPy's Mahalanobis distance and by hand, and their bins against logarithms."""
+
+import json
+from math import floor, log10
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy.spatial.distance import mahalanobis
+
+from registry.bundle.decision import decide
+from registry.bundle.errors import GraphError
+from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
+from registry.bundle.manifest_text import canonical, read_manifest
+from registry.bundle.schema import BundleManifest, OutOfDistribution
+
+# Two features of variance 4 and 0.25; L⁻¹ is diagonal with 1/2 and 2.
+BY_HAND = Gaussians(np.array([[0, 0], [10, 1]], np.float32), np.diag([0.5, 2]).astype(np.float32))
+CERTAIN = np.array([0.98, 0.01, 0.01])
+
+
+def entry(gaussians=BY_HAND, classes=("MEL", "NV"), **parts) -> OutOfDistribution:
+    given = {"trained_on": 80, "rate": 0.05, "n": 19, "threshold_bin": int(distance_bin(np.array(5.9)))}
+    return OutOfDistribution.of(gaussians, classes, **{**given, **parts})
+
+
+def drawn(seed: int, classes: int, features: int) -> tuple[Gaussians, np.ndarray]:
+    """Gaussians with their covariance."""
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(features, 2 * features))
+    covariance = factor @ factor.T / features + 0.1 * np.eye(features)
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    means = 5 + rng.normal(size=(classes, features)) * 3
+    return Gaussians(means.astype(np.float32), whitening.astype(np.float32)), covariance
+
+
+def test_distances_by_hand():
+    # To (0, 0): (2/2)² + (2·1)² = 5. To (10, 1): (2/2)² + 0 = 1; the nearest class counts.
+    found = BY_HAND.distances(np.array([[2, 1], [0, 0], [8, 1], [12, 1]], np.float32))
+    assert found == pytest.approx([5, 0, 1, 1])
+
+
+@pytest.mark.parametrize(("classes", "features"), [(1, 1), (2, 5), (7, 40)])
+def test_distances_are_scipys_to_the_nearest_class(classes, features):
+    gaussians, covariance = drawn(classes, classes, features)
+    rng = np.random.default_rng(9)
+    embedding = rng.normal(5, 4, (20, features)).astype(np.float32)
+    precision = np.linalg.inv(covariance)
+    expected = [min(mahalanobis(row, mean, precision) ** 2 for mean in gaussians.means) for row in embedding]
+    assert gaussians.distances(embedding) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_common_shift_of_pictures_and_classes_changes_nothing():
+    gaussians, _ = drawn(3, 4, 6)
+    embedding = gaussians.means + np.float32(0.25)
+    shift = np.float32(4096)  # a power of two, which float32 adds with little rounding
+    moved = Gaussians(gaussians.means + shift, gaussians.whitening)
+    assert moved.distances(embedding + shift) == pytest.approx(gaussians.distances(embedding), rel=0.05)
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 3), (1, 2, 2)])
+def test_an_embedding_of_other_features_is_refused(shape):
+    with pytest.raises(GraphError, match="fitted on 2 features"):
+        BY_HAND.distances(np.zeros(shape, np.float32))
+
+
+@given(st.floats(1e-3, 9e8))
+@settings(max_examples=200, deadline=None)
+def test_the_bin_of_a_distance_is_its_logarithm(distance):
+    place = int(distance_bin(np.array(distance)))
+    exact = 200 * (log10(distance) + 3)
+    assert place == floor(exact) or abs(exact - round(exact)) < 1e-9
+    assert distance <= upper_edge(place) * (1 + 1e-12) <= distance * 10 ** (1 / 200) * (1 + 1e-11)
+
+
+def test_the_outer_bins_are_open():
+    assert distance_bin(np.array([0.0, 1e-9, 1e9, 1e300, np.inf])).tolist() == [
+        0,
+        0,
+        *[DISTANCE_BINS - 1] * 3,
+    ]
+    assert distance_bin(np.array([1.0]))[0] == 600
+
+
+def test_a_manifest_comes_back_and_decides_the_same(manifest):
+    gaussians, _ = drawn(1, 2, 30)
+    whole = manifest(out_of_distribution=entry(gaussians))
+    back = read_manifest(canonical(whole))
+    assert back == whole
+    known = back.out_of_distribution.gaussians
+    np.testing.assert_array_equal(known.means, gaussians.means)
+    np.testing.assert_array_equal(known.whitening, gaussians.whitening)
+    assert back.out_of_distribution.threshold == upper_edge(int(distance_bin(np.array(5.9))))
+
+
+def test_a_manifest_without_it_still_loads_as_the_bytes_it_was(manifest):
+    old = canonical(manifest())
+    assert json.loads(old)["out_of_distribution"] is None
+    assert canonical(read_manifest(old)) == old
+
+
+def test_the_size_of_a_bundle_with_many_features(manifest):
+    """features (features + 1) / 2 numbers, and one per class and feature, of 16/3 characters each."""
+    features = 512
+    whole = manifest(
+        out_of_distribution=entry(
+            Gaussians(np.ones((3, features), np.float32), np.eye(features, dtype=np.float32)),
+            ("MEL", "NV", "AK"),
+        )
+    )
+    size = len(canonical(whole)) - len(canonical(manifest()))
+    assert size == pytest.approx(16 / 3 * (features * (features + 1) / 2 + 3 * features), abs=1000)
+    assert size < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"features": 3}, "do not make"),
+        ({"means": "AAAA"}, "do not make"),
+        ({"whitening": "%%%%"}, "base64"),
+        ({"classes": []}, "classes"),
+        ({"n": 18}, "at least 19 are needed"),
+        ({"threshold_bin": DISTANCE_BINS - 1}, "threshold_bin"),
+        ({"rate": 1.0}, "rate"),
+    ],
+)
+def test_an_entry_that_cannot_decide_is_refused(broken, message):
+    record = {**entry().model_dump(), **broken}
+    with pytest.raises(ValidationError, match=message):
+        OutOfDistribution.model_validate(record)
+
+
+@pytest.mark.parametrize("classes", [("NV", "MEL"), ("MEL", "DF"), ("MEL", "MEL")])
+def test_the_classes_are_some_of_the_labels_in_their_order(manifest, classes):
+    record = manifest(out_of_distribution=entry()).model_dump()
+    record["out_of_distribution"]["classes"] = classes
+    with pytest.raises(ValidationError, match="in their order: MEL, NV, AK"):
+        BundleManifest.model_validate(record)
+
+
+@pytest.mark.parametrize(("x", "unfamiliar"), [(4.8, False), (5.0, True)])
+def test_a_picture_unlike_those_trained_on_is_referred_however_certain(manifest, x, unfamiliar):
+    # (4.8/2)² = 5.76 is in an earlier bin than 5.9, (5/2)² = 6.25 in a later one.
+    whole = manifest(out_of_distribution=entry())
+    decision = decide(CERTAIN, whole, embedding=np.array([-x, 0], np.float32))
+    assert decision.unfamiliar is unfamiliar
+    assert decision.reported is not unfamiliar
+    said = [text for text in decision.warnings if "unlike the pictures the model was trained on" in text]
+    assert len(said) == unfamiliar
+    assert all("5 % or less of known pictures" in text for text in said)
+    assert decision.to_json()["decision"] == ("refer" if unfamiliar else "report")
+
+
+def test_a_low_confidence_is_referred_though_the_picture_is_familiar(manifest):
+    decision = decide(
+        np.array([0.4, 0.35, 0.25]), manifest(out_of_distribution=entry()), embedding=np.zeros(2)
+    )
+    assert (decision.reported, decision.unfamiliar) == (False, False)
+
+
+def test_the_form_of_the_answer_stays(manifest):
+    with_it = decide(CERTAIN, manifest(out_of_distribution=entry()), embedding=np.zeros(2)).to_json()
+    assert with_it == decide(CERTAIN, manifest()).to_json()
+
+
+def test_without_a_threshold_nothing_is_unfamiliar_and_the_answer_says_so(manifest):
+    few = manifest(out_of_distribution=entry(n=18, threshold_bin=None))
+    decision = decide(CERTAIN, few, embedding=np.array([1e6, 0]))
+    assert (decision.reported, decision.unfamiliar) == (True, None)
+    assert "Too few pictures to tell what is unlike" in decision.warnings[0]
+
+
+def test_without_an_embedding_nobody_asks(manifest):
+    assert decide(CERTAIN, manifest(out_of_distribution=entry())).unfamiliar is None
+    assert decide(CERTAIN, manifest(), embedding=np.array([1e6, 0])).unfamiliar is None
+
+
+@pytest.mark.parametrize("embedding", [np.zeros(3), np.zeros((1, 2)), np.array([np.nan, 0])])
+def test_an_embedding_that_is_none_is_refused(manifest, embedding):
+    with pytest.raises(GraphError, match="one finite number for each of the 2 features"):
+        decide(CERTAIN, manifest(out_of_distribution=entry()), embedding=embedding)
+
+
+@given(seed=st.integers(0, 2**32), place=st.integers(500, 1100))
+@settings(max_examples=25, deadline=None)
+def test_what_is_decided_is_what_was_counted(manifest, seed, place):
+    """The share referred for being unfamiliar is exactly that of the histogram above the threshold."""
+    gaussians, _ = drawn(seed, 2, 4)
+    embedding = np.random.default_rng(seed).normal(5, 4, (30, 4)).astype(np.float32)
+    whole = manifest(out_of_distribution=entry(gaussians, threshold_bin=place))
+    histogram = np.bincount(distance_bin(gaussians.distances(embedding)), minlength=DISTANCE_BINS)
+    said = [decide(CERTAIN, whole, embedding=row).unfamiliar for row in embedding]
+    assert sum(said) == histogram[place + 1 :].sum()

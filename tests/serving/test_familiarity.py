@@ -1,0 +1,37 @@
+"""A picture unlike those a version was trained on, through the function that answers requests."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from registry.bundle.familiarity import Gaussians
+from registry.bundle.graph import Graph
+from registry.bundle.picture import decode_picture
+from registry.bundle.schema import Abstention, OutOfDistribution
+from registry.records import Version
+from serving.parameters import Parameters
+from serving.predictor import LoadedVersion, diagnose
+
+
+@pytest.mark.parametrize(("away", "decision"), [(0, "report"), (50, "refer")])
+def test_it_is_referred_and_the_answer_keeps_its_form(bundle, picture, away, decision):
+    content = picture("PNG")
+    plain = bundle()
+    embedding = Graph(plain.model).run(decode_picture(content, plain.manifest.picture)[None]).embedding
+    near = Gaussians(embedding + np.float32(away), np.eye(3, dtype=np.float32))
+    known = OutOfDistribution.of(near, ["MEL"], trained_on=80, rate=0.1, n=40, threshold_bin=700)
+    drawn = bundle(abstention=Abstention(threshold_bin=0), out_of_distribution=known)
+    version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
+    answer = diagnose(
+        LoadedVersion.of(version, drawn),
+        content,
+        Parameters(),
+        "unknown-tone",
+        request_id="1",
+        max_pixels=10_000,
+    ).model_dump(mode="json")
+    assert answer["decision"] == decision
+    warned = [said for said in answer["warnings"] if "unlike the pictures the model was trained on" in said]
+    assert len(warned) == (away > 0)
+    assert "unfamiliar" not in answer
