@@ -1,4 +1,4 @@
-"""`dermfed-data`: import, check, describe, partition and make up pictures."""
+"""`dermfed-data`: import, check, describe, partition and make up pictures, and look at their skin tones."""
 
 import inspect
 import json
@@ -18,9 +18,14 @@ from clients.data.adapters.table import adapter_names, make_adapter
 from clients.data.check import check_manifest
 from clients.data.describe import describe_manifest, tabulate
 from clients.data.errors import ClientDataError
+from clients.data.manifest import Manifest
 from clients.data.manifest_csv import read_manifest, write_manifest
 from clients.data.partitioning import partition_manifest
 from clients.data.synthetic.write import MANIFEST, write_synthetic
+from clients.data.tone_angles import look_at_tones
+from clients.data.tone_check import check_tones, tone_table
+from clients.data.wording import listing
+from registry.bundle.skin_tone import CAUTION
 from training.data import ClientsConfig
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
@@ -203,6 +208,74 @@ def synth(
     _answer({"manifest": str(manifest), "pictures": pictures}, f"{manifest}: {pictures} pictures", as_json)
 
 
+@_command(
+    "tones",
+    "manifest.csv",
+    "clinic-a.csv clinic-b.csv --by image_type",
+    "milk10k ./milk10k --by image_type --json",
+)
+def tones(
+    pictures: Annotated[
+        list[str], typer.Argument(metavar="MANIFEST...|ADAPTER FOLDER", help="Manifests, or a folder.")
+    ],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="COLUMN", help="Compare each value of this column alone.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(min=1, help="A tone of fewer pictures has no range.")] = 10,
+    replicates: Annotated[int, typer.Option(min=0, help="Bootstrap replicates, for intervals.")] = 200,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare declared skin tones with how light the skin looks; list pictures that contradict their tone.
+
+    How light it looks is the individual typology angle, larger for lighter skin, from the pixels around the
+    lesion. A picture contradicts its tone where its angle is outside the central 98 % of that tone's pictures
+    and inside the central half of a tone two steps away or more. Dermoscopic pictures and photographs must
+    not be mixed: part them with --by.
+
+    The angle is unreliable. It is for looking declared tones up again, never for choosing a model and never
+    for filling in a tone that is missing.
+    """
+    with _explained():
+        manifests = _manifests(pictures, _options(option or []))
+        if by is not None:
+            for manifest in manifests:
+                manifest.require(by)
+        looks = [look_at_tones(manifest) for manifest in manifests]
+    seen = [picture for look in looks for picture in look.pictures]
+    broken = [line for look in looks for line in look.broken]
+    undeclared = sum(look.undeclared for look in looks)
+    checks = check_tones(seen, by=by, min_count=min_count, replicates=replicates)
+    if as_json:
+        answer = {
+            "caution": CAUTION,
+            "undeclared": undeclared,
+            "broken": broken,
+            "checks": [
+                {**asdict(check), "ranges": {tone: r.model_dump() for tone, r in check.ranges.items()}}
+                for check in checks
+            ],
+        }
+        _answer(answer, "", as_json)
+        return
+    console = Console()
+    for check in checks:
+        console.print(tone_table(check))
+        for found in check.contradictions:
+            others = " or ".join(found.looks_like)
+            typer.echo(f"{found.image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")
+        answered = sum(line.pictures - line.silent for line in check.agreement.tones)
+        typer.echo(f"{len(check.contradictions)} of {answered} pictures contradict their declared tone\n")
+    if broken:
+        typer.echo(f"{len(broken)} pictures cannot be used:\n{listing(broken)}")
+    if undeclared or not checks:
+        typer.echo(f"{undeclared} pictures have no declared tone; they were not looked at")
+    typer.echo(CAUTION)
+
+
 def main() -> None:
     """The console script."""
     app()
@@ -217,6 +290,17 @@ def _explained() -> Iterator[None]:
         _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
     except (ClientDataError, OSError) as error:
         _stop(str(error), WRONG)
+
+
+def _manifests(words: list[str], options: dict[str, Any]) -> list[Manifest]:
+    """The manifests that are named, or the one that an adapter makes of a folder."""
+    if words[0] in adapter_names() and not Path(words[0]).is_file():
+        if len(words) != 2:
+            raise ClientDataError(f"adapter {words[0]} needs one folder; write: {words[0]} FOLDER")
+        return [make_adapter(words[0], options).manifest(Path(words[1]).absolute())]
+    if options:
+        raise ClientDataError("--option is for adapters, and a manifest takes none; leave it out")
+    return [read_manifest(Path(word).absolute()) for word in words]
 
 
 def _refuse_overwriting(path: Path, force: bool) -> None:
