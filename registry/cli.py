@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from pydantic.main import IncEx
 
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import read_bundle
+from registry.card.command import EXAMPLES as CARD_EXAMPLES
+from registry.card.command import card
 from registry.errors import GateRefusal, RegistryError
 from registry.printing import (
     as_data,
@@ -28,6 +31,8 @@ from registry.registry import Registry
 from registry.registry import upgrade as upgrade_database
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
+# What of a manifest is of no use to a reader: histograms and packed matrices.
+UNREADABLE: IncEx = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -170,13 +175,16 @@ def show(
         "model": model,
         "aliases": {name: as_data(release) for name, release in aliases.items()},
         "versions": [
-            {**as_data(version), "manifest": manifest.model_dump(mode="json", exclude={"reference"})}
+            {**as_data(version), "manifest": manifest.model_dump(mode="json", exclude=UNREADABLE)}
             for version, manifest in zip(versions, manifests, strict=True)
         ],
     }
     pages = [version_page(*page) for page in zip(versions, manifests, strict=True)]
     lines = [release_line(*pointing) for pointing in aliases.items()] or [f"no alias of {model} points here"]
     _answer(answer, "\n\n".join(["\n".join(lines), *pages]), as_json)
+
+
+_command(app, "card", *CARD_EXAMPLES)(card)
 
 
 @_command(

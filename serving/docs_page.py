@@ -1,8 +1,9 @@
 """The description of the interface as a page that loads nothing from anywhere."""
 
+from functools import cache
 from typing import Any
 
-from serving.card import pages
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def docs_page(api: dict[str, Any], base: str) -> str:
@@ -12,9 +13,17 @@ def docs_page(api: dict[str, Any], base: str) -> str:
         api: the document.
         base: the service's own address, for the example.
     """
-    environment = pages().overlay()
+    return str(_pages().get_template("docs.html").render(api=api, base=base))
+
+
+@cache
+def _pages() -> Environment:
+    """The page's template; whatever is put into it is escaped."""
+    environment = Environment(
+        loader=PackageLoader("serving", "pages"), autoescape=True, undefined=StrictUndefined
+    )
     environment.filters["kind"] = kind
-    return str(environment.get_template("docs.html").render(api=api, base=base))
+    return environment
 
 
 def kind(schema: dict[str, Any]) -> str:

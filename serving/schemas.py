@@ -131,9 +131,13 @@ class ProblemDocument(BaseModel):
 
 
 class Card(Answer):
-    """The card of a model: each version's figures, what its confidence promises, and where it comes from."""
+    """The card of a model: each version's figures, what its confidence promises, and where it comes from.
+
+    `served` says how far apart subgroups are, each with the version that answers for it.
+    """
 
     name: str
     release: int
     alias: str
+    served: dict[str, Any]
     versions: list[dict[str, Any]]

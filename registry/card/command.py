@@ -1,0 +1,85 @@
+"""`dermfed-registry card`: the model card of a bundle, a version or a release, for people or for programs."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from registry.bundle.folder import read_bundle
+from registry.card.contents import Entry, release_card
+from registry.card.page import card_page
+from registry.errors import InvalidName
+from registry.names import check_name
+from registry.registry import PRODUCTION, Registry
+
+EXAMPLES = (
+    "demo > card.html",
+    "demo --alias staging --out card.html",
+    "demo --version 3 --json",
+    "./bundles/global --out card.html",
+)
+
+
+def card(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="The model's name, or a bundle's folder such as ./bundles/global."
+        ),
+    ],
+    number: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="Of this version alone.")
+    ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option(metavar="ALIAS", help=f"Of the release of this alias; {PRODUCTION} by default."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Show the model card: what a model is for, how it serves each subgroup, and what is unknown.
+
+    A page that needs nothing else, or JSON. Of a release, or of a bundle that is in no registry yet: what
+    cannot be a model's name is a folder, so write ./global for the folder global.
+    """
+    if number is not None and alias is not None:
+        raise typer.BadParameter("give --version or --alias, not both")
+    if not _is_folder(model):
+        with Registry.open(*context.obj) as registry:
+            shown = registered_card(registry, model, number, alias)
+    elif number is not None or alias is not None:
+        raise typer.BadParameter(f"{model} is a folder; --version and --alias are of models in the registry")
+    else:
+        shown = release_card([Entry.of_bundle(read_bundle(Path(model)))])
+    text = json.dumps(shown, indent=2) if as_json else card_page(shown)
+    if out is None:
+        typer.echo(text)
+    else:
+        out.write_text(f"{text}\n", encoding="utf-8")
+
+
+def registered_card(registry: Registry, model: str, number: int | None, alias: str | None) -> dict[str, Any]:
+    """The card of one version, or of the release that an alias points to.
+
+    Raises:
+        NotFound: there is no such model, version or alias.
+        StoreError: a manifest is missing or was altered.
+    """
+    if number is not None:
+        version = registry.version(model, number)
+        return release_card([Entry.of(version, registry.manifest(version))])
+    alias = alias or PRODUCTION
+    release = registry.require_release(model, alias)
+    entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]
+    return release_card(entries, release=release, alias=alias)
+
+
+def _is_folder(model: str) -> bool:
+    """Whether this can be no model's name, and so is a folder."""
+    try:
+        check_name("model", model)
+    except InvalidName:
+        return True
+    return False

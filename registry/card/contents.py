@@ -1,0 +1,167 @@
+"""The card as JSON: one object for each bundle, and one around those of a release.
+
+The names are documented in `docs/registry.md` and stay; new ones may be added.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.schema import BundleManifest, Conformal, OutOfDistribution
+from registry.bundle.scores import SCORE_BINS
+from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
+from registry.card.limits import limits
+from registry.card.use import how_to_use, intended_use
+from registry.gates import SpreadGate
+from registry.records import Release, Version
+
+CARD_SCHEMA = 1
+"""Raised when a name of the card goes or means something else."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One bundle and what is known of it.
+
+    Attributes:
+        manifest: what `bundle.json` says.
+        digest: the bundle's digest.
+        version: its number in a registry; None for a bundle that is in none.
+        registered: when it was added there.
+    """
+
+    manifest: BundleManifest
+    digest: str
+    version: int | None = None
+    registered: datetime | None = None
+
+    @classmethod
+    def of(cls, version: Version, manifest: BundleManifest) -> "Entry":
+        """The entry of a registered version."""
+        return cls(manifest, version.digest, version.number, version.created)
+
+    @classmethod
+    def of_bundle(cls, bundle: Bundle) -> "Entry":
+        """The entry of a bundle in a folder."""
+        return cls(bundle.manifest, bundle.digest)
+
+
+def card_json(manifest: BundleManifest, digest: str | None = None) -> dict[str, Any]:
+    """The card of one bundle, ready for JSON.
+
+    Args:
+        manifest: what `bundle.json` says; its figures may be in any form.
+        digest: the bundle's digest, where it is known; computed otherwise.
+    """
+    entry = Entry(manifest, bundle_digest(manifest) if digest is None else digest)
+    return entry_json(entry)
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """The card of one bundle with what the registry knows of it."""
+    manifest, metrics = entry.manifest, entry.manifest.metrics
+    said = manifest.model_dump(mode="json", exclude={"reference", "metrics", "out_of_distribution"})
+    fairness, intersections = metrics.get("fairness"), metrics.get("intersections")
+    return {
+        "card_schema": CARD_SCHEMA,
+        "model": manifest.model,
+        "version": entry.version,
+        "digest": entry.digest,
+        "registered": None if entry.registered is None else entry.registered.isoformat(),
+        "subgroup": said["subgroup"],
+        "intended_use": intended_use(manifest),
+        "how_to_use": how_to_use(manifest),
+        "labels": said["labels"],
+        "picture": said["picture"],
+        "data": _data(manifest),
+        "metrics": overall(metrics),
+        "intervals": _mapping(metrics.get("intervals")),
+        "by_subgroup": rows_of(metrics.get("by_subgroup")),
+        "by_class": rows_of(metrics.get("by_class")),
+        "fairness": _mapping(fairness),
+        "differences": _differences(metrics.get("differences")),
+        "intersections": _mapping(intersections),
+        "calibration": {
+            **{key: said[key] for key in ("temperature", "conformal", "abstention")},
+            "confidence_threshold": manifest.abstention.threshold_bin / SCORE_BINS,
+            "expected_coverage": expected_coverage(manifest.conformal),
+        },
+        "out_of_distribution": familiarity(manifest.out_of_distribution),
+        "limits": limits(manifest),
+        "not_understood": not_understood(metrics),
+        "file": said["file"],
+        "lineage": said["lineage"],
+    }
+
+
+def release_card(
+    entries: Sequence[Entry], *, release: Release | None = None, alias: str | None = None
+) -> dict[str, Any]:
+    """The card of one or several bundles of one model, ready for JSON.
+
+    Args:
+        entries: the bundles, the one for everybody first; at least one.
+        release: the release that they are; None for a version or a bundle alone.
+        alias: the alias that points to the release.
+    """
+    return {
+        "name": entries[0].manifest.model,
+        "release": None if release is None else release.id,
+        "alias": alias,
+        "served": None if release is None else served(entries),
+        "versions": [entry_json(entry) for entry in entries],
+    }
+
+
+def served(entries: Sequence[Entry]) -> dict[str, Any]:
+    """What the gate `spread` measures on a release: each subgroup with the version that answers for it."""
+    result = SpreadGate().judge([entry.manifest for entry in entries])
+    return {
+        "value": result.value,
+        "interval": None if result.interval is None else list(result.interval),
+        "best": None if result.best is None else result.best.model_dump(mode="json"),
+        "worst": None if result.worst is None else result.worst.model_dump(mode="json"),
+        "untested": list(result.untested),
+    }
+
+
+def expected_coverage(conformal: Conformal) -> float | None:
+    """ceil((n + 1)(1 - alpha)) / (n + 1), the least coverage to expect; None without a promise."""
+    if conformal.guarantee == "none":
+        return None
+    rank = ceil((conformal.n + 1) * (1 - Fraction(str(conformal.alpha))))
+    return rank / (conformal.n + 1)
+
+
+def familiarity(found: OutOfDistribution | None) -> dict[str, Any] | None:
+    """How pictures unlike those trained on are noticed, without the numbers that only a program reads."""
+    if found is None:
+        return None
+    return {**found.model_dump(mode="json", exclude={"means", "whitening"}), "threshold": found.threshold}
+
+
+def _data(manifest: BundleManifest) -> dict[str, Any]:
+    metrics = manifest.metrics
+    rows = rows_of(metrics.get("by_subgroup"))
+    return {
+        "clients": dict(manifest.lineage.data),
+        "trained": None,
+        "calibrated": manifest.temperature.n,
+        "tested": count_of(metrics.get("n")),
+        "tested_by_subgroup": {name: count_of(row.get("n")) for name, row in rows.items()},
+        "absent": names_of(metrics.get("absent")),
+    }
+
+
+def _mapping(found: object) -> dict[str, Any] | None:
+    return dict(found) if isinstance(found, Mapping) else None
+
+
+def _differences(found: object) -> list[Any] | None:
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        return None
+    return [one for one in found if is_difference(one)]

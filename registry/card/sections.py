@@ -1,0 +1,234 @@
+"""The card's JSON as tables and lists of facts: what the page shows of one bundle."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from registry.bundle.scores import SCORE_BINS
+from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
+from registry.card.tables import (
+    Cell,
+    Row,
+    Table,
+    cell,
+    columns_of,
+    figure,
+    figure_table,
+    interval,
+    tested_on,
+    title,
+)
+from registry.card.use import percent
+
+MEANINGS: Mapping[str, str] = {
+    "spread": "best accuracy minus worst",
+    "spread_standardised": "the same, as if all subgroups had one mix of diseases",
+    "gap": "mean distance of a subgroup's accuracy from that of all others together",
+    "worst": "mean over subgroups of the lower of both",
+    "variance": "variance of the accuracies",
+}
+
+Facts = list[tuple[str, str]]
+
+
+def by_subgroup(card: Mapping[str, Any]) -> Table | None:
+    """Figures of each subgroup, and of all test pictures together where those are more."""
+    rows = dict(card["by_subgroup"])
+    total = {**card["metrics"], "intervals": card["intervals"]}
+    columns = columns_of(list(rows.values())) or columns_of([total])
+    if not rows and not columns:
+        return None
+    if not any(row.get("n") == total.get("n") for row in rows.values()):
+        rows["all together"] = {name: total.get(name) for name in ("n", "intervals", *columns)}
+    return figure_table(
+        "subgroups",
+        "Test figures by skin tone",
+        rows,
+        head="Skin tones",
+        note="In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better.",
+    )
+
+
+def by_class(card: Mapping[str, Any]) -> Table | None:
+    """Figures of each disease."""
+    rows = card["by_class"]
+    names = {label["code"]: f"{label['name']} ({label['code']})" for label in card["labels"]}
+    if not rows:
+        return None
+    named = {names.get(code, code): row for code, row in rows.items()}
+    return figure_table("diseases", "Test figures by disease", named, head="Disease")
+
+
+def fairness(card: Mapping[str, Any]) -> Table | None:
+    """How far subgroups are apart."""
+    found = card["fairness"] or {}
+    rows = tuple(
+        Row(title(name), (cell(found, name),), MEANINGS.get(name, "")) for name in columns_of([found])
+    )
+    if not rows:
+        return None
+    return Table("fairness", "Fairness over skin tones", ("Figure", "Value"), rows)
+
+
+def differences(card: Mapping[str, Any]) -> Table | None:
+    """Pairs of subgroups, and how sure it is that they differ."""
+    found = card["differences"] or []
+    rows = tuple(
+        Row(
+            " − ".join(one["between"]),
+            (
+                Cell(title(one["figure"])),
+                Cell(figure(one.get("value")), interval(ends_of(one.get("interval")))),
+                Cell(figure(one.get("p"))),
+                Cell(figure(one.get("p_adjusted"))),
+            ),
+        )
+        for one in found
+    )
+    if not rows:
+        return None
+    header = ("Subgroups", "Figure", "Difference", "p", "p adjusted")
+    note = "p adjusted: for the number of pairs that were compared."
+    return Table("differences", "Differences between skin tones", header, rows, note)
+
+
+def intersections(card: Mapping[str, Any]) -> Iterator[Table]:
+    """One table for each further column: skin tones within its values."""
+    for place, (column, values) in enumerate((card["intersections"] or {}).items()):
+        if not isinstance(values, Mapping):
+            continue
+        cells = {
+            f"{value}, {subgroup}": row if isinstance(row, Mapping) else None
+            for value, rows in values.items()
+            if isinstance(rows, Mapping)
+            for subgroup, row in rows.items()
+        }
+        columns = columns_of([row for row in cells.values() if row is not None])
+        yield Table(
+            f"within-{place}",
+            f"Skin tones within {column}",
+            (column, "Test pictures", *map(title, columns)),
+            tuple(
+                Row(name, tuple(Cell(TOO_FEW) for _ in range(len(columns) + 1)))
+                if row is None
+                else Row(name, (tested_on(row), *(cell(row, one) for one in columns)))
+                for name, row in cells.items()
+            ),
+        )
+
+
+def confidence(card: Mapping[str, Any]) -> Facts:
+    """Temperature, prediction sets, abstention and unfamiliar pictures."""
+    calibration = card["calibration"]
+    temperature, sets, abstention = (calibration[name] for name in ("temperature", "conformal", "abstention"))
+    expected = calibration["expected_coverage"]
+    promised = "none" if sets["guarantee"] == "none" else f"{sets['guarantee']}, on {sets['n']} lesions"
+    return [
+        (
+            "Temperature",
+            f"{figure(temperature['value'])}, on {temperature['n']} pictures"
+            + (", drawn towards that of everybody" if temperature["shrunk"] else ""),
+        ),
+        ("Prediction sets: coverage aimed at", percent(1 - sets["alpha"])),
+        ("Prediction sets: guarantee", promised),
+        (
+            "Prediction sets: least expected coverage",
+            UNKNOWN if expected is None else percent(round(expected, 3)),
+        ),
+        ("Prediction sets: smallest probability", figure(sets["threshold_bin"] / SCORE_BINS)),
+        ("Referral: below a probability of", figure(calibration["confidence_threshold"])),
+        ("Referral: share of wrong answers allowed", percent(abstention["target_risk"])),
+        (
+            "Referral: share of wrong answers seen",
+            UNKNOWN
+            if abstention["risk"] is None
+            else f"{percent(round(abstention['risk'], 3))}, on {abstention['n']} pictures",
+        ),
+        *_unfamiliar(card["out_of_distribution"]),
+    ]
+
+
+def data(card: Mapping[str, Any]) -> Facts:
+    """How many pictures stand behind the card."""
+    counted = card["data"]
+    return [
+        ("Training pictures", _count(counted["trained"])),
+        ("Calibration pictures", _count(counted["calibrated"])),
+        ("Test pictures", _count(counted["tested"])),
+        ("Skin tones without test pictures", ", ".join(counted["absent"]) or "none named"),
+    ]
+
+
+def clients(card: Mapping[str, Any]) -> Table | None:
+    """The fingerprint of each client's data."""
+    rows = tuple(Row(name, (Cell(text),)) for name, text in card["data"]["clients"].items())
+    return Table("clients", "Data trained on", ("Client", "Fingerprint"), rows) if rows else None
+
+
+def lineage(card: Mapping[str, Any]) -> Facts:
+    """Where the model comes from, with every digest."""
+    said = card["lineage"]
+    return [
+        ("Recipe", said["recipe"]),
+        ("Seed", str(said["seed"])),
+        ("dermfed", said["code_version"]),
+        ("Made", said["created"] or "the bundle does not say when"),
+        ("Registered", card["registered"] or "in no registry"),
+        ("Job", said["job"]),
+        ("Fine-tuned from", said["parent"] or "no other bundle"),
+        ("Bundle", card["digest"]),
+        ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),
+    ]
+
+
+def picture(card: Mapping[str, Any]) -> Facts:
+    """How a picture becomes what the model sees."""
+    rule = card["picture"]
+    fits = {
+        "squash": "both sides are scaled, which distorts pictures that are not square",
+        "crop": "the shorter side is scaled and the centre is cut out; the edges are not seen",
+    }
+    return [
+        ("Size", f"{rule['size']} × {rule['size']} pixels; {fits[rule['fit']]}"),
+        ("Formats", "JPEG, PNG, WebP"),
+        ("Largest picture", f"{rule['max_pixels']:,} pixels"),
+        ("JPEG scaled by its decoder", "yes" if rule["draft"] else "no"),
+        ("Version of the rule", str(rule["version"])),
+    ]
+
+
+def labels(card: Mapping[str, Any]) -> Table:
+    """What the model may answer."""
+    rows = tuple(
+        Row(
+            label["name"],
+            (
+                Cell(label["code"]),
+                Cell(label["malignancy"]),
+                Cell(", ".join(f"{system} {code}" for system, code in label["coding"].items()) or "none"),
+            ),
+        )
+        for label in card["labels"]
+    )
+    return Table("labels", "What it answers with", ("Disease", "Code", "Malignancy", "Codes elsewhere"), rows)
+
+
+def _count(found: int | None) -> str:
+    return UNKNOWN if found is None else f"{found:,}"
+
+
+def _unfamiliar(found: Mapping[str, Any] | None) -> Facts:
+    if found is None:
+        return [("Unfamiliar pictures", "not noticed")]
+    threshold = found["threshold"]
+    return [
+        (
+            "Unfamiliar pictures: beyond a distance of",
+            "none; nothing is called unfamiliar" if threshold is None else figure(float(threshold)),
+        ),
+        (
+            "Unfamiliar pictures: known ones called so",
+            f"{percent(found['rate'])} at most, on {found['n']} lesions",
+        ),
+        ("Unfamiliar pictures: diseases known", ", ".join(found["classes"])),
+        ("Unfamiliar pictures: trained on", f"{found['trained_on']:,} pictures"),
+    ]

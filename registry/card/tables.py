@@ -1,0 +1,135 @@
+"""Figures as the cells of tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from registry.card.figures import FEW, UNKNOWN, count_of, interval_of, number_of
+
+MEASURES: Mapping[str, str] = {
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
+    "malignant_sensitivity": "Sensitivity, malignant",
+    "malignant_specificity": "Specificity, malignant",
+    "recall": "Recall",
+    "precision": "Precision",
+    "f1": "F1",
+    "macro_precision": "Macro precision",
+    "macro_f1": "Macro F1",
+    "weighted_precision": "Weighted precision",
+    "weighted_recall": "Weighted recall",
+    "weighted_f1": "Weighted F1",
+    "specificity": "Specificity",
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "malignancy_auroc": "AUROC, malignancy",
+    "ece": "ECE",
+    "mce": "MCE",
+    "aurc": "AURC",
+    "coverage": "Coverage of sets",
+    "mean_set_size": "Mean set size",
+    "spread": "Spread",
+    "spread_standardised": "Spread, one mix of diseases",
+    "gap": "Gap",
+    "worst": "Worst",
+    "variance": "Variance",
+    "accuracy_standardised": "Accuracy, one mix of diseases",
+    "balanced_accuracy_standardised": "Balanced accuracy, one mix of diseases",
+}
+"""What figures are called, in the order of columns; others follow under their own names."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: what it says and, smaller, how sure that is."""
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its head and its cells."""
+
+    head: str
+    cells: tuple[Cell, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, with the caption that names it.
+
+    Attributes:
+        key: unique within the section of one bundle; part of ids in the page.
+        caption: what it shows.
+        header: the head of each column, that of the rows first.
+        rows: each with one cell fewer than `header`.
+        note: what to know when reading it.
+    """
+
+    key: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+
+
+def title(name: str) -> str:
+    """What a figure is called."""
+    return MEASURES.get(name) or name.replace("_", " ")
+
+
+def figure(value: object) -> str:
+    """A number to three places (five where it is small), a count as it is, `unknown` where there is none."""
+    number = number_of(value)
+    if number is None:
+        return UNKNOWN
+    if isinstance(number, int):
+        return str(number)
+    shown = f"{number:.3f}" if abs(number) >= 0.001 or number == 0 else f"{number:.5f}"
+    return shown.replace("-", "−")
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """An interval in brackets, `(0.720 to 0.870)`; empty where there is none."""
+    return "" if ends is None else f"({figure(float(ends[0]))} to {figure(float(ends[1]))})"
+
+
+def cell(row: Mapping[str, Any], name: str) -> Cell:
+    """One figure of a row with its interval."""
+    return Cell(
+        figure(row.get(name)),
+        interval(interval_of(row, name)) if number_of(row.get(name)) is not None else "",
+    )
+
+
+def tested_on(row: Mapping[str, Any]) -> Cell:
+    """On how many pictures a row rests, marked where they are few."""
+    n = count_of(row.get("n"))
+    return Cell(UNKNOWN) if n is None else Cell(str(n), "few" if n < FEW else "")
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The figures that any of the rows has as a number: those known here first, in their order."""
+    found = {
+        name for row in rows for name, value in row.items() if name != "n" and number_of(value) is not None
+    }
+    return [*(name for name in MEASURES if name in found), *sorted(found - set(MEASURES))]
+
+
+def figure_table(
+    key: str, caption: str, rows: Mapping[str, Mapping[str, Any]], *, head: str, note: str = ""
+) -> Table:
+    """A table with one row for each name and one column for each figure that any of them has."""
+    columns = columns_of(list(rows.values()))
+    return Table(
+        key,
+        caption,
+        (head, "Test pictures", *map(title, columns)),
+        tuple(
+            Row(name, (tested_on(row), *(cell(row, column) for column in columns)))
+            for name, row in rows.items()
+        ),
+        note,
+    )

@@ -1,0 +1,124 @@
+"""What a model is for, whom it is not for, and how its answers are to be used."""
+
+from typing import Any
+
+from registry.bundle.schema import BundleManifest
+from registry.bundle.scores import SCORE_BINS
+
+PURPOSE = (
+    "Research into decision support for skin lesions. From one picture of one lesion it gives a probability "
+    "for each disease it knows, for a clinician who examines the patient."
+)
+USERS = "Clinicians and researchers who know its limits. It is never the only ground of a decision."
+
+
+def intended_use(manifest: BundleManifest) -> dict[str, Any]:
+    """What the model is for: `purpose`, `users`, `population`, and `not_for` as a list of sentences."""
+    subgroup, names = manifest.subgroup, ", ".join(label.name for label in manifest.labels)
+    not_for = [
+        "It is no medical device, and nothing here is a clinical validation.",
+        "Not for a diagnosis without a clinician, and not for telling a patient that a lesion is harmless.",
+        f"Not for other diseases than {names}: it answers with one of these whatever the picture shows.",
+        "The bundle does not say which cameras or dermatoscopes, ages and parts of the body it was trained "
+        "on: use on any of them is unproven until it has been tested there.",
+    ]
+    if not subgroup.is_global:
+        not_for.append(
+            "Not for other or undeclared skin tones: asked about one, it answers with every disease in the "
+            "set and promises nothing."
+        )
+    return {"purpose": PURPOSE, "users": USERS, "population": population(manifest), "not_for": not_for}
+
+
+def population(manifest: BundleManifest) -> str:
+    """Whose pictures the model is for."""
+    subgroup = manifest.subgroup
+    if subgroup.is_global:
+        return "Everybody whose skin tone has no model of its own, or is not declared."
+    return f"People whose declared skin tone on the scale {subgroup.scale} is {', '.join(subgroup.values)}."
+
+
+def how_to_use(manifest: BundleManifest) -> dict[str, str]:
+    """How to read each part of an answer: `report`, `refer`, `prediction_set`, `malignancy`, `unfamiliar`."""
+    return {
+        "report": _report(manifest),
+        "refer": _refer(manifest),
+        "prediction_set": _prediction_set(manifest),
+        "malignancy": _malignancy(manifest),
+        "unfamiliar": _unfamiliar(manifest),
+    }
+
+
+def percent(share: float) -> str:
+    """A share as it is said: 0.1 as `10 %`."""
+    return f"{round(100 * share, 4):g} %"
+
+
+def _report(manifest: BundleManifest) -> str:
+    abstention = manifest.abstention
+    if abstention.threshold_bin >= SCORE_BINS:
+        return "It never reports."
+    risk = (
+        "how many were wrong is unknown"
+        if abstention.risk is None
+        else (f"{percent(round(abstention.risk, 3))} of those reported were wrong")
+    )
+    return (
+        f"The highest probability is at least {abstention.threshold_bin / SCORE_BINS:.3f}: a clinician may "
+        f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
+        f"{percent(abstention.target_risk)} were allowed."
+    )
+
+
+def _refer(manifest: BundleManifest) -> str:
+    threshold_bin = manifest.abstention.threshold_bin
+    if threshold_bin >= SCORE_BINS:
+        return (
+            "Every picture is referred to a clinician: the model was never calibrated, or no threshold kept "
+            "the share of wrong answers low enough."
+        )
+    if threshold_bin == 0:
+        return "No picture is referred for low confidence."
+    return (
+        f"The highest probability is below {threshold_bin / SCORE_BINS:.3f}: a clinician judges the lesion "
+        "as if there were no answer. A referral says nothing about how dangerous the lesion is."
+    )
+
+
+def _prediction_set(manifest: BundleManifest) -> str:
+    conformal = manifest.conformal
+    if conformal.guarantee == "none":
+        return (
+            f"The set holds every disease and promises nothing: it was calibrated on {conformal.n} lesions, "
+            "too few, or never."
+        )
+    whom = (
+        "for the skin tones it is for"
+        if conformal.guarantee == "subgroup"
+        else "for everybody together, not for each skin tone"
+    )
+    return (
+        f"The set holds the true disease of at least {percent(1 - conformal.alpha)} of lesions, {whom}. This "
+        f"holds on average over calibration splits, for lesions drawn like the {conformal.n} it was "
+        "calibrated on; it is no probability for one patient. Diseases outside the set are not ruled out."
+    )
+
+
+def _malignancy(manifest: BundleManifest) -> str:
+    malignant = [label.name for label in manifest.labels if label.malignancy == "malignant"]
+    if not malignant:
+        return "No disease is labelled malignant, so there is no malignancy probability."
+    others = [label.name for label in manifest.labels if label.malignancy in ("premalignant", "unknown")]
+    outside = f" {', '.join(others)}: not malignant for certain, so not counted in it." if others else ""
+    return f"The summed probability of {', '.join(malignant)}.{outside}"
+
+
+def _unfamiliar(manifest: BundleManifest) -> str:
+    found = manifest.out_of_distribution
+    if found is None or found.threshold is None:
+        return "A picture unlike those it was trained on is answered like any other."
+    return (
+        "A picture unlike those it was trained on is referred with a warning; so are "
+        f"{percent(found.rate)} of known ones at most, on average. An unknown disease that looks like a "
+        "known one is not noticed."
+    )
