@@ -39,7 +39,7 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 	$(BIN)/dermfed-serve
 
 test: lint types imports  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -m "not long" -n $(PARALLEL)
+	$(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL)
 
 check: lint types imports  ## test, and what takes longer
 	$(BIN)/python -m pytest -n $(PARALLEL)

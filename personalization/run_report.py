@@ -15,8 +15,10 @@ from personalization.report.data import (
     StageFacts,
 )
 from personalization.selection import SelectionConfig, select
+from personalization.stages.personalize import Personalize
 from training.evaluation import Blocks
 from training.pipeline import RunResult
+from training.stages.base import Stage
 
 
 def report_data(result: RunResult) -> ReportData:
@@ -32,7 +34,12 @@ def report_data(result: RunResult) -> ReportData:
         facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
         census=[CensusCell(**row) for row in result.setting.census.table()],
         fine_tuning=next(
-            (fine_tuning(found) for found in facts.values() if "validation_accuracies" in found), None
+            (
+                fine_tuning(found, result.job.stage(key))
+                for key, found in facts.items()
+                if "validation_accuracies" in found
+            ),
+            None,
         ),
         calibration=next((calibration(found["models"]) for found in facts.values() if "models" in found), ()),
     )
@@ -53,20 +60,28 @@ def with_stage_names(summary: Mapping[str, Any], names: Sequence[str]) -> dict[s
 def judged(result: RunResult) -> dict[str, Blocks]:
     """The test counts after each stage that judged its models anew."""
     found: dict[str, Blocks] = {}
+    anew = True
     for key, done in result.stages.items():
-        if done.outcome.test and not result.job.stage(key).passes_figures_on:
+        if done.outcome.test and (anew or not result.job.stage(key).passes_figures_on):
             found[key] = done.outcome.test
+        anew = done.outcome.stay_home
     return found
 
 
-def fine_tuning(facts: Mapping[str, Any]) -> FineTuning:
+def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
     """How the personal models came about; the selection is made again from the same accuracies."""
     accuracies = {
         name: {int(epoch): value for epoch, value in by_epoch.items()}
         for name, by_epoch in facts["validation_accuracies"].items()
     }
     selection = select(accuracies, SelectionConfig.model_validate(facts["selection"]))
-    return FineTuning(accuracies, facts["validation_pictures"], selection)
+    return FineTuning(
+        accuracies,
+        facts["validation_pictures"],
+        selection,
+        strategy=stage.strategy.name if isinstance(stage, Personalize) else None,
+        per=facts.get("per", "subgroup"),
+    )
 
 
 def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:

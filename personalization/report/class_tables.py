@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from personalization.report.data import ReportData
+from personalization.report.label_name import label_name
 from personalization.report.measures import of_values, total
 from personalization.report.numerals import number, whole
 from personalization.report.subgroup_tables import FEW
@@ -36,7 +37,7 @@ def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]
         for key, values in points.items():
             drawn = replicates[key]
             found.append(cell(of_values(values[k], None if drawn is None else drawn[:, k])))
-        rows.append(Row(f"{label.name} ({label.code})", (Cell(whole(n), faint=n < FEW), *found)))
+        rows.append(Row(label_name(label), (Cell(whole(n), faint=n < FEW), *found)))
     return Table(
         f"Figures of every disease after {stage}, with 95 % intervals", _columns("pictures"), tuple(rows)
     )
@@ -44,7 +45,7 @@ def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]
 
 def class_tables_over_clients(data: ReportData) -> tuple[Table, ...]:
     """Every class as a mean over the clients that have it, for each stage that told of it."""
-    names = {label.code: f"{label.name} ({label.code})" for label in data.labels}
+    names = {label.code: label_name(label) for label in data.labels}
     tables = []
     for of in data.facts:
         if by_class := of.facts.get("by_class"):

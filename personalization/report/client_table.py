@@ -22,7 +22,11 @@ COLUMNS = {
     "aurc": "AURC",
 }
 
-_TITLES = {"finetune": "Each client’s own model", "federate": "The global model at each client"}
+_TITLES = {
+    "finetune": "Each client’s own model",
+    "personalize": "Each client’s own model",
+    "federate": "The global model at each client",
+}
 
 
 def client_tables(data: ReportData) -> tuple[Table, ...]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 from personalization.abstention import AbstentionThreshold
 from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
-from personalization.selection import Selection
+from personalization.frontier import frontier, without_floor
+from personalization.selection import Choice, Selection
 from registry.bundle.counts import Block
 from registry.bundle.labels import Label
 from training.messages import GLOBAL
@@ -122,7 +124,8 @@ class StageFacts:
         stage: its name, as in the rounds and the counts.
         kind: what kind of stage it is: `federate`, `finetune`, ...
         facts: its `facts` in `summary.json`. Shown are `by_client`, `over_clients`, `by_community` and
-            `by_class` (as `registry.bundle.metrics.over_clients` makes them), `similarity` and `unseen`.
+            `by_class` (as `registry.bundle.metrics.over_clients` makes them), `similarity`, `unseen`, and of
+            `models` the `novelty`.
     """
 
     stage: str
@@ -138,11 +141,30 @@ class FineTuning:
         accuracies: per subgroup, validation accuracy by epoch; epoch 0 is the global model.
         pictures: per subgroup, the validation pictures behind those accuracies.
         selection: which epochs were chosen, and why.
+        strategy: the name of the strategy that trained them; None where the run did not note it.
+        per: what has a model of its own. With `client`, the names above are of clients.
     """
 
     accuracies: Mapping[str, Mapping[int, float]]
     pictures: Mapping[str, int]
     selection: Selection
+    strategy: str | None = None
+    per: Literal["subgroup", "client"] = "subgroup"
+
+    @cached_property
+    def frontier(self) -> tuple[Choice, ...]:
+        """The best reachable accuracy by allowed spread, by the rule in force."""
+        return frontier(self.accuracies, self.selection.config)
+
+    @cached_property
+    def frontier_without_floor(self) -> tuple[Choice, ...] | None:
+        """The same without the floor; None where that is no other."""
+        return without_floor(self.accuracies, self.selection.config)
+
+    @property
+    def all_global(self) -> Choice:
+        """The global model for everybody."""
+        return Choice(dict.fromkeys(self.accuracies, 0), dict(self.selection.global_accuracies))
 
 
 @dataclass(frozen=True)
@@ -168,7 +190,8 @@ class ReportData:
 
     Attributes:
         summary: the run's `summary.json`; its `job`, `recipe`, `seed`, `digest`, `stages` and `versions`
-            are shown, its figures are not: those come from `counts`, with intervals.
+            are shown, and of the last stage's test block the `differences` and `intersections`. Its other
+            figures are not: those come from `counts`, with intervals.
         labels: the classes in the order of the model's outputs.
         counts: per stage in the order in which they ran, per subgroup, the counts of the test split. The
             last stage is the one whose models are released. `UNDECLARED` may be one of the subgroups.
@@ -189,3 +212,9 @@ class ReportData:
     fine_tuning: FineTuning | None = None
     calibration: Sequence[CalibratedModel] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def last_test(self) -> Mapping[str, Any]:
+        """The test block of the last stage that has one in the summary; empty where none has."""
+        blocks = [block for stage in self.summary.get("stages", ()) if (block := stage.get("test"))]
+        return blocks[-1] if blocks else {}

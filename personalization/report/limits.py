@@ -20,13 +20,17 @@ def limits(data: ReportData) -> tuple[str, ...]:
     ]
     if any(block.replicates is not None for block in blocks.values()):
         sentences.append(
-            "Intervals are 95 % percentile intervals of a bootstrap over lesions of the test split. They do "
-            "not contain what training again would change. A spread is never below 0, so its interval says "
-            "how large it may be, not whether there is one. The worst subgroup is picked after looking, so "
-            "its distance from the others is overstated where subgroups are small."
+            "Intervals are of 95 %, from a bootstrap over lesions of the test split; of distances, such as a "
+            "spread or a calibration error, what noise adds is taken off. They do not contain what training "
+            "again would change. A spread is never below 0, so its interval says how large it may be, not "
+            "whether there is one. The worst subgroup is picked after looking, so its distance from the "
+            "others is overstated where subgroups are small."
         )
     else:
-        sentences.append("The test counts hold no bootstrap replicates, so no figure has an interval.")
+        sentences.append(
+            "The test counts hold no bootstrap replicates, so only accuracies have an interval, and it takes "
+            "every picture for a lesion of its own."
+        )
     few = [f"{name} ({int(block.point.n)})" for name, block in groups.items() if int(block.point.n) < FEW]
     if few:
         sentences.append(
@@ -37,6 +41,11 @@ def limits(data: ReportData) -> tuple[str, ...]:
         sentences.append(
             f"{pictures(int(blocks[UNDECLARED].point.n))} of undeclared subgroup count in every total and in "
             "no comparison of subgroups."
+        )
+    if data.fine_tuning is not None:
+        sentences.append(
+            "Epochs are chosen on the validation split, and the price of fairness is read off there: on new "
+            "pictures accuracies are lower than those chosen, and spreads are wider."
         )
     without = [model.subgroup for model in data.calibration if not model.conformal.guaranteed]
     if without:

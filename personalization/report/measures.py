@@ -8,8 +8,9 @@ from operator import add
 
 from registry.bundle.counts import Block, Counts
 from registry.bundle.metrics import calibration, classification, selective
-from registry.bundle.metrics.interval import interval
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.estimate import ends
+from registry.bundle.metrics.ratio import Figure, Tally
+from registry.bundle.metrics.summary import FAIRNESS, FIGURES
 from registry.bundle.schema import UNDECLARED
 
 
@@ -93,6 +94,18 @@ MEASURES = (
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 
+_TALLIES: Mapping[Callable[[Counts], Figure], Callable[[Counts], Tally]] = {
+    classification.accuracy: classification.all_answers,
+    classification.balanced_accuracy: classification.answers_by_class,
+}
+"""How many of how many: the figures that are means of proportions."""
+
+_NAMES: Mapping[Callable[..., Figure], str] = {
+    **{figure: name for name, figure in FIGURES.items()},
+    **{figure: name for name, figure in FAIRNESS.items()},
+}
+"""What a figure is called where its interval is made."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -106,22 +119,35 @@ class Estimate:
 def estimate(figure: Callable[[Counts], Figure], block: Block) -> Estimate:
     """A figure of one subgroup."""
     replicates = None if block.replicates is None else figure(block.replicates)
-    return of_values(figure(block.point), replicates)
+    tally = _TALLIES.get(figure)
+    return of_values(figure(block.point), replicates, figure, None if tally is None else tally(block.point))
 
 
 def estimate_over(figure: Callable[[Mapping[str, Counts]], Figure], blocks: Mapping[str, Block]) -> Estimate:
     """A figure that compares subgroups, such as the spread."""
     replicates = {name: block.replicates for name, block in blocks.items() if block.replicates is not None}
     value = figure({name: block.point for name, block in blocks.items()})
-    return of_values(value, figure(replicates) if len(replicates) == len(blocks) else None)
+    return of_values(value, figure(replicates) if len(replicates) == len(blocks) else None, figure)
 
 
-def of_values(value: Figure, replicates: Figure | None) -> Estimate:
-    """A figure `()` and its replicates `(replicates,)` as an estimate."""
+def of_values(
+    value: Figure,
+    replicates: Figure | None,
+    figure: Callable[..., Figure] | None = None,
+    proportions: Tally | None = None,
+) -> Estimate:
+    """A figure `()` and its replicates `(replicates,)` as an estimate, as `summary.json` has it.
+
+    Args:
+        value: the figure.
+        replicates: the figure of each replicate.
+        figure: what computes it, which says what noise does to it.
+        proportions: how many of how many it is, for an exact interval where replicates give none.
+    """
     if isnan(value):
         return Estimate(None)
-    ends = None if replicates is None else interval(replicates)
-    return Estimate(float(value), *(ends or (None, None)))
+    name = "" if figure is None else _NAMES.get(figure, "")
+    return Estimate(float(value), *(ends(name, value, replicates, proportions) or (None, None)))
 
 
 def total(blocks: Mapping[str, Block]) -> Block:

@@ -59,9 +59,9 @@ def size(num_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """Seconds as a person would say them."""
     if seconds < 120:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}\u202fs"
     minutes, hours = seconds / 60, seconds / 3600
-    return f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
+    return f"{minutes:.0f}\u202fmin" if minutes < 120 else f"{hours:.1f}\u202fh"
 
 
 def listed(items: list[str] | tuple[str, ...]) -> str:

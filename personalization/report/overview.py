@@ -1,11 +1,9 @@
 """What must be seen first: who is served worst, how far apart the subgroups are, and what changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from personalization.report import served
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import BY_KEY, Estimate, compared, estimate, estimate_over, total
 from personalization.report.numerals import interval, number, pictures, with_interval
@@ -13,10 +11,7 @@ from personalization.report.tables import Cell, Row, Table, cell
 from registry.bundle.counts import Block, Counts
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.classification import accuracy, balanced_accuracy
-from registry.bundle.metrics.ratio import Figure, ratio
-
-GLOBAL = "global"
-"""The name of the model that answers for whoever has no model of their own."""
+from registry.bundle.metrics.ratio import Figure
 
 
 @dataclass(frozen=True)
@@ -131,42 +126,17 @@ def _discrimination(blocks: Mapping[str, Block]) -> tuple[Card, ...]:
 
 
 def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
-    thresholds = {model.subgroup: model.abstention.threshold_bin for model in models}
-    routed = {name: thresholds.get(name, thresholds.get(GLOBAL)) for name in blocks}
-    bins = {name: threshold for name, threshold in routed.items() if threshold is not None}
-    if len(bins) < len(blocks):
+    answered_by = served.routes(models, blocks)
+    if len(answered_by) < len(blocks):
         return ()
-    referred = estimate_over(_share_referred(bins), blocks)
-    wrong = estimate_over(_share_wrong(bins), blocks)
+    referred = estimate_over(served.referred(answered_by), blocks)
+    wrong = estimate_over(served.wrong(answered_by), blocks)
     detail = (
         "every picture goes to a clinician"
         if wrong.value is None
         else f"of the answers given, {with_interval(wrong, 'percent')} are wrong"
     )
     return (Card("Referred", number(referred.value, "percent"), interval(referred, "percent"), detail),)
-
-
-def _share_referred(bins: Mapping[str, int]) -> Callable[[Mapping[str, Counts]], Figure]:
-    def share(subgroups: Mapping[str, Counts]) -> Figure:
-        answered = _answers(subgroups, bins).sum(axis=-1)
-        return 1 - ratio(answered, np.sum([counts.n for counts in subgroups.values()], axis=0))
-
-    return share
-
-
-def _share_wrong(bins: Mapping[str, int]) -> Callable[[Mapping[str, Counts]], Figure]:
-    def share(subgroups: Mapping[str, Counts]) -> Figure:
-        answers = _answers(subgroups, bins)
-        return ratio(answers[..., 0], answers.sum(axis=-1))
-
-    return share
-
-
-def _answers(subgroups: Mapping[str, Counts], bins: Mapping[str, int]) -> NDArray[np.int64]:
-    """Wrong and right answers given at these thresholds, `(..., 2)`."""
-    answered = [counts.confidence[..., bins[name] :].sum(axis=-1) for name, counts in subgroups.items()]
-    total_answered: NDArray[np.int64] = np.sum(answered, axis=0)
-    return total_answered
 
 
 def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:

@@ -1,17 +1,21 @@
 """The page itself: the template filled with what the other modules made of the data."""
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from personalization.report.calibration_error_table import calibration_error_table
 from personalization.report.calibration_table import calibration_table
 from personalization.report.class_tables import class_table, class_tables_over_clients
 from personalization.report.client_table import client_tables
 from personalization.report.communication_table import communication_tables
-from personalization.report.data import ReportData
+from personalization.report.data import FineTuning, ReportData
+from personalization.report.differences_table import differences_table
 from personalization.report.figures.bars import bars
 from personalization.report.figures.fine_tuning import fine_tuning_curves
+from personalization.report.figures.frontier import frontier_curves, frontier_key
 from personalization.report.figures.learning_curves import learning_curves
 from personalization.report.figures.panel import Panel
 from personalization.report.figures.peers import peer_maps
@@ -19,13 +23,18 @@ from personalization.report.figures.pseudo_labels import pseudo_label_curves
 from personalization.report.figures.reliability import reliability
 from personalization.report.figures.risk_coverage import risk_coverage
 from personalization.report.figures.similarity import similarity_maps
+from personalization.report.frontier_table import frontier_table
+from personalization.report.intersection_tables import intersection_tables
 from personalization.report.limits import limits
 from personalization.report.measures import MEASURES, compared, present, total
+from personalization.report.novelty_table import novelty_table
 from personalization.report.overview import overview
-from personalization.report.palette import MUTED, key_entry, series_colour
+from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
 from personalization.report.run_facts import census_tables, facts, silent_clients, stages_table
 from personalization.report.selection_table import selection_table
+from personalization.report.served_table import served_table
 from personalization.report.subgroup_tables import figures_table, recall_table
+from personalization.report.tables import Table
 from personalization.report.unseen_table import unseen_tables
 from training.errors import DataError
 
@@ -55,19 +64,62 @@ def render_report(run: ReportData) -> str:
         unseen=unseen_tables(run),
         between_clients=(*peer_maps(run), *similarity_maps(run)),
         communication=communication_tables(run),
-        selection=run.fine_tuning.selection if run.fine_tuning else None,
-        fine_tuning=fine_tuning_curves(run.fine_tuning, order) if run.fine_tuning else None,
-        selected=selection_table(run.fine_tuning) if run.fine_tuning else None,
+        personal=_personal(run.fine_tuning, order) if run.fine_tuning else None,
+        differences=differences_table(run),
+        intersections=intersection_tables(run),
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
-        calibration=calibration_table(run.calibration, run.counts[last]) if run.calibration else None,
+        calibration=calibration_table(run.calibration) if run.calibration else None,
+        served=served_table(run.calibration, run.counts[last]) if run.calibration else None,
+        calibration_errors=calibration_error_table(run),
+        novelty=novelty_table(run),
         curves=(*learning_curves(run.rounds, order), *pseudo_label_curves(run.rounds)),
         stages=stages_table(run),
         census=census_tables(run.census),
         notes=(*run.notes, *silent_clients(run.rounds)),
         limits=limits(run),
-        key=[key_entry(name, index) for index, name in enumerate(order)],
+        key=_key(order),
     )
+
+
+@dataclass(frozen=True)
+class Personal:
+    """How the personal models came about, as the page shows it.
+
+    Attributes:
+        of: what is known of it.
+        key: the key of the curves by epoch.
+        curves: validation accuracy by epoch.
+        selected: the selected epochs.
+        price_key: the key of the curves of the price.
+        price: the best reachable accuracy by allowed spread.
+        priced: the same for the choices that have a name.
+    """
+
+    of: FineTuning
+    key: tuple[KeyEntry, ...]
+    curves: Panel
+    selected: Table
+    price_key: tuple[KeyEntry, ...]
+    price: Panel
+    priced: Table
+
+
+def _personal(fine_tuning: FineTuning, order: tuple[str, ...]) -> Personal:
+    own = tuple(fine_tuning.accuracies) if fine_tuning.per == "client" else order
+    return Personal(
+        of=fine_tuning,
+        key=_key(own),
+        curves=fine_tuning_curves(fine_tuning, own),
+        selected=selection_table(fine_tuning),
+        price_key=frontier_key(fine_tuning),
+        price=frontier_curves(fine_tuning),
+        priced=frontier_table(fine_tuning),
+    )
+
+
+def _key(names: tuple[str, ...]) -> tuple[KeyEntry, ...]:
+    return tuple(key_entry(name, index) for index, name in enumerate(names))
 
 
 def _check(run: ReportData) -> None:
@@ -84,7 +136,8 @@ def _check(run: ReportData) -> None:
 def _subgroups(run: ReportData) -> tuple[str, ...]:
     """All subgroups but the undeclared one, in the order in which they first appear."""
     tested = [name for blocks in run.counts.values() for name in compared(blocks)]
-    fine_tuned = run.fine_tuning.accuracies if run.fine_tuning else ()
+    personal = run.fine_tuning
+    fine_tuned = personal.accuracies if personal and personal.per == "subgroup" else ()
     return tuple(dict.fromkeys([*tested, *fine_tuned]))
 
 

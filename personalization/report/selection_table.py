@@ -6,7 +6,7 @@ from personalization.report.tables import Cell, Row, Table
 
 
 def selection_table(fine_tuning: FineTuning) -> Table:
-    """One row per subgroup: from the global model to the selected epoch, and the band without the floor."""
+    """One row per subgroup or client: the global model, the selected epoch, the band without the floor."""
     selection = fine_tuning.selection
     alone = selection.band_alone
     rows = []
@@ -25,7 +25,7 @@ def selection_table(fine_tuning: FineTuning) -> Table:
             cells.append(Cell(number(alone.accuracies[name], "percent"), f"epoch {alone.epochs[name]}"))
         rows.append(Row(name, tuple(cells)))
     columns = (
-        "subgroup",
+        fine_tuning.per,
         "validation pictures",
         "global model",
         "selected epoch",

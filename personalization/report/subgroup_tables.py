@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from personalization.report.figures.bars import ALL
+from personalization.report.label_name import label_name
 from personalization.report.measures import MEASURES, estimate, present, total
 from personalization.report.numerals import ABSENT, number, whole
 from personalization.report.tables import Cell, Row, Table, cell
@@ -45,8 +46,7 @@ def recall_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label
             right, n = int(block.point.confusion[k, k]), int(block.point.confusion[k].sum())
             share = number(right / n, "percent") if n else ABSENT
             cells.append(Cell(share, f"{right} of {n}" if n else "", faint=n < FEW))
-        kind = f", {label.malignancy}" if label.malignancy != "unknown" else ""
-        rows.append(Row(f"{label.name} ({label.code}{kind})", tuple(cells)))
+        rows.append(Row(label_name(label, malignancy=True), tuple(cells)))
     return Table(
         f"Recall of every disease after {stage}: right answers of its pictures",
         ("disease", *shown),

@@ -10,7 +10,7 @@ from personalization.calibration import Temperature
 from personalization.conformal import ConformalThreshold
 from personalization.report.page import render_report
 from personalization.report.run_facts import stages_table
-from personalization.run_report import report_data
+from personalization.run_report import judged, report_data
 from training.outcome_file import Finished
 from training.pipeline import run_stages
 from training.stages.base import Outcome
@@ -126,3 +126,37 @@ def test_models_of_single_clients_are_shown_with_their_mean(finish):
     mean = result.summary["stages"][0]["facts"]["over_clients"]["balanced_accuracy"]["mean"]
     assert f"{mean:.3f}" in rest.split("mean over clients (median)")[1][:600]
     assert "Each client\u2019s own model" not in render_report(report_data(finish(FEDERATE, name="other")))
+
+
+def test_the_strategy_is_named_and_the_frontier_is_the_summarys(finish):
+    result = finish(FEDERATE, PERSONALIZE)
+    shown = report_data(result).fine_tuning
+    facts = result.summary["stages"][1]["facts"]
+
+    assert (shown.strategy, shown.per) == ("finetune", "subgroup")
+    assert [step["epochs"] for step in facts["frontier"]] == [step.epochs for step in shown.frontier]
+    assert [step["worst"] for step in facts["frontier"]] == [step.worst for step in shown.frontier]
+    beside = shown.frontier_without_floor
+    assert (facts["frontier_paper"] is None) == (beside is None)
+
+
+def test_models_of_clients_are_told_as_such(finish):
+    result = finish(FEDERATE, {**PERSONALIZE, "per": "client"})
+    data = report_data(result)
+    page = render_report(data)
+
+    assert data.fine_tuning.per == "client"
+    assert set(data.fine_tuning.accuracies) == {"north", "south"}
+    assert "Strategy “finetune”, one model per client." in page
+    assert "Each client’s own model after stage “personalize”" in page
+
+
+def test_after_models_of_clients_the_exported_model_is_judged_by_itself(finish):
+    """Personal models stay at their clients; what is released is the model of the stage before."""
+    result = finish(FEDERATE, {**PERSONALIZE, "per": "client"}, {"stage": "export"})
+    shown = judged(result)
+    federated, _, exported = shown.values()
+    assert list(shown) == ["0-federate", "1-personalize", "2-export"]
+    for name, block in federated.items():
+        assert exported[name].point.scores.tolist() == block.point.scores.tolist()
+    assert result.summary["test"]["accuracy"] == result.summary["stages"][0]["test"]["accuracy"]

@@ -56,6 +56,6 @@ def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel
         ),
     )
     svg = drawn(
-        "fine-tuning", f"Validation accuracy by epoch. {selection.explanation}", draw, width=4.8, height=3.2
+        "fine-tuning", f"Validation accuracy by epoch. {selection.explanation}", draw, width=4.2, height=2.9
     )
     return Panel("Validation accuracy by epoch", svg, "Marks: selected epochs. Shaded: the band.", table)

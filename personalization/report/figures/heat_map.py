@@ -51,7 +51,7 @@ def draw_heat_map(
             if share > 0:
                 axes.add_patch(Rectangle((x, y), 1, 1, color=SERIES[0], alpha=_DARKEST * share, linewidth=0))
             if value is not None and len(clients) <= _MOST_WRITTEN:
-                axes.text(x + 0.5, y + 0.5, f"{value:.{decimals}f}", ha="center", va="center", fontsize=7)
+                axes.text(x + 0.5, y + 0.5, f"{value:.{decimals}f}", ha="center", va="center", fontsize=7.5)
     for at in range(len(clients) + 1):
         axes.plot([at, at], [0, len(clients)], color=LINE, linewidth=0.5, zorder=2)
         axes.plot([0, len(clients)], [at, at], color=LINE, linewidth=0.5, zorder=2)

@@ -53,7 +53,7 @@ def risk_coverage(
     )
     areas = [f"{name} {with_interval(estimate(aurc, block))}" for name, (_, block) in shown.items()]
     alternative = f"Risk-coverage curves; area under the curve: {listed(areas)}"
-    svg = drawn("risk-coverage", alternative, draw, width=4.8, height=3.2)
+    svg = drawn("risk-coverage", alternative, draw, width=4.2, height=2.9)
     return Panel("Risk against coverage", svg, "Lower is better.", table)
 
 

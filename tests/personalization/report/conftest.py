@@ -1,13 +1,27 @@
-"""A report on one stage, and rounds as the log tells them."""
+"""A report on one stage, a report with every part there is, and rounds as the log tells them."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from personalization.report import ReportData, Round, StageFacts
+from personalization.abstention import AbstentionThreshold
+from personalization.calibration import Temperature
+from personalization.conformal import ConformalThreshold
+from personalization.report import (
+    CalibratedModel,
+    CensusCell,
+    FineTuning,
+    ReportData,
+    Round,
+    StageFacts,
+    render_report,
+)
+from personalization.selection import SelectionConfig, select
 from registry.bundle.counts import count
 from registry.bundle.labels import Label
+from registry.bundle.metrics.over_clients import over_clients
+from registry.bundle.metrics.summary import summarise
 
 LABELS = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
@@ -54,3 +68,108 @@ def line():
         return Round.from_line(told if models is None else {**told, "models": {"global": models}})
 
     return make
+
+
+@pytest.fixture
+def everything(block, line):
+    """A run with every part that a report can show, under names as long as people give them."""
+    long = "a subgroup with a rather long name"
+    first = {"light": block(40, 10, 80, 20, replicates=20), long: block(6, 4, 9, 5, replicates=20)}
+    then = {"light": block(42, 8, 82, 18, replicates=20), long: block(7, 3, 10, 4, replicates=20)}
+    clinics = {f"university-hospital-number-{at}": block(5 + at, 5, 9, 1) for at in range(4)}
+    accuracies = {"light": {0: 0.75, 1: 0.625, 2: 0.875}, long: {0: 0.5, 1: 0.5, 2: 0.5625}}
+    told = {
+        **over_clients(clinics, {"north": list(clinics)[:2]}, ["MEL", "NV"]),
+        "similarity": {
+            "clients": list(clinics),
+            "matrix": [[1.0 if x == y else 0.5 + 0.1 * abs(x - y) for x in range(4)] for y in range(4)],
+        },
+        "unseen": {"elsewhere": summarise({"all": block(9, 1, 30, 10, replicates=20)}, LABELS, ())},
+    }
+    novelty = {
+        "threshold": 51.2,
+        "rate": 0.05,
+        "n": 60,
+        "trained_on": 900,
+        "classes": ["NV"],
+        "flagged": 0.07,
+    }
+    cell = {
+        "n": 40,
+        "accuracy": 0.75,
+        "balanced_accuracy": 0.7,
+        "malignant_sensitivity": None,
+        "intervals": {},
+    }
+    difference = {"between": ["light", long], "figure": "accuracy_standardised", "value": 0.2}
+    test = {
+        "differences": [{**difference, "interval": [-0.1, 0.5], "p": 0.2, "p_adjusted": 0.2}],
+        "intersections": {"body_site": {"trunk": {"light": cell, long: None}}},
+    }
+    peers = {"exchange": {name: {"peers": [other for other in clinics if other != name]} for name in clinics}}
+    sent = {name: {"down": 2_000_000, "beside": 1_000_000, "up": 1_000_000} for name in clinics}
+    rounds = [
+        line(
+            at,
+            models={**peers, "scalars": {name: {"kept": at / 5} for name in clinics}},
+            asked=list(clinics),
+            answered=list(clinics)[at % 2 :],
+            loss=1 / at,
+            metrics={"balanced_accuracy": 0.5 + at / 20},
+            by_subgroup={name: {"loss": 1 / at, "balanced_accuracy": 0.4 + at / 20} for name in first},
+            bytes_by_client=sent,
+        )
+        for at in (1, 2, 3, 4)
+    ]
+    return ReportData(
+        summary={
+            "job": "dermatology-of-five-university-hospitals-with-everything-switched-on",
+            "recipe": "fedauto",
+            "seed": 7,
+            "digest": "sha256:" + "0123456789abcdef" * 4,
+            "stages": [
+                {
+                    "name": name,
+                    "rounds": 4,
+                    "seconds": 600.0,
+                    "bytes_up": 4500,
+                    "bytes_down": 9000,
+                    "test": test,
+                }
+                for name in ("federate", "personalize", "calibrate")
+            ],
+        },
+        labels=LABELS,
+        counts={"federate": first, "personalize": then, "calibrate": then},
+        rounds=rounds,
+        facts=[
+            StageFacts("federate", "federate", told),
+            StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": novelty}}}),
+        ],
+        census=[
+            CensusCell(client, name, code, split, 100)
+            for client in clinics
+            for name in first
+            for code in ("MEL", "NV")
+            for split in ("train", "validation", "calibration", "test")
+        ],
+        fine_tuning=FineTuning(
+            accuracies, {"light": 16, long: 16}, select(accuracies, SelectionConfig()), strategy="finetune"
+        ),
+        calibration=[
+            CalibratedModel(
+                name,
+                Temperature(1.5, 1.6, 50),
+                ConformalThreshold(100, 0.9, 50, 46),
+                AbstentionThreshold(350, 0.1, 0.08, 0.9, 50),
+            )
+            for name in ("global", "light")
+        ],
+        notes=["2 pictures were broken."],
+    )
+
+
+@pytest.fixture
+def page(everything):
+    """That report as HTML."""
+    return render_report(everything)
