@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from pydantic.main import IncEx
 
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import read_bundle
@@ -32,7 +31,7 @@ from registry.registry import upgrade as upgrade_database
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 # What of a manifest is of no use to a reader: histograms and packed matrices.
-UNREADABLE: IncEx = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
+UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
