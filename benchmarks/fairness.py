@@ -56,6 +56,7 @@ def main(
     """Run what is missing and print the tables."""
     for task in tasks or [*LABEL_MAPS, "clinics"]:
         chosen = methods or (TABLE_2 + TABLE_3 if task == "malignancy" else TABLE_2)
+        chosen = tuple(dict.fromkeys((BASE, *chosen)))
         asked = {
             method: [
                 clinics_run(method, seed) if task == "clinics" else run_of(method, task, seed)

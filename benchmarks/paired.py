@@ -3,6 +3,10 @@
 Two runs of one seed have the same test pictures and draw the same bootstrap weights for them, so that a
 replicate of one belongs to the same replicate of the other: noise that both share cancels. Each seed has a
 split of its own; differences are means over seeds, and their interval is of the means of replicates.
+
+What that leaves out: the seeds' test splits are drawn from the same lesions, and two of them share a fifth,
+so that intervals over several seeds are somewhat too narrow. A difference of two distances (spreads) has
+plain percentiles: what noise adds to both cancels only as far as it is alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence

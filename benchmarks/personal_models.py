@@ -21,6 +21,7 @@ from paired import Judged
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 
 from registry.bundle.counts import Counts
+from registry.bundle.metrics.calibration import mce
 from registry.bundle.metrics.interval import interval
 from registry.bundle.metrics.ratio import Figure
 from registry.bundle.metrics.selective import aurc, risk_coverage
@@ -63,7 +64,8 @@ def calibration_table(systems: Mapping[str, tuple[System, System]]) -> str:
     for name, (before, after) in systems.items():
         for subgroup in after.subgroups:
             was, became = ([run["by_subgroup"][subgroup] for run in one.figures] for one in (before, after))
-            cells = [cell(was, "ece"), cell(became, "ece"), cell(was, "mce"), cell(became, "mce")]
+            cells = [cell(was, "ece"), cell(became, "ece")]
+            cells += [over_seeds(mce, one.judged, subgroup) for one in (before, after)]
             cells += [cell(became, key) for key in ("coverage", "set_size", "reported", "reported_risk")]
             lines.append(f"| {name} | {subgroup} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+
 from training.client import Client
 from training.errors import JobError
 from training.evaluation import Blocks, EvaluateQuestion, predict, reply_blocks, unpack_blocks
@@ -55,13 +57,19 @@ def without_own(setting: Setting, owners: Iterable[str]) -> list[str]:
 
 
 def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
-    """Counts over all asked subgroups' pictures together, as one block of the client's name.
+    """Counts over the client's labelled pictures together, as one block of the client's name.
 
-    Nothing is counted below the job's minimum.
+    Nothing is counted below the job's minimum. Blocks by subgroup of the same model may have been told of
+    before, so what this one counts beyond them must not be of a few pictures either: subgroups that are too
+    small to be told of are left out, unless together they are not.
     """
     question = EvaluateQuestion.model_validate(broadcast.options)
     examples = client.examples(question.split)
     labelled = examples.where(examples.labels >= 0)
+    _, member, sizes = np.unique(labelled.subgroups, return_inverse=True, return_counts=True)
+    small = sizes < max(client.min_count, 1)
+    if sizes[small].sum() < client.min_count:
+        labelled = labelled.where(~small[member])
     if len(labelled) < max(client.min_count, 1):
         return reply_blocks(broadcast, client, {}, {}, question)
     probabilities = {client.id: predict(client.bench, labelled)}
@@ -77,7 +85,10 @@ def figures_of_own_models(
         QuorumError: when a hospital that holds test pictures does not answer.
     """
     question = EvaluateQuestion(
-        split="test", subgroups=setting.places, replicates=setting.job.evaluation.replicates
+        split="test",
+        subgroups=setting.places,
+        replicates=setting.job.evaluation.replicates,
+        intersections=True,
     ).model_dump()
     broadcasts = [
         Broadcast(client, setting.key, 0, TEST, client, models[client], question)

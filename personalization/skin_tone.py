@@ -150,7 +150,8 @@ def count_angles(
         drawn = generator.poisson(1.0, (replicates, int(owners.max(initial=-1)) + 1))[:, owners]
         sums = np.stack([np.bincount(cells, weights, size) for weights in drawn]).astype(np.int64)
     table = sums.reshape(*sums.shape[:-1], len(known), ANGLE_BINS + 1)
-    told = np.bincount(rows, minlength=len(known)) >= min_count
+    answered = rows[columns < ANGLE_BINS]
+    told = np.bincount(answered, minlength=len(known)) >= min_count
     table = np.where(told[:, np.newaxis], table, 0)
     return ToneAngles(scale, table[..., :ANGLE_BINS], table[..., ANGLE_BINS])
 

@@ -2,7 +2,8 @@
 
 `received_loss/<subgroup>` is F_{c,s}, the mean cross-entropy of the model that the client received over its
 labelled training pictures of a subgroup: in eval mode, without augmentation or class weights, before any
-training. `squared_change` is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics are
+training. Of fewer pictures than `privacy.min_count` it is not told: of one it would be what the model answers
+for it. `squared_change` is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics are
 none.
 """
 
@@ -36,7 +37,12 @@ def received_losses(bench: Workbench, work: LocalWork) -> dict[str, float]:
             logits = model(to_model_input(examples.batch(positions), work.device)).float()
             targets = labels[start : start + EVALUATION_BATCH]
             ledger.add(positions, F.cross_entropy(logits, targets, reduction="none"))
-    return {RECEIVED + subgroup: loss for subgroup, loss in ledger.losses().items()}
+    held = ledger.num_examples()
+    return {
+        RECEIVED + subgroup: loss
+        for subgroup, loss in ledger.losses().items()
+        if held[subgroup] >= work.min_count
+    }
 
 
 def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -> dict[str, float]:
@@ -48,15 +54,22 @@ def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -
     return {CHANGE: total}
 
 
-def check_asked(update: Update, needs: frozenset[Need]) -> None:
+def check_asked(update: Update, needs: frozenset[Need], min_count: int) -> None:
     """Refuse an update without what the aggregator needs, or with a value that it cannot be.
+
+    Args:
+        update: what arrived.
+        needs: of the aggregator.
+        min_count: of fewer pictures a client tells no loss.
 
     Raises:
         MessageError: naming the client.
     """
     wanted = [CHANGE] if SQUARED_CHANGE in needs else []
+    told: list[str] = []
     if RECEIVED_LOSSES in needs:
-        wanted += [RECEIVED + subgroup for subgroup, n in update.num_examples.items() if n > 0]
+        told = [RECEIVED + name for name, n in update.num_examples.items() if n >= max(min_count, 1)]
+    wanted += told
     missing = [name for name in wanted if name not in update.scalars]
     if missing:
         raise MessageError(

@@ -3,6 +3,9 @@
 A part of fewer than the minimum is not told. Nor may it follow from the others: what the block of the whole
 subgroup counts beyond the parts that are told is either nothing or at least the minimum. Where it would be
 less, the smallest part that could be told is kept back as well.
+
+Each column is looked at by itself. Where one column's values lie within another's (a ward within a clinic),
+parts of both may differ by a few pictures: ask for one of the two.
 """
 
 from collections.abc import Mapping, Sequence

@@ -175,7 +175,7 @@ def admit(
         try:
             check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels}, beside)
             check_trained(answer)
-            check_asked(answer, plan.aggregator.needs)
+            check_asked(answer, plan.aggregator.needs, plan.min_count)
             plan.exchange.check(answer, states[broadcast.track].memory)
         except MessageError as error:
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))

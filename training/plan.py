@@ -52,6 +52,7 @@ class Plan:
         seed: the job's.
         prepare: what the objective wants every client to be given before the first round.
         desk: what the exchange has at hand.
+        min_count: of fewer pictures a client tells nothing.
     """
 
     stage: str
@@ -69,6 +70,7 @@ class Plan:
     prepare: Callable[[Ask, int], Tensors] | None = None
     draw: Draw = "uniform"
     desk: Desk = EMPTY_DESK
+    min_count: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One line of `metrics.jsonl`: who was asked, who answered, what came of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from registry.bundle.block import Counts
@@ -26,6 +26,7 @@ class RoundLine:
         by_subgroup: the same by subgroup.
         notes: what the exchange tells of what it sent, by model and client.
         scalars: what the objective tells of its round, by model and client.
+        before: the weight of the model of the round before, by model.
     """
 
     stage: str
@@ -39,6 +40,7 @@ class RoundLine:
     by_subgroup: Mapping[str, Mapping[str, float | None]]
     notes: Mapping[str, Notes]
     scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
+    before: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -63,6 +65,7 @@ class RoundLine:
             failed=[{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
             losses={track: mean_loss(members) for track, members in updates.items()},
             weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
+            before={track: mixture.previous for track, mixture in mixtures.items()},
             metrics=figures(sum(everything[1:], everything[0])) if everything else {},
             by_subgroup={name: figures(point) for name, point in points.items()},
             notes=notes,
@@ -105,6 +108,7 @@ class RoundLine:
                     "answered": list(self.answered[name]),
                     "loss": self.losses[name],
                     "weights": dict(self.weights[name]),
+                    **({"weight_before": self.before[name]} if self.before.get(name) else {}),
                     **said("exchange", self.notes.get(name, {})),
                     **said("scalars", self.scalars.get(name, {})),
                 }

@@ -69,7 +69,7 @@ def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
         raise ClientDataError(
             f"`where` {dict(config.where)} keeps no picture:\n{listing(_present(sources, wanted))}"
         )
-    if all(picture.train_only or picture.unseen for picture in kept):
+    if aside and all(picture.train_only or picture.unseen for picture in kept):
         raise ClientDataError(
             f"`train_only` {dict(config.train_only)} leaves no picture to judge a model by:\n"
             f"{listing(_present(sources, aside))}"

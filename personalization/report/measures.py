@@ -97,6 +97,7 @@ BY_KEY = {measure.key: measure for measure in MEASURES}
 _TALLIES: Mapping[Callable[[Counts], Figure], Callable[[Counts], Tally]] = {
     classification.accuracy: classification.all_answers,
     classification.balanced_accuracy: classification.answers_by_class,
+    classification.specificity: classification.other_answers_by_class,
 }
 """How many of how many: the figures that are means of proportions."""
 
@@ -142,7 +143,7 @@ def of_values(
         value: the figure.
         replicates: the figure of each replicate.
         figure: what computes it, which says what noise does to it.
-        proportions: how many of how many it is, for an exact interval where replicates give none.
+        proportions: how many of how many it is, for an interval where replicates tell too little.
     """
     if isnan(value):
         return Estimate(None)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from personalization.strategies.around import Around
 from personalization.strategies.base import Training
+from training.errors import DataError
 from training.messages import Tensors
 from training.models import Classifier
 from training.objectives import Objective
@@ -81,9 +82,19 @@ class PulledTask:
     """One client's round: another task's, with a further term in the loss."""
 
     def __init__(self, inner: LocalTask, model: nn.Module, target: Tensors, pull: float) -> None:
-        """Pull `model` to `target`, which has a tensor for each of its parameters."""
+        """Pull `model` to `target`, which has a tensor for each of its parameters.
+
+        Raises:
+            DataError: when it has not: the client no longer has what it was given.
+        """
         self._inner = inner
         self._pull = pull
+        missing = [name for name, _ in model.named_parameters() if name not in target]
+        if missing:
+            raise DataError(
+                f"{len(missing)} tensors of the global model that ditto pulls to are gone from the client's "
+                f"store, first {missing[0]}; restore the store, or start the run anew"
+            )
         self._pairs = [
             (parameter, target[name].to(parameter)) for name, parameter in model.named_parameters()
         ]

@@ -3,8 +3,9 @@
     min_{W, b} (1 / N) Σ_n l_ce(softmax(W f(x_n) + b), t_n)
 
 for f the encoder, which every personal model shares (the personal layers of Arivazhagan et al. 2019, with
-one layer). The encoder gets no gradient and its batch normalisations stay in evaluation mode, so that f is
-the same function in training and afterwards and none of its statistics move.
+one layer). The encoder gets no gradient and its batch normalisations stay in evaluation mode, so that none of
+its statistics move and, unless the model drops features or paths, f is the same function in training and
+afterwards.
 
 Departures: the paper trains base and personal layers together from the start; here the base is the finished
 global model.

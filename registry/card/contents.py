@@ -14,7 +14,7 @@ from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.schema import BundleManifest, Conformal, OutOfDistribution
 from registry.bundle.scores import SCORE_BINS
 from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
-from registry.card.limits import limits
+from registry.card.limits import limits, trained_at_least
 from registry.card.use import how_to_use, intended_use
 from registry.gates import SpreadGate
 from registry.records import Release, Version
@@ -150,6 +150,7 @@ def _data(manifest: BundleManifest) -> dict[str, Any]:
     return {
         "clients": dict(manifest.lineage.data),
         "trained": None,
+        "trained_at_least": trained_at_least(manifest),
         "calibrated": manifest.temperature.n,
         "tested": count_of(metrics.get("n")),
         "tested_by_subgroup": {name: count_of(row.get("n")) for name, row in rows.items()},

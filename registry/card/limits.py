@@ -16,7 +16,7 @@ def limits(manifest: BundleManifest) -> list[str]:
     return [
         "The figures are of one test split, of the clients it was trained at. Another hospital, camera or "
         "population can give others.",
-        "On how many pictures it was trained is not in the bundle.",
+        _trained(manifest),
         *_untested(metrics),
         *_few(metrics),
         *_intervals(metrics),
@@ -24,6 +24,22 @@ def limits(manifest: BundleManifest) -> list[str]:
         *_uncalibrated(manifest),
         *_unreadable(metrics),
     ]
+
+
+def trained_at_least(manifest: BundleManifest) -> int | None:
+    """Training pictures behind the Gaussians of what is familiar; other classes may have had more."""
+    familiarity = manifest.out_of_distribution
+    return None if familiarity is None else familiarity.trained_on
+
+
+def _trained(manifest: BundleManifest) -> str:
+    least = trained_at_least(manifest)
+    if least is None:
+        return "On how many pictures it was trained is not in the bundle."
+    return (
+        f"It was trained on at least {least:,} pictures, in the classes that have a Gaussian; on how many in "
+        "all is not in the bundle."
+    )
 
 
 def _untested(metrics: Mapping[str, Any]) -> list[str]:
@@ -65,7 +81,8 @@ def _intervals(metrics: Mapping[str, Any]) -> list[str]:
     if any(isinstance(row.get("intervals"), Mapping) for row in rows):
         return [
             "Intervals are of 95 %, for the chance of which lesions came into the test split; they do not "
-            "contain what training again would change."
+            "contain what training again would change. Those of AUROC are too narrow where a disease has few "
+            "pictures: with 3 of them they hold the truth in some three of four cases."
         ]
     return ["No figure has an interval: how sure they are is unknown."] if metrics else []
 

@@ -151,7 +151,7 @@ def data(card: Mapping[str, Any]) -> Facts:
     """How many pictures stand behind the card."""
     counted = card["data"]
     return [
-        ("Training pictures", _count(counted["trained"])),
+        ("Training pictures", _trained(counted["trained_at_least"])),
         ("Calibration pictures", _count(counted["calibrated"])),
         ("Test pictures", _count(counted["tested"])),
         ("Skin tones without test pictures", ", ".join(counted["absent"]) or "none named"),
@@ -214,6 +214,10 @@ def labels(card: Mapping[str, Any]) -> Table:
 
 def _count(found: int | None) -> str:
     return UNKNOWN if found is None else f"{found:,}"
+
+
+def _trained(least: int | None) -> str:
+    return UNKNOWN if least is None else f"at least {least:,}, in the classes that have a Gaussian"
 
 
 def _unfamiliar(found: Mapping[str, Any] | None) -> Facts:

@@ -27,7 +27,9 @@ MEASURES: Mapping[str, str] = {
     "mce": "MCE",
     "aurc": "AURC",
     "coverage": "Coverage of sets",
-    "mean_set_size": "Mean set size",
+    "set_size": "Mean set size",
+    "reported": "Share reported",
+    "reported_risk": "Wrong among reported",
     "spread": "Spread",
     "spread_standardised": "Spread, one mix of diseases",
     "gap": "Gap",
@@ -37,6 +39,9 @@ MEASURES: Mapping[str, str] = {
     "balanced_accuracy_standardised": "Balanced accuracy, one mix of diseases",
 }
 """What figures are called, in the order of columns; others follow under their own names."""
+
+NO_FIGURES = ("n", "epoch")
+"""Numbers of a row that say nothing of how well the model answers."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,10 @@ def tested_on(row: Mapping[str, Any]) -> Cell:
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The figures that any of the rows has as a number: those known here first, in their order."""
     found = {
-        name for row in rows for name, value in row.items() if name != "n" and number_of(value) is not None
+        name
+        for row in rows
+        for name, value in row.items()
+        if name not in NO_FIGURES and number_of(value) is not None
     }
     return [*(name for name in MEASURES if name in found), *sorted(found - set(MEASURES))]
 

@@ -427,7 +427,7 @@ def test_limits_name_small_groups_and_missing_guarantees():
     assert "dark & deep (20)" in sentences
     assert "light <I> (" not in sentences
     assert "promise a coverage: dark & deep." in sentences
-    assert "only accuracies have an interval" in " ".join(limits(small()))
+    assert "only accuracies and specificity have an interval" in " ".join(limits(small()))
 
 
 def test_numbers_are_written_alike_everywhere():

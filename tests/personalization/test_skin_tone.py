@@ -47,8 +47,9 @@ def test_on_a_scale_from_light_to_dark_the_darkest_comes_first():
 
 
 def test_nothing_is_told_of_a_tone_of_few_pictures():
-    counts = count_angles([1.0, 2.0, None, 5.0], ["0", "0", "0", "1"], "milk10k", min_count=3)
-    assert counts.angles.sum(axis=1).tolist() == [2, 0, 0, 0, 0, 0]
+    angles, tones = [1.0, 2.0, 3.0, None, 5.0, None, None], [*"0000", *"111"]
+    counts = count_angles(angles, tones, "milk10k", min_count=3)
+    assert counts.angles.sum(axis=1).tolist() == [3, 0, 0, 0, 0, 0]
     assert counts.silent.tolist() == [1, 0, 0, 0, 0, 0]
     drawn = count_angles([1.0, 5.0], ["0", "1"], "milk10k", min_count=2, replicates=4)
     assert drawn.angles.sum() == 0

@@ -68,7 +68,7 @@ def test_figures_are_those_of_the_bundle(bundle):
     for part in ("by_subgroup", "by_class", "fairness", "differences", "intersections"):
         assert card[part] == METRICS[part]
     assert card["data"] == {
-        "clients": {}, "trained": None, "calibrated": 0, "tested": 90,
+        "clients": {}, "trained": None, "trained_at_least": None, "calibrated": 0, "tested": 90,
         "tested_by_subgroup": {"light": 60, "dark": 25, "undeclared": 5}, "absent": ["medium"],
     }  # fmt: skip
     assert card["not_understood"] == []
@@ -114,6 +114,17 @@ def test_what_a_run_writes_is_understood(bundle):
     page = card_page(release_card([Entry.of_bundle(bundle(labels=labels, metrics=summary))]))
     for part in ("dark − light", "Sensitivity, malignant", "Melanoma (MEL)", "Spread, one mix of diseases"):
         assert part in page
+
+
+def test_how_many_it_was_trained_on_is_unknown_without_gaussians(bundle):
+    assert "On how many pictures it was trained is not in the bundle." in limits_of(bundle, metrics=METRICS)
+
+
+def test_that_intervals_of_auroc_can_be_too_narrow_is_said_where_there_are_intervals(bundle):
+    assert "Those of AUROC are too narrow where a disease has few pictures" in limits_of(
+        bundle, metrics=METRICS
+    )
+    assert "AUROC" not in limits_of(bundle, metrics={"n": 3, "accuracy": 0.5})
 
 
 def test_a_bundle_without_figures_says_so(bundle):
@@ -182,6 +193,11 @@ def test_unfamiliar_pictures_are_told_without_the_numbers_of_a_program(bundle):
     assert max(len(str(value)) for value in told.values()) < 100
     assert "referred with a warning; so are 5 % of known ones" in card["how_to_use"]["unfamiliar"]
     assert "Pictures of AK may be called unfamiliar" in " ".join(card["limits"])
+
+    assert (card["data"]["trained"], card["data"]["trained_at_least"]) == (None, 500)
+    said = " ".join(card["limits"])
+    assert "trained on at least 500 pictures, in the classes that have a Gaussian" in said
+    assert "On how many pictures it was trained is not" not in said
 
     few = OutOfDistribution.of(gaussians, ("MEL", "NV"), trained_on=500, rate=0.05, n=4)
     card = card_json(bundle(out_of_distribution=few).manifest)

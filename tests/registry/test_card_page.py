@@ -3,13 +3,15 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from registry.bundle.familiarity import Gaussians
 from registry.bundle.labels import Label
-from registry.bundle.schema import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.schema import Abstention, Conformal, Lineage, OutOfDistribution, Temperature
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
-from registry.card.tables import figure, interval
+from registry.card.tables import figure, figure_table, interval
 from registry.records import Release, Version
 
 EVIL = '"><script>alert("x")</script>&'
@@ -94,6 +96,30 @@ def test_the_page_says_what_the_card_says(release):
         assert part in text
     assert "90.2 %" in text  # ceil(61 * 0.9) / 61
     assert "accuracy is highest for light, 0.900 on 60 pictures" in text
+
+
+def test_what_a_stage_told_of_a_subgroup_has_a_title_and_its_place():
+    told = {"n": 40, "zest": 1.0, "epoch": 3, "reported_risk": 0.1, "reported": 0.6, "set_size": 1.4}
+    table = figure_table("key", "caption", {"dark": told | {"coverage": 0.9, "accuracy": 0.8}}, head="Skin")
+    assert table.header == (
+        "Skin",
+        "Test pictures",
+        "Accuracy",
+        "Coverage of sets",
+        "Mean set size",
+        "Share reported",
+        "Wrong among reported",
+        "zest",
+    )
+    assert [one.text for one in table.rows[0].cells][2:] == ["0.900", "1.400", "0.600", "0.100", "1.000"]
+
+
+def test_training_pictures_are_those_that_gaussians_are_known_to_rest_on(bundle):
+    gaussians = Gaussians(np.zeros((1, 2), np.float32), np.eye(2, dtype=np.float32))
+    known = OutOfDistribution.of(gaussians, ("MEL",), trained_on=12345, rate=0.05, n=4)
+    text = card_page(release_card([Entry.of_bundle(bundle(out_of_distribution=known))]))
+    assert "at least 12,345, in the classes that have a Gaussian" in text
+    assert "in the classes that have a Gaussian" not in card_page(release_card([Entry.of_bundle(bundle())]))
 
 
 def test_the_page_loads_nothing_and_runs_nothing(release):

@@ -107,7 +107,7 @@ GOOD = reply(
 
 
 def test_what_is_there_passes_and_reaches_the_aggregator():
-    check_asked(GOOD, BOTH)
+    check_asked(GOOD, BOTH, 1)
     report = report_of(GOOD)
     assert (report.received_losses, report.squared_change) == ({"light": 0.5, "dark": 0.0}, 2.0)
 
@@ -121,11 +121,27 @@ def without(name):
 )
 def test_what_is_missing_or_below_zero_is_refused_where_it_is_needed(name, need):
     with pytest.raises(MessageError, match=f"north does not report {name}, which the aggregator needs"):
-        check_asked(without(name), frozenset({need}))
-    check_asked(without(name), BOTH - {need})
+        check_asked(without(name), frozenset({need}), 1)
+    check_asked(without(name), BOTH - {need}, 1)
     below = replace(GOOD, scalars={**GOOD.scalars, name: -0.5})
     with pytest.raises(MessageError, match=rf"north reports \{{'{name}': -0\.5\}}; expected nothing below 0"):
-        check_asked(below, frozenset({need}))
+        check_asked(below, frozenset({need}), 1)
+
+
+def test_the_loss_of_few_pictures_is_neither_told_nor_asked_for(make_client, dataset):
+    """Of a single picture it would be what the model answers for it."""
+    held = dict(dataset.held)
+    examples = held["north", "train"]
+    few = (examples.subgroups == 1) & (np.cumsum(examples.subgroups == 1) <= 2)
+    held["north", "train"] = examples.where((examples.subgroups == 0) | few)
+    client = replace(make_client(data=replace(dataset, held=held)), min_count=3)
+    _, update = trained(client, BOTH)
+    assert update.num_examples["dark"] == 2
+    assert "received_loss/light" in update.scalars
+    assert "received_loss/dark" not in update.scalars
+    check_asked(update, BOTH, 3)
+    with pytest.raises(MessageError, match="does not report received_loss/dark"):
+        check_asked(update, BOTH, 2)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -109,7 +109,7 @@ def test_an_unknown_aggregator_names_the_nearest_and_nothing_else_is_blamed(trai
     tiny["stages"][0]["aggregator"]["name"] = "fedavq"
     ended = train_command(job_file(tiny))
     assert ended.code == 2
-    assert "unknown aggregator `fedavq`; did you mean `fedavg`? valid: fedauto, fedavg" in ended.err
+    assert "unknown aggregator `fedavq`; did you mean `fedavg`? valid: afl, fedauto, fedavg" in ended.err
     assert ended.err.count("stages") == 1, "the list of stages itself is not what is wrong"
 
 

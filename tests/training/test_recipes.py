@@ -32,6 +32,7 @@ SMALL_FORM = "ten-hospitals-"
 PAPERS = [name for name in SSL if not name.startswith(SMALL_FORM)]
 FAIR = sorted(path.stem for path in (FOLDER / "fairness").glob("*.yaml"))
 SMALL_FAIR_FORM = "milk10k-"
+CLOSING = ("ham10000-malignancy", "milk10k-fair")  # in no table of the paper
 # A fair recipe goes to the end as its base does, `milk10k-fedauto`.
 EXPORTING = [name for name in NAMES if {"stage": "export"} in PLAIN[name]["stages"] and name not in FAIR]
 # Of those that extend others, a few whose parts and data differ most; the others are read and planned below.
@@ -589,8 +590,7 @@ def test_every_row_of_the_tables_has_a_recipe_and_a_small_form():
     papers = {*AGGREGATORS, *POST_FL}
     small = {f"milk10k-{name}" for name in [*AGGREGATORS, "fedauto-personalized-longer"]}
     small |= {f"milk10k-fedauto-{strategy}" for strategy in STRATEGIES}
-    closing = {"ham10000-malignancy", "milk10k-fair"}  # ours, in none of its tables
-    assert {*FAIR, "milk10k-fedauto"} == papers | small | closing
+    assert {*FAIR, "milk10k-fedauto"} == papers | small | {*CLOSING}
 
 
 @pytest.mark.parametrize("name", sorted({*AGGREGATORS, *POST_FL}))
@@ -633,13 +633,15 @@ def test_pictures_are_the_papers_six_types_in_nine_classes(name):
     assert PLAIN[name]["engine"]["min_clients"] == 6
 
 
-@pytest.mark.parametrize("name", [name for name in FAIR if name.startswith(SMALL_FAIR_FORM)])
+@pytest.mark.parametrize(
+    "name", [name for name in FAIR if name.startswith(SMALL_FAIR_FORM) and name not in CLOSING]
+)
 def test_a_small_form_differs_from_its_base_by_one_part(name):
     base, found = (read_job(PATHS[one]).resolved() for one in ("milk10k-fedauto", name))
     row = name.removeprefix(SMALL_FAIR_FORM)
     federate, personalize = found["stages"][:2]
     if row in AGGREGATORS:
-        expected = AGGREGATORS[row]
+        expected = AGGREGATORS[row] | ({"lipschitz": 0.01} if "lipschitz" in AGGREGATORS[row] else {})
         assert {key: federate["aggregator"][key] for key in expected} == expected
         federate["aggregator"] = base["stages"][0]["aggregator"]
     else:

@@ -118,6 +118,7 @@ class RoundsStage(Stage):
             prepare=self.objective.prepare,
             draw=self.draw,
             desk=desk_of(setting, model),
+            min_count=setting.job.privacy.min_count,
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:

@@ -42,6 +42,17 @@ def answers_by_class(counts: HasConfusion) -> Tally:
     return _right(counts), _support(counts)
 
 
+def other_answers_by_class(counts: HasConfusion) -> Tally:
+    """Pictures of other classes that were not answered with the class, and pictures of other classes.
+
+    Both `(..., classes)`, the proportions that specificities are; 0 of 0 for an absent class.
+    """
+    support = _support(counts)
+    others = np.where(support > 0, counts.n[..., np.newaxis] - support, 0)
+    false_alarms = np.where(support > 0, _answered(counts) - _right(counts), 0)
+    return others - false_alarms, others
+
+
 def accuracy(counts: HasConfusion) -> Figure:
     """The share of right answers."""
     return ratio(_right(counts).sum(axis=-1), counts.n)
@@ -72,9 +83,7 @@ def specificities(counts: HasConfusion) -> Figure:
 
     nan for an absent class, and where there are no other pictures.
     """
-    others = counts.n[..., np.newaxis] - _support(counts)
-    false_alarms = _answered(counts) - _right(counts)
-    return np.where(_support(counts) > 0, ratio(others - false_alarms, others), np.nan)
+    return ratio(*other_answers_by_class(counts))
 
 
 def balanced_accuracy(counts: HasConfusion) -> Figure:

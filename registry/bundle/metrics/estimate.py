@@ -8,6 +8,7 @@ import numpy as np
 from registry.bundle.metrics.exact import exact_interval
 from registry.bundle.metrics.interval import NOISE, interval
 from registry.bundle.metrics.ratio import Figure, Tally
+from registry.bundle.metrics.wilson import widened
 
 
 def number(value: Figure) -> float | None:
@@ -28,13 +29,13 @@ def ends(
         point: the figure, `()`.
         replicates: the figure of each replicate, if there are any.
         proportions: how many of how many, where the figure is a mean of proportions: they give an exact
-            interval where replicates give none.
+            interval where replicates give none, and widen that of several where some are of few pictures.
     """
     if np.isnan(point):
         return None
     found = None if replicates is None else interval(replicates, point, NOISE.get(name))
-    if found is None and proportions is not None:
-        found = exact_interval(*proportions)
+    if proportions is not None:
+        found = exact_interval(*proportions) if found is None else widened(found, *proportions)
     return None if found is None else list(found)
 
 

@@ -24,6 +24,8 @@ from registry.bundle.metrics.ratio import Figure
 
 LEVEL = 0.95
 _NOISE_TWICE = 1 + sqrt(2)
+_NO_WIDTH = 1e-12
+"""Figures that differ by no more are equal: sums of the same numbers come out so far apart by rounding."""
 
 Noise = Literal["raises", "lowers"]
 NOISE: Mapping[str, Noise] = {
@@ -44,8 +46,8 @@ def interval(
     """The ends of the interval of a figure with these replicates, `(replicates,)`.
 
     A replicate in which the figure is undefined (it drew no picture of a small subgroup) is left out;
-    None where that is more than half of them, or there are none, or all are equal, since then they say
-    nothing of how uncertain the figure is.
+    None where that is more than half of them, or there are none, or all are equal, or so many that both ends
+    are, since then they say nothing of how uncertain the figure is.
 
     Args:
         replicates: the figure of each replicate.
@@ -53,8 +55,13 @@ def interval(
         noise: what noise does to the figure, `NOISE.get(name)`; None for percentiles.
     """
     defined = replicates[~np.isnan(replicates)]
-    if 2 * defined.size < replicates.size or not defined.size or np.ptp(defined) == 0:
+    if 2 * defined.size < replicates.size or not defined.size or np.ptp(defined) <= _NO_WIDTH:
         return None
+    low, high = _ends(defined, point, noise)
+    return None if high - low <= _NO_WIDTH else (low, high)
+
+
+def _ends(defined: Figure, point: Figure | float | None, noise: Noise | None) -> tuple[float, float]:
     if noise == "lowers":
         assert point is not None
         turned = _of_distance(1 - defined, 1 - float(point))

@@ -39,7 +39,7 @@ MALIGNANCY: Mapping[str, Callable[..., Figure]] = {
     "malignant_specificity": malignancy.malignant_specificity,
 }
 
-SUBGROUP_FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece", *MALIGNANCY)
+SUBGROUP_FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece", "mce", *MALIGNANCY)
 
 FAIRNESS: Mapping[str, Callable[[Mapping[str, Counts]], Figure]] = {
     "variance": fairness.variance,
@@ -108,6 +108,7 @@ def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -
         "accuracy": classification.all_answers,
         "weighted_recall": classification.all_answers,
         "balanced_accuracy": classification.answers_by_class,
+        "specificity": classification.other_answers_by_class,
         "malignant_sensitivity": partial(malignancy.malignant_answers, malignant=malignant),
         "malignant_specificity": partial(malignancy.other_answers, malignant=malignant),
     }

@@ -159,3 +159,14 @@ def test_jobs_that_do_not_say_whose_are_what_they_were(stages, make_job):
         make_job(stages(FINETUNE, **per)).digest for per in ({"per": "subgroup"}, {}, {"per": "client"})
     )
     assert said == unsaid != other
+
+
+def test_few_pictures_of_a_subgroup_cannot_be_told_apart_by_subtraction(stages, make_job, stand, mixed):
+    """Blocks by subgroup of the global model leave a small one out; the pooled block must do so too."""
+    examples = mixed.examples("north", "validation")
+    dark = np.flatnonzero(examples.subgroups == 1)[1:]
+    held = {**mixed.held, ("north", "validation"): examples.where(~np.isin(np.arange(len(examples)), dark))}
+    light = int((examples.subgroups == 0).sum())
+    job = make_job(stages({"name": "none"}, per="client"), privacy={"min_count": 2})
+    outcome = stand(job, replace(mixed, held=held)).run()
+    assert outcome.facts["validation_pictures"]["north"] == light

@@ -51,6 +51,16 @@ def test_replicates_that_are_all_equal_say_nothing():
     assert interval(np.array([0.5, 0.5, np.nan])) is None
 
 
+@pytest.mark.parametrize("noise", [None, "raises", "lowers"])
+def test_rounding_does_not_make_an_interval(noise):
+    noisy = np.array([0.299, 0.299 + 1e-16, 0.29899999999999993, 0.29900000000000015] * 50)
+    assert np.ptp(noisy) > 0
+    assert interval(noisy, 0.299, noise) is None
+    assert interval(np.append(noisy, 0.5), 0.299, noise) is None  # one replicate in 201 is in neither end
+    apart = np.linspace(0.299, 0.299 + 1e-6, 200)
+    assert interval(apart, 0.299, noise) is not None
+
+
 def test_the_lower_end_of_a_distance_has_its_noise_taken_off():
     replicates = np.linspace(0.1, 0.3, 201)  # median 0.2, 97.5th percentile 0.295
     low, high = interval(replicates, 0.18, "raises")

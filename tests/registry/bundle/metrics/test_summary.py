@@ -8,6 +8,7 @@ from sklearn import metrics as sk
 from registry.bundle.counts import Block, Counts, count
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label
+from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.fairness import variance
 from registry.bundle.metrics.summary import summarise
 
@@ -43,9 +44,11 @@ def test_every_key_that_was_promised_is_there(blocks):
         "intervals",
     }
     dark = summary["by_subgroup"]["dark"]
-    assert {"n", "accuracy", "balanced_accuracy", "auroc", "ece", "coverage", "epoch", "intervals"} <= set(
-        dark
+    promised = (
+        "n accuracy balanced_accuracy auroc malignancy_auroc ece mce malignant_sensitivity "
+        "malignant_specificity coverage epoch intervals"
     )
+    assert set(promised.split()) == set(dark)
     assert (dark["n"], dark["epoch"], dark["coverage"]) == (30, 3, 0.9)
     assert "epoch" not in summary["by_subgroup"]["light"]
 
@@ -89,7 +92,7 @@ def test_without_replicates_only_proportions_have_intervals(blocks):
     malignancy = {"malignant_sensitivity", "malignant_specificity"}
     dark = summary["by_subgroup"]["dark"]
     assert set(dark["intervals"]) == {"accuracy", "balanced_accuracy"} | malignancy
-    assert set(summary["intervals"]) == {*dark["intervals"], "weighted_recall"}
+    assert set(summary["intervals"]) == {*dark["intervals"], "weighted_recall", "specificity"}
     right = int(blocks["dark"].point.confusion.trace())
     expected = binomtest(right, 30).proportion_ci(method="exact")
     assert dark["intervals"]["accuracy"] == pytest.approx([expected.low, expected.high])
@@ -116,6 +119,16 @@ def test_all_right_has_an_exact_interval():
         assert dark[figure] == 1
         assert dark["intervals"][figure] == pytest.approx([0.025 ** (1 / 20), 1])
     assert dark["malignant_specificity"] is dark["intervals"]["malignant_specificity"] is None
+
+
+def test_all_right_at_one_confidence_has_no_interval_of_its_calibration_error():
+    """Sums of equal gaps differ by rounding from replicate to replicate, which is no uncertainty."""
+    probabilities, labels = np.tile([0.7, 0.2, 0.1], (37, 1)), np.zeros(37, int)
+    block = count(probabilities, labels, malignant=MALIGNANT, replicates=200, seed=1)
+    assert np.ptp(ece(block.replicates)) > 0
+    dark = summarise({"dark": block}, LABELS, ["dark"])["by_subgroup"]["dark"]
+    assert dark["ece"] == pytest.approx(0.299)
+    assert dark["intervals"]["ece"] is dark["intervals"]["mce"] is None
 
 
 def test_differences_compare_the_named(blocks):
