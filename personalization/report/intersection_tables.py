@@ -13,8 +13,8 @@ from personalization.report.tables import Cell, Row, Table, cell, texts
 FIGURES = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
 
 TOO_FEW = "too few to tell"
-"""Stands for a group of which clients told of fewer than 30 pictures (`registry.bundle.metrics.intersections`),
-or of none, since each keeps to itself what it has too few of."""
+"""Stands for a group of which clients told fewer than 30 pictures (`registry.bundle.metrics.intersections`),
+or none: each client keeps to itself what it has too few of."""
 
 
 def intersection_tables(data: ReportData) -> tuple[Table, ...]:

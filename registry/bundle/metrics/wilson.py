@@ -39,7 +39,7 @@ def widened(
 
 
 def mean_interval(right: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[float, float]:
-    """The 95 % interval of the mean of proportions `right` of `n`, `(K,)`, of which one n at least is not 0."""
+    """The 95 % interval of the mean of proportions `right` of `n`, `(K,)`; one n at least is not 0."""
     x, of = right[n > 0], n[n > 0]
     share = x / of
     middle = (x + _Z**2 / 2) / (of + _Z**2)

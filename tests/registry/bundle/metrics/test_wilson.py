@@ -21,7 +21,7 @@ def test_of_one_proportion_it_is_scipys(x, n):
 
 
 def test_of_several_the_squared_distances_to_their_ends_add_up():
-    """Recalls 1 of 3 pictures and 0.9 of 60; a class without pictures is left out."""
+    """Recalls of 3 of 3 pictures and of 54 of 60; a class without pictures is left out."""
     rare, common = wilson(3, 3), wilson(54, 60)
     low = 0.95 - np.hypot(1 - rare[0], 0.9 - common[0]) / 2
     high = 0.95 + np.hypot(rare[1] - 1, common[1] - 0.9) / 2
@@ -81,4 +81,4 @@ def test_a_class_of_three_pictures_does_not_seem_certain(measure, name, pictures
 def test_where_no_class_is_rare_it_is_hardly_wider(measure, name):
     held, width = measure(name, (50, 50), (0.6, 0.9))
     assert 0.93 <= held[1] <= 0.985
-    assert width[1] / width[0] <= 1.06
+    assert width[1] / width[0] <= 1.1
