@@ -31,7 +31,7 @@ demo: $(VENV)/.installed  ## train on drawn pictures, personalize, calibrate, re
 	@set -e; port=$$($(BIN)/python -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'); \
 	$(BIN)/dermfed-serve --port $$port > $(DEMO)/service.log 2>&1 & service=$$!; \
 	trap 'kill $$service 2>/dev/null; wait $$service 2>/dev/null || true' EXIT; \
-	$(BIN)/dermfed-diagnose $(DEMO)/pictures/images/000000.png --skin-tone V \
+	$(BIN)/dermfed-diagnose $(DEMO)/pictures/images/000004.png --skin-tone V \
 	  --url http://127.0.0.1:$$port --wait 60 || { cat $(DEMO)/service.log; exit 1; }
 	@echo "report: $(CURDIR)/$(DEMO)/run/report.html"
 
