@@ -65,7 +65,7 @@ def find_problems(engine: Engine, store: Store, trust: "Trust | None" = None) ->
         found += [*_guards(connection), *chain_problems(connection, events)]
         found += [*_numbers(held), *_releases(connection)]
         if readable(events):
-            found += [*disagreements(connection, events), *_imports(events, store)]
+            found += _told(connection, events, store)
         found += [Problem(*one) for one in signature_problems(connection, store, trust)]
     return (*found, *_objects(held, store))
 
@@ -111,6 +111,20 @@ def _guards(connection: Connection) -> Iterator[Problem]:
                     f"its guard against {action.upper()} is gone; find out who removed it, and restore a "
                     "copy of the database",
                 )
+
+
+def _told(connection: Connection, events: Sequence[Mapping[str, Any]], store: Store) -> Sequence[Problem]:
+    """Where tables and store are not as the events tell."""
+    try:
+        return [*disagreements(connection, events), *_imports(events, store)]
+    except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON
+        return [
+            Problem(
+                "the events",
+                f"what one of them tells is not in the form that dermfed writes ({error!r}); find out who "
+                "changed the database, and restore a copy of it",
+            )
+        ]
 
 
 def _imports(events: Sequence[Mapping[str, Any]], store: Store) -> Iterator[Problem]:

@@ -302,11 +302,11 @@ shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-def migrated(postgres: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> str:
+def migrated(postgres: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name of a PostgreSQL database with the tables of a registry and nothing else, to copy."""
-    with _database(postgres, "template0", drop=False) as (name, url):
+    with _database(postgres, "template0") as (name, url):
         Registry.open(url, str(tmp_path_factory.mktemp("migrated"))).close()
-    return name
+        yield name
 
 
 @pytest.fixture
@@ -324,16 +324,13 @@ def migrated_database(postgres: Callable[[str], str], migrated: str) -> Iterator
 
 
 @contextmanager
-def _database(
-    postgres: Callable[[str], str], template: str, *, drop: bool = True
-) -> Iterator[tuple[str, str]]:
+def _database(postgres: Callable[[str], str], template: str) -> Iterator[tuple[str, str]]:
     """The name and the address of a new database on the server."""
     name = f"dermfed_{uuid.uuid4().hex[:16]}"
     url = postgres(f"CREATE DATABASE {name} TEMPLATE {template}")
     path, mark, query = url.partition("?")
     yield name, f"{path.rpartition('/')[0]}/{name}{mark}{query}"
-    if drop:
-        postgres(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

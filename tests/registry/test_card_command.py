@@ -3,6 +3,7 @@ import json
 import pytest
 
 MODEL = "skin-lesion"
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
 
 @pytest.fixture
@@ -36,7 +37,6 @@ def test_one_version_is_shown(added):
     assert card["versions"][0]["by_subgroup"] == {"light": {"n": 50, "accuracy": 0.7}}
 
 
-@pytest.mark.sqlite
 def test_a_bundle_that_is_in_no_registry_is_shown(command, folders, bundle, places):
     made = bundle()
     (folder,) = folders(made)

@@ -7,6 +7,7 @@ import pytest
 from registry.gates import DEFAULT, read_gate_set
 
 MODEL = "skin-lesion"
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
 
 @pytest.fixture
