@@ -1,26 +1,41 @@
 """Writing the tables: each function is one step of somebody's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
 from registry.bundle.folder import Bundle
+from registry.chain import event_hash
+from registry.errors import DatabaseError
+from registry.facts import member_facts, release_time, version_facts
 from registry.gates import GateReport
-from registry.queries import version_by_digest
+from registry.places import current_host
+from registry.queries import last_event, version_by_digest
 from registry.records import ApiKey, Event, EventKind, Version
-from registry.tables import AliasRow, EventRow, KeyRow, MemberRow, ReleaseRow, VersionRow
+from registry.tables import (
+    AliasRow,
+    EventRow,
+    HeadRow,
+    KeyRow,
+    MemberRow,
+    ReleaseRow,
+    VersionRow,
+    stored_time,
+)
 
 
 @dataclass(frozen=True)
 class Note:
-    """What an event says beside what was done: who, why, and what the gates said."""
+    """What an event says beside what was done: who, why, what the gates said, and from which machine."""
 
     actor: str
     reason: str | None = None
     gates: GateReport | None = None
     overridden: bool = False
+    host: str | None = None  # this machine, unless said
 
 
 def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, bool]:
@@ -84,54 +99,71 @@ def insert_event(
     alias: str | None = None,
     release: int | None = None,
     before: int | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Event:
-    """Writes down what was done."""
+    """Writes down what was done, at the end of the chain.
+
+    `details` are facts of the kind's own. What the versions added and the release's members are is added
+    to them here.
+    """
+    told = dict(details or {})
+    if versions and kind in ("added", "imported"):
+        told["versions"] = version_facts(connection, model, versions)
+    if release is not None:
+        told |= {"members": member_facts(connection, release), "made": release_time(connection, release)}
     now = datetime.now(UTC)
-    number = _insert(
-        connection,
-        insert(EventRow).values(
-            time=now,
-            actor=note.actor,
-            kind=kind,
-            model=model,
-            alias=alias,
-            versions=list(versions),
-            release_id=release,
-            before_id=before,
-            reason=note.reason,
-            gates=None if note.gates is None else note.gates.model_dump(mode="json"),
-            overridden=note.overridden,
-        ),
-    )
-    return Event(
-        id=number,
-        time=now,
-        actor=note.actor,
-        kind=kind,
-        model=model,
-        alias=alias,
-        versions=tuple(versions),
-        release=release,
-        before=before,
-        reason=note.reason,
-        gates=note.gates,
-        overridden=note.overridden,
-    )
+    facts = {
+        "id": (connection.scalar(select(func.max(EventRow.id))) or 0) + 1,
+        "time": stored_time(now),
+        "actor": note.actor,
+        "kind": kind,
+        "model": model,
+        "alias": alias,
+        "versions": list(versions),
+        "release_id": release,
+        "before_id": before,
+        "reason": note.reason,
+        "gates": None if note.gates is None else note.gates.model_dump(mode="json"),
+        "overridden": note.overridden,
+        "host": note.host or current_host(),
+        "details": told or None,
+        "previous": _head(connection),
+    }
+    facts["hash"] = event_hash(facts)
+    connection.execute(insert(EventRow).values({**facts, "time": now}))
+    connection.execute(update(HeadRow).values(events=HeadRow.events + 1, hash=facts["hash"]))
+    return last_event(connection)
 
 
-def insert_key(connection: Connection, key: ApiKey) -> None:
+def _head(connection: Connection) -> str:
+    last: str | None = connection.scalar(select(HeadRow.hash))
+    if last is None:
+        raise DatabaseError(
+            "the database does not say where its chain of events ends, so no event can be added; "
+            "run `dermfed-registry verify`, and restore a copy of the database"
+        )
+    return last
+
+
+def insert_key(connection: Connection, key: ApiKey, note: Note) -> None:
     """Keeps a key."""
     connection.execute(
         insert(KeyRow).values(
             id=key.id, name=key.name, sha256=key.sha256, created=key.created, revoked=key.revoked
         )
     )
+    details = {"id": key.id, "name": key.name, "sha256": key.sha256, "created": stored_time(key.created)}
+    insert_event(connection, "key-created", "", note, details=details)
 
 
-def mark_revoked(connection: Connection, key: str) -> None:
+def mark_revoked(connection: Connection, key: ApiKey, note: Note) -> None:
     """Revokes a key; one that was revoked keeps its time."""
-    here = KeyRow.id == key, KeyRow.revoked.is_(None)
-    connection.execute(update(KeyRow).where(*here).values(revoked=datetime.now(UTC)))
+    if key.revoked is not None:
+        return
+    now = datetime.now(UTC)
+    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(revoked=now))
+    details = {"id": key.id, "name": key.name, "sha256": key.sha256, "revoked": stored_time(now)}
+    insert_event(connection, "key-revoked", "", note, details=details)
 
 
 def _insert(connection: Connection, statement: Insert) -> int:

@@ -11,16 +11,39 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from registry.archive.command import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
+from registry.audit_command import EXAMPLES as AUDIT_EXAMPLES
+from registry.audit_command import audit
 from registry.bundle.errors import BundleError
-from registry.bundle.folder import read_bundle
 from registry.card.command import EXAMPLES as CARD_EXAMPLES
 from registry.card.command import card
+from registry.collecting.command import EXAMPLES as GC_EXAMPLES
+from registry.collecting.command import gc
+from registry.diff.command import EXAMPLES as DIFF_EXAMPLES
+from registry.diff.command import diff
 from registry.errors import GateRefusal, RegistryError
+from registry.gates.command import (
+    APPROVE_EXAMPLES,
+    CHECK_EXAMPLES,
+    SET_EXAMPLES,
+    SHOW_EXAMPLES,
+    approve,
+    gates_check,
+    gates_set,
+    gates_show,
+)
+from registry.intake import read_folder
+from registry.keys_command import (
+    ADD_EXAMPLES,
+    LIST_EXAMPLES,
+    REVOKE_EXAMPLES,
+    keys_add,
+    keys_list,
+    keys_revoke,
+)
 from registry.printing import (
     as_data,
     event_lines,
-    gate_lines,
-    key_table,
     release_line,
     version_page,
     version_table,
@@ -28,6 +51,10 @@ from registry.printing import (
 from registry.records import Release, Version
 from registry.registry import Registry
 from registry.registry import upgrade as upgrade_database
+from registry.signing.command import EXAMPLES as SIGN_EXAMPLES
+from registry.signing.command import Trusted, sign
+from registry.signing.lines import signed_by
+from registry.signing.trust import trust_in
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 # What of a manifest is of no use to a reader: histograms and packed matrices.
@@ -73,14 +100,16 @@ def dermfed_registry(
         str | None,
         typer.Option(
             metavar="URL",
-            help="The database, sqlite:///path/registry.db. By default DERMFED_REGISTRY_URL or your own.",
+            help="The database, sqlite:///path/registry.db or postgresql://user@host/name. By default "
+            "DERMFED_REGISTRY_URL or your own.",
         ),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="URI",
-            help="The models: a folder or a file:// address. By default DERMFED_STORE or your own.",
+            help="The models: a folder, or an address such as s3://bucket/models. By default DERMFED_STORE "
+            "or your own.",
         ),
     ] = None,
     _version: Annotated[
@@ -123,7 +152,7 @@ def add(
     A bundle that was added before keeps its version. If its files in the store were missing or altered,
     they are put right.
     """
-    bundles = [read_bundle(folder) for folder in folders]
+    bundles = [read_folder(folder) for folder in folders]
     with _open(context) as registry:
         added = registry.add_and_tell(bundles)
     states = ["added" if version in added.new else "was there" for version in added.versions]
@@ -156,7 +185,7 @@ def show(
 ) -> None:
     """Show where aliases point, and what stands behind.
 
-    Of each version: figures by subgroup with intervals, calibration and lineage.
+    Of each version: figures by subgroup with intervals, calibration, lineage and who signed it.
 
     Where no alias points anywhere yet, the newest version for each subgroup is shown.
     """
@@ -168,22 +197,44 @@ def show(
             aliases = {alias: registry.require_release(model, alias)}
         versions = _shown_versions(registry, model, number, aliases)
         manifests = [registry.manifest(version) for version in versions]
+        signatures = [registry.signatures(version) for version in versions]
+        overridden = {one.release: one for one in registry.history(model) if one.overridden}
     if number is not None:
         aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     answer = {
         "model": model,
         "aliases": {name: as_data(release) for name, release in aliases.items()},
+        "overridden": {
+            name: as_data(overridden[release.id])
+            for name, release in aliases.items()
+            if release.id in overridden
+        },
         "versions": [
-            {**as_data(version), "manifest": manifest.model_dump(mode="json", exclude=UNREADABLE)}
-            for version, manifest in zip(versions, manifests, strict=True)
+            {
+                **as_data(version),
+                "signatures": as_data(signed),
+                "manifest": manifest.model_dump(mode="json", exclude=UNREADABLE),
+            }
+            for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
         ],
     }
-    pages = [version_page(*page) for page in zip(versions, manifests, strict=True)]
-    lines = [release_line(*pointing) for pointing in aliases.items()] or [f"no alias of {model} points here"]
+    pages = [
+        f"{version_page(version, manifest)}\n{signed_by(signed)}"
+        for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
+    ]
+    lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()] or [
+        f"no alias of {model} points here"
+    ]
     _answer(answer, "\n\n".join(["\n".join(lines), *pages]), as_json)
 
 
 _command(app, "card", *CARD_EXAMPLES)(card)
+_command(app, "audit", *AUDIT_EXAMPLES)(audit)
+_command(app, "diff", *DIFF_EXAMPLES)(diff)
+_command(app, "sign", *SIGN_EXAMPLES)(sign)
+_command(app, "export", *EXPORT_EXAMPLES)(export_)
+_command(app, "import", *IMPORT_EXAMPLES)(import_)
+_command(app, "gc", *GC_EXAMPLES)(gc)
 
 
 @_command(
@@ -258,14 +309,16 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     _answer(as_data(events), "\n".join(event_lines(event) for event in events), as_json)
 
 
-@_command(app, "verify", "", "--json")
-def verify(context: typer.Context, as_json: AsJson = False) -> None:
+@_command(app, "verify", "", "--trust board.pub --trust vendor.pem", "--json")
+def verify(context: typer.Context, trust: Trusted = None, as_json: AsJson = False) -> None:
     """Check the database and every file in the store.
 
-    Also that history and aliases agree. Exit code 1 if anything is wrong; nothing is changed.
+    Also that history and aliases agree, and that signatures are of the versions they are kept for. With
+    --trust also whose they are: a forged one is named, and one of nobody who is trusted. Exit code 1 if
+    anything is wrong; nothing is changed.
     """
     with _open(context) as registry:
-        problems = registry.verify()
+        problems = registry.verify(trust_in(trust))
         versions = len(registry.versions())
     lines = [f"{problem.about}: {problem.text}" for problem in problems]
     found = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "nothing wrong"
@@ -274,31 +327,10 @@ def verify(context: typer.Context, as_json: AsJson = False) -> None:
         raise typer.Exit(REFUSED)
 
 
-@_command(gates_app, "show", "", "--json")
-def gates_show(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the gates and their limits."""
-    with _open(context) as registry:
-        gate = registry.gate
-    text = (
-        f"{gate.name}: limit {gate.limit:.3f}, for the difference of test accuracy between the subgroup "
-        "served best and the one served worst, each with the version that answers for it"
-    )
-    _answer({"gates": [as_data(gate)]}, text, as_json)
-
-
-@_command(gates_app, "check", "demo 1 2 3 4 --to production", "demo 5 --to production --json")
-def gates_check(
-    context: typer.Context, model: Model, numbers: Numbers, to: To, as_json: AsJson = False
-) -> None:
-    """Tell what a promotion would be told.
-
-    Nothing is changed. Exit code 1 if refused.
-    """
-    with _open(context) as registry:
-        report = registry.judge(model, numbers, to=to)
-    _answer({"refused": report.refused, "gates": as_data(report)}, gate_lines(report), as_json)
-    if report.refused:
-        raise typer.Exit(REFUSED)
+_command(gates_app, "set", *SET_EXAMPLES)(gates_set)
+_command(gates_app, "show", *SHOW_EXAMPLES)(gates_show)
+_command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
+_command(app, "approve", *APPROVE_EXAMPLES)(approve)
 
 
 @_command(app, "upgrade", "", "--json")
@@ -312,37 +344,9 @@ def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
     _answer({"before": before, "after": after}, text, as_json)
 
 
-@_command(keys_app, "add", "ward-3", "'dermatology, second floor' --json")
-def keys_add(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom or what the key is for.")],
-    as_json: AsJson = False,
-) -> None:
-    """Make a key. Its secret is printed once, and kept nowhere."""
-    with _open(context) as registry:
-        key, secret = registry.create_key(name)
-    text = f"{secret}\nkey {key.id} for {key.name}: keep the line above, it is not shown again"
-    _answer({**as_data(key), "secret": secret}, text, as_json)
-
-
-@_command(keys_app, "list", "", "--json")
-def keys_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List keys, revoked ones too."""
-    with _open(context) as registry:
-        keys = registry.keys()
-    _answer(as_data(keys), key_table(keys) if keys else "no key yet", as_json)
-
-
-@_command(keys_app, "revoke", "0123456789ab")
-def keys_revoke(
-    context: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `keys list` shows it.")],
-    as_json: AsJson = False,
-) -> None:
-    """Revoke a key for good."""
-    with _open(context) as registry:
-        key = registry.revoke_key(id)
-    _answer(as_data(key), key_table([key]), as_json)
+_command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
+_command(keys_app, "list", *LIST_EXAMPLES)(keys_list)
+_command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
 
 
 def main() -> None:

@@ -1,49 +1,54 @@
 """The database: opening it, and transactions that read and that write.
 
-All that is particular to SQLite is here. A writing transaction takes the write lock when it begins,
-so that nothing it has read can change before it writes; a reading one sees one moment.
+A writing transaction is the only one of its time from its beginning on, so that nothing it has read can
+change before it writes; a reading one sees one moment. How each database does that is in a file of its
+own: `registry.on_sqlite` and `registry.on_postgresql`.
 """
 
+import re
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from registry import on_postgresql, on_sqlite
 from registry.errors import DatabaseError, InvalidName
 
-_BUSY_SECONDS = 30  # how long a process waits for another one's transaction
 _WRITES = "dermfed_writes"
+_ALLOWED = (
+    "use sqlite:///path/to/registry.db, sqlite:////absolute/path/registry.db, "
+    "or postgresql://user@host/database"
+)
 
 
 def open_database(url: str) -> Engine:
-    """The engine for `url`; the file's folder is made, the file by the first transaction.
+    """The engine for `url`.
+
+    A SQLite file's folder is made, and the file by the first transaction; a database of a PostgreSQL
+    server must be there, and may be empty.
 
     Raises:
-        InvalidName: the address is not one of a SQLite file.
-        DatabaseError: the folder cannot be made.
+        InvalidName: the address is not one of a SQLite file or a PostgreSQL database.
+        DatabaseError: the folder cannot be made, or PostgreSQL's driver is not installed.
     """
-    path = _sqlite_file(url)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DatabaseError(
-            f"the folder {path.parent} for the database cannot be made ({error.strerror}); "
-            "name another place with --url"
-        ) from error
-    # Transactions begin with our own BEGIN below, so the driver must not begin any.
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"isolation_level": None, "timeout": _BUSY_SECONDS},
-    )
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
-    return engine
+        parts = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise InvalidName(f"the database {without_secrets(url)!r} is no address; {_ALLOWED}") from error
+    kind = parts.drivername
+    if kind in ("sqlite", "sqlite+pysqlite"):
+        if parts.database in (None, "", ":memory:") or parts.host or parts.query:
+            raise InvalidName(f"the database {without_secrets(url)!r} does not name a file; {_ALLOWED}")
+        return _with_transactions(on_sqlite.open_engine(parts))
+    if kind in ("postgresql", "postgresql+psycopg"):
+        if not parts.database:
+            raise InvalidName(f"the address {without_secrets(url)!r} does not name a database; {_ALLOWED}")
+        return _with_transactions(on_postgresql.open_engine(parts))
+    raise InvalidName(f"a database of kind {kind!r} is not supported; {_ALLOWED}")
 
 
 @contextmanager
@@ -73,59 +78,41 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def damages(connection: Connection) -> list[str]:
-    """What the database itself finds wrong with its file and with references between tables."""
-    pages = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok"]
-    references = [
-        f"table {row[0]}, row {row[1]}: it refers to a row of {row[2]} that is not there"
-        for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
-    ]
-    return pages + references
+    """What the database itself finds wrong with what it keeps and with references between tables."""
+    found: list[str] = _on(connection).damages(connection)
+    return found
 
 
-def _sqlite_file(url: str) -> Path:
-    allowed = "use sqlite:///path/to/registry.db, or sqlite:////absolute/path/registry.db"
-    try:
-        parts = make_url(url)
-    except ArgumentError as error:
-        raise InvalidName(f"the database {url!r} is no address; {allowed}") from error
-    if parts.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidName(f"a database of kind {parts.drivername!r} is not supported; {allowed}")
-    if parts.database in (None, "", ":memory:") or parts.host or parts.query:
-        raise InvalidName(f"the database {url!r} does not name a file; {allowed}")
-    return Path(str(parts.database)).absolute()
+def guards(connection: Connection) -> set[str]:
+    """The names of the triggers that are there and at work."""
+    found: set[str] = _on(connection).guards(connection)
+    return found
 
 
-def _prepare(connection: Any, _record: Any) -> None:
-    """What every connection needs before its first transaction."""
-    _write_ahead(connection)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
+def place_of(url: URL) -> str:
+    """What messages call the database: a file, or an address without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return URL.create(
+        "postgresql", username=url.username, host=url.host, port=url.port, database=url.database
+    ).render_as_string()
 
 
-def _write_ahead(connection: Any) -> None:
-    """Let readers read while somebody writes.
-
-    Turning it on needs the file alone, and SQLite does not wait for that as it waits elsewhere.
-    """
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-            continue
-        if mode != "wal":
-            raise sqlite3.OperationalError(
-                f"its disk allows the journal mode {mode!r} only; keep the database on a local disk"
-            )
-        return
+def without_secrets(url: str) -> str:
+    """An address, as it was given, without what a password could be."""
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r"://.*@", "://***@", url))
 
 
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _on(database: Engine | Connection) -> ModuleType:
+    return on_sqlite if database.dialect.name == "sqlite" else on_postgresql
+
+
+def _with_transactions(engine: Engine) -> Engine:
+    def begin(connection: Connection) -> None:
+        _on(connection).begin(connection, writes=connection.get_execution_options().get(_WRITES, False))
+
+    event.listen(engine, "begin", begin)
+    return engine
 
 
 @contextmanager
@@ -134,5 +121,7 @@ def _explained(engine: Engine) -> Iterator[None]:
         yield
     except (DBAPIError, PoolTimeout, sqlite3.Error) as error:
         cause = getattr(error, "orig", None) or error
-        hint = "others are writing all the time" if "locked" in str(cause) else "check the file and its disk"
-        raise DatabaseError(f"the database {engine.url.database} cannot be used ({cause}); {hint}") from error
+        text = " ".join(str(cause).split())
+        raise DatabaseError(
+            f"the database {place_of(engine.url)} cannot be used ({text}); {_on(engine).advice(cause)}"
+        ) from error

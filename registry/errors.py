@@ -3,15 +3,21 @@
 RegistryError
 ├── NotFound               no model, version, alias or key of this name
 ├── InvalidName            a name, address or number that the registry cannot take
+├── KeyUnusable            a file holds no key or certificate that can be used here
+├── GateSetInvalid         a file of gates that does not hold
 ├── Refused                a rule says no
 │   ├── GateRefusal        a gate judges the release that would result
 │   ├── ReleaseRefused     the versions do not make a release
+│   ├── NothingToApprove   the release runs already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
+│   ├── SignatureRefused   nobody who is trusted has signed the version
+│   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
+├── ArchiveError           a release's file cannot be read or written
 ├── DatabaseError          the database cannot be opened, read or written
 │   ├── SchemaTooOld       an older dermfed made its tables
 │   └── SchemaTooNew       a newer dermfed made its tables
-└── StoreError             the folder of objects cannot be read or written
+└── StoreError             the store of objects cannot be read or written
     ├── ObjectMissing      an object that a version needs is not there
     └── ObjectCorrupt      an object is not the one that was put there
 """
@@ -40,6 +46,14 @@ class InvalidName(RegistryError):  # noqa: N818
     """A name, address or number that the registry cannot take."""
 
 
+class GateSetInvalid(RegistryError):  # noqa: N818
+    """A file of gates that does not hold; the text names the gate, the key and what is valid."""
+
+
+class KeyUnusable(RegistryError):  # noqa: N818
+    """A file holds no key or certificate that can be used here."""
+
+
 class Refused(RegistryError):  # noqa: N818
     """A rule says no."""
 
@@ -62,12 +76,28 @@ class ReleaseRefused(Refused):
     """The versions do not make a release; nothing overrides this."""
 
 
+class NothingToApprove(Refused):
+    """The alias points to exactly this release already, or the same person has approved it before."""
+
+
 class NothingToRollBack(Refused):
     """The alias has no release before the one it points to."""
 
 
+class SignatureRefused(Refused):
+    """Nobody who is trusted has signed the version."""
+
+
 class BundleRefused(Refused):
     """The bundle is not one that could answer: its files or its parts do not agree."""
+
+
+class ArchiveRefused(Refused):
+    """The file is not a release as it was exported: something in it was altered, added or left out."""
+
+
+class ArchiveError(RegistryError):
+    """A release's file cannot be read or written."""
 
 
 class DatabaseError(RegistryError):
@@ -83,7 +113,7 @@ class SchemaTooNew(DatabaseError):  # noqa: N818
 
 
 class StoreError(RegistryError):
-    """The folder of objects cannot be read or written."""
+    """The store of objects cannot be opened, read or written."""
 
 
 class ObjectMissing(StoreError):  # noqa: N818

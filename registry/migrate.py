@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, insert, inspect, select, text
 
 import registry.migrations
-from registry.database import reading, writing
+from registry.database import place_of, reading, writing
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
 from registry.tables import SCHEMA, SCHEMA_TABLE, SchemaChangeRow, Table
 
@@ -35,7 +35,7 @@ def ensure_schema(engine: Engine) -> None:
                 return
     if found < SCHEMA:
         raise SchemaTooOld(
-            f"the database {engine.url.database} has schema {found} and this dermfed needs {SCHEMA}; "
+            f"the database {place_of(engine.url)} has schema {found} and this dermfed needs {SCHEMA}; "
             "copy it, then run `dermfed-registry upgrade`"
         )
 
@@ -61,18 +61,18 @@ def _revision(connection: Connection) -> str | None:
         return None
     if SCHEMA_TABLE not in tables:
         raise DatabaseError(
-            f"the database {connection.engine.url.database} holds other tables ({', '.join(tables[:5])}); "
-            "name a file of the registry's own with --url"
+            f"the database {place_of(connection.engine.url)} holds other tables ({', '.join(tables[:5])}); "
+            "name a database of the registry's own with --url"
         )
     found = connection.scalar(text(f"SELECT version_num FROM {SCHEMA_TABLE}"))
     if not isinstance(found, str):
         raise DatabaseError(
-            f"the database {connection.engine.url.database} does not say its schema; restore a copy of it"
+            f"the database {place_of(connection.engine.url)} does not say its schema; restore a copy of it"
         )
     if found > SCHEMA:
         writer = _writer(connection, found) if "schema_changes" in tables else None
         raise SchemaTooNew(
-            f"the database {connection.engine.url.database} has schema {found}; this dermfed reads up to "
+            f"the database {place_of(connection.engine.url)} has schema {found}; this dermfed reads up to "
             f"{SCHEMA}. Install " + (f"dermfed {writer} or newer" if writer else "a newer dermfed")
         )
     return found

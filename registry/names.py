@@ -45,8 +45,13 @@ def not_found(kind: str, name: str, known: Iterable[str], *, of: str = "") -> No
 
 def no_such_version(model: str, number: int, known: Iterable[int]) -> NotFound:
     """The error for a version that the model does not have, with the nearest that it has."""
+    return no_such_number("version", number, known, of=f" of model {model!r}")
+
+
+def no_such_number(kind: str, number: int, known: Iterable[int], *, of: str = "") -> NotFound:
+    """The error for a number that is not among `known`, with the nearest that are."""
     nearest = sorted(sorted(known, key=lambda one: (abs(one - number), one))[:_NEAREST])
-    return _not_found("version", str(number), [str(one) for one in nearest], f" of model {model!r}")
+    return _not_found(kind, str(number), [str(one) for one in nearest], of)
 
 
 def _not_found(kind: str, shown: str, nearest: list[str], of: str) -> NotFound:

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import socket
 from pathlib import Path
 
 import platformdirs
@@ -23,6 +24,11 @@ def current_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user often has no name
         return f"user {os.getuid()}"
+
+
+def current_host() -> str:
+    """From which machine history says it was done."""
+    return socket.gethostname()
 
 
 def _user_folder() -> Path:

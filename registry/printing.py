@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from registry.bundle.schema import BundleManifest
 from registry.bundle.scores import SCORE_BINS
-from registry.gates import GateReport, figures_by_subgroup, interval_of, is_share
+from registry.gates import Finding, GateReport, GateResult, figures_by_subgroup, interval_of, is_share
 from registry.records import ApiKey, Event, Release, Version
 
 FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
@@ -44,10 +44,15 @@ def version_table(versions: Sequence[Version], states: Sequence[str] | None = No
     return columns(header, rows)
 
 
-def release_line(alias: str, release: Release) -> str:
-    """Where an alias points."""
+def release_line(alias: str, release: Release, overridden: Event | None = None) -> str:
+    """Where an alias points, and by which event if that overrode the gates."""
     versions = ", ".join(f"{one.number} ({one.subgroup.name})" for one in release.versions)
-    return f"{alias}: release {release.id}, versions {versions}"
+    line = f"{alias}: release {release.id}, versions {versions}"
+    if overridden is None:
+        return line
+    return (
+        f"{line}\n  GATES OVERRIDDEN by {overridden.actor} at {moment(overridden.time)}: {overridden.reason}"
+    )
 
 
 def version_page(version: Version, manifest: BundleManifest) -> str:
@@ -79,9 +84,14 @@ def event_lines(event: Event) -> str:
         head += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
         )
-    if event.alias is not None:
+    if event.release is not None:
         head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+    elif event.alias is not None:
+        head += f" for {event.alias}"
     lines = [head]
+    if event.kind == "gates-changed" and event.details:
+        before, after = (_set_name(event.details[end]) for end in ("before", "after"))
+        lines[0] += f": {before} -> {after}"
     if event.reason is not None:
         lines.append(f"    reason: {event.reason}")
     if event.gates is not None:
@@ -91,9 +101,59 @@ def event_lines(event: Event) -> str:
     return "\n".join(lines)
 
 
+def _set_name(named: dict[str, Any]) -> str:
+    return f"set {named['number']} {'of ' + named['model'] if named['model'] else 'for all models'}"
+
+
 def gate_lines(report: GateReport) -> str:
     """What each gate said."""
     return "\n".join(f"gate {one.gate}: {one.verdict}: {one.detail}" for one in report.results)
+
+
+def gate_table(report: GateReport) -> str:
+    """Each gate with each subgroup, its figure, limit and verdict; below, what refuses and what to do."""
+    rows = [row for result in report.results for row in _gate_rows(result)]
+    whose = f"of {report.set_model}" if report.set_model else "for all models"
+    lines = [
+        f"gate set {report.set_number} {whose}",
+        columns(("gate", "subgroup", "figure", "limit", "verdict"), rows),
+    ]
+    telling = [one for one in report.results if one.verdict != "passed"]
+    return "\n".join([*lines, *(f"gate {one.gate}: {one.verdict}: {one.detail}" for one in telling)])
+
+
+def _gate_rows(result: GateResult) -> list[list[str]]:
+    if not result.findings:
+        return [[result.gate, "", "", "", result.verdict]]
+    return [
+        [
+            result.gate,
+            one.subgroup,
+            _measured(one),
+            "" if one.limit is None else f"{one.bound} {_brief(one.limit)}",
+            one.verdict,
+        ]
+        for one in result.findings
+    ]
+
+
+def _measured(finding: Finding) -> str:
+    told = finding.measure
+    if finding.value is not None:
+        told += f" {_brief(finding.value)}"
+    beside = [] if finding.n is None else [f"n {finding.n}"]
+    if finding.interval is not None:
+        beside.append(f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}")
+    if finding.note:
+        beside.append(finding.note)
+    return f"{told} ({', '.join(beside)})" if beside else told
+
+
+def _brief(value: float) -> str:
+    """A share to three places, a count whole, and a tiny difference as it is."""
+    if value and abs(value) < 0.0005:
+        return f"{value:.2g}"
+    return f"{value:.0f}" if value >= 1 and value == int(value) else f"{value:.3f}"
 
 
 def key_table(keys: Sequence[ApiKey]) -> str:

@@ -1,6 +1,6 @@
 """Reading the tables: rows in, records out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, select
@@ -21,12 +21,12 @@ _VERSION = (
     VersionRow.tones,
     VersionRow.created,
 )
-_LARGEST = 2**63 - 1  # what an INTEGER holds
+_LARGEST = 2**31 - 1  # what an INTEGER holds in every database
 
 
 def model_names(connection: Connection) -> tuple[str, ...]:
     """Every model that has a version."""
-    return tuple(connection.scalars(select(VersionRow.model).distinct().order_by(VersionRow.model)))
+    return tuple(sorted(connection.scalars(select(VersionRow.model).distinct())))
 
 
 def require_model(connection: Connection, model: str) -> None:
@@ -41,10 +41,11 @@ def require_model(connection: Connection, model: str) -> None:
 
 def all_versions(connection: Connection, model: str | None) -> tuple[Version, ...]:
     """Every version, of one model or of all."""
-    query = select(*_VERSION).order_by(VersionRow.model, VersionRow.number)
+    query = select(*_VERSION)
     if model is not None:
         query = query.where(VersionRow.model == model)
-    return tuple(_version(row) for row in connection.execute(query))
+    versions = [_version(row) for row in connection.execute(query)]
+    return tuple(sorted(versions, key=lambda one: (one.model, one.number)))
 
 
 def versions_by_number(connection: Connection, model: str, numbers: Sequence[int]) -> tuple[Version, ...]:
@@ -84,8 +85,7 @@ def current_release(connection: Connection, model: str, alias: str) -> Release |
 
 def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     """The aliases of a model."""
-    query = select(AliasRow.alias).where(AliasRow.model == model).order_by(AliasRow.alias)
-    return tuple(connection.scalars(query))
+    return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
 
 
 def events_of(connection: Connection, model: str, alias: str | None = None) -> tuple[Event, ...]:
@@ -96,13 +96,24 @@ def events_of(connection: Connection, model: str, alias: str | None = None) -> t
     return tuple(_event(row) for row in connection.execute(query))
 
 
+def last_event(connection: Connection) -> Event:
+    """The newest event of the registry, which must have one."""
+    query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
+    return _event(connection.execute(query).one())
+
+
 def release_stack(events: Sequence[Event]) -> list[int]:
     """The releases of one alias: a promotion puts one on top, a rollback takes one off."""
+    return stack_of((event.kind, event.release) for event in events)
+
+
+def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int]:
+    """The releases of one alias, of the kinds and releases of its events."""
     stack: list[int] = []
-    for event in events:
-        if event.kind == "promoted" and event.release is not None:
-            stack.append(event.release)
-        elif event.kind == "rolled-back" and stack:
+    for kind, release in steps:
+        if kind == "promoted" and release is not None:
+            stack.append(release)
+        elif kind == "rolled-back" and stack:
             stack.pop()
     return stack
 
@@ -125,12 +136,12 @@ def _pointed_to(connection: Connection, *which: ColumnElement[bool]) -> list[Rel
         .join(MemberRow, MemberRow.release_id == ReleaseRow.id)
         .join(VersionRow, VersionRow.id == MemberRow.version_id)
         .where(*which)
-        .order_by(AliasRow.model)
     )
     members: dict[tuple[int, str], list[Version]] = {}
     for row in connection.execute(query):
         members.setdefault((row.release, row.model), []).append(_version(row))
-    return [Release(number, model, tuple(versions)) for (number, model), versions in members.items()]
+    found = sorted(members.items(), key=lambda one: one[0][1])
+    return [Release(number, model, tuple(versions)) for (number, model), versions in found]
 
 
 def _version(row: "Row[*tuple[Any, ...]]") -> Version:
@@ -157,4 +168,8 @@ def _event(row: "Row[*tuple[Any, ...]]") -> Event:
         reason=row.reason,
         gates=None if row.gates is None else GateReport.model_validate(row.gates),
         overridden=row.overridden,
+        host=row.host,
+        details=row.details,
+        previous=row.previous,
+        hash=row.hash,
     )

@@ -5,12 +5,23 @@ All times are aware, in UTC.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from registry.bundle.schema import Subgroup
 from registry.gates import GateReport
 
-EventKind = Literal["added", "promoted", "rolled-back"]
+EventKind = Literal[
+    "added",
+    "promoted",
+    "rolled-back",
+    "approved",
+    "gates-changed",
+    "signed",
+    "imported",
+    "key-created",
+    "key-revoked",
+    "collected",
+]
 
 
 @dataclass(frozen=True)
@@ -84,14 +95,18 @@ class Event:
         time: when.
         actor: who.
         kind: what.
-        model: to which model.
-        alias: to which alias; None for `added`.
+        model: to which model; empty where it was done to none, as to a key.
+        alias: to which alias, if to any.
         versions: the numbers added, or those named in the promotion; empty for `rolled-back`.
         release: the release that the alias points to since.
         before: the release that it pointed to before.
         reason: why, if it was said.
         gates: what the gates said of the promotion.
         overridden: whether a gate refused and was overridden.
+        host: from which machine; None in events of registries that did not write it down.
+        details: what else was so, by kind: of `added` the versions, of `promoted` the release's members.
+        previous: the hash of the event before.
+        hash: of all of this, as `registry.chain` makes it.
     """
 
     id: int
@@ -106,6 +121,23 @@ class Event:
     reason: str | None
     gates: GateReport | None
     overridden: bool
+    host: str | None
+    details: dict[str, Any] | None
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        about: what it is about, such as a version and its object, an alias or a table.
+        text: what is wrong and what to do.
+    """
+
+    about: str
+    text: str
 
 
 @dataclass(frozen=True)

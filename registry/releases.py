@@ -1,9 +1,10 @@
 """Which release a promotion would make, and whether its versions can answer together."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from registry.bundle.schema import BundleManifest
+from registry.bundle.schema import BundleManifest, sha256
 from registry.bundle.tones import spelt_alike
 from registry.errors import ReleaseRefused
 from registry.records import Release, Version
@@ -30,6 +31,12 @@ class Candidate:
         """The versions named, as an error says it."""
         numbers = ", ".join(str(version.number) for version in self.named)
         return f"version{'s' if len(self.named) > 1 else ''} {numbers} of {self.model}"
+
+    def digest(self, alias: str) -> str:
+        """What an approval names: the bundles of the whole release that would result, and the alias."""
+        named = {"alias": alias, "bundles": sorted(version.digest for version in self.versions)}
+        text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return sha256(text.encode())
 
     @property
     def changes_nothing(self) -> bool:

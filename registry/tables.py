@@ -7,10 +7,18 @@ from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA: Final = "0001"
+SCHEMA: Final = "0002"
 """The newest migration: what this dermfed reads and writes."""
 
 SCHEMA_TABLE: Final = "dermfed_schema"
+
+GUARDED: Final = ("events", "versions", "releases", "release_members", "gate_sets", "signatures")
+"""Tables whose rows never change. A migration that makes one of them anew must guard it anew."""
+
+
+def stored_time(time: datetime) -> str:
+    """The text that is stored of an aware time."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -21,7 +29,7 @@ class UtcTime(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
         """The text of an aware time."""
-        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+        return None if value is None else stored_time(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
         """The time that a text says."""
@@ -90,14 +98,17 @@ class AliasRow(Table):
 
 
 class EventRow(Table):
-    """One thing that was done."""
+    """One thing that was done; `hash` is of all other columns, `previous` the hash of the event before."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("ix_events_model_alias", "model", "alias"),)
+    __table_args__ = (
+        Index("ix_events_model_alias", "model", "alias"),
+        UniqueConstraint("hash", name="uq_events_hash"),
+    )
     id: Mapped[int] = mapped_column(primary_key=True)
     time: Mapped[datetime] = mapped_column(UtcTime)
     actor: Mapped[str] = mapped_column(Text)
-    kind: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(32))
     model: Mapped[str] = mapped_column(String(100))
     alias: Mapped[str | None] = mapped_column(String(100))
     versions: Mapped[list[int]] = mapped_column(JSON)
@@ -106,6 +117,44 @@ class EventRow(Table):
     reason: Mapped[str | None] = mapped_column(Text)
     gates: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     overridden: Mapped[bool] = mapped_column(Boolean)
+    host: Mapped[str | None] = mapped_column(Text)
+    details: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    previous: Mapped[str] = mapped_column(String(71))
+    hash: Mapped[str] = mapped_column(String(71))
+
+
+class HeadRow(Table):
+    """Where the chain of events ends: how many there are, and the hash of the last. One row, of id 1."""
+
+    __tablename__ = "audit_head"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    events: Mapped[int]
+    hash: Mapped[str] = mapped_column(String(71))
+
+
+class GateSetRow(Table):
+    """The gates of a model, or of all models where `model` is empty, since some moment."""
+
+    __tablename__ = "gate_sets"
+    __table_args__ = (UniqueConstraint("model", "number", name="uq_gate_sets_model_number"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    number: Mapped[int]
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    actor: Mapped[str] = mapped_column(Text)
+    content: Mapped[Any] = mapped_column(JSON)
+
+
+class SignatureRow(Table):
+    """One signature of a version; its bytes are an object of the store."""
+
+    __tablename__ = "signatures"
+    version_id: Mapped[int] = mapped_column(
+        ForeignKey("versions.id", name="fk_signatures_version"), primary_key=True
+    )
+    object: Mapped[str] = mapped_column(String(71), primary_key=True)
+    identity: Mapped[str] = mapped_column(Text)
+    created: Mapped[datetime] = mapped_column(UtcTime)
 
 
 class KeyRow(Table):

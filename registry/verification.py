@@ -1,33 +1,28 @@
 """Everything that can be found wrong with a registry without knowing what it should hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, select
 
+from registry.agreement import disagreements
+from registry.archive.index import INDEX_FILE
+from registry.audit import chain_problems, readable, stored_events
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
 from registry.bundle.manifest_text import read_manifest
 from registry.bundle.schema import GLOBAL
-from registry.database import damages, reading
+from registry.database import damages, guards, reading
 from registry.errors import StoreError
 from registry.migrate import schema_differences
-from registry.queries import events_of, model_names, release_stack
+from registry.records import Problem
+from registry.signing.versions import signature_problems
 from registry.store import Store
-from registry.tables import AliasRow, MemberRow, ReleaseRow, VersionRow
+from registry.tables import GUARDED, MemberRow, ReleaseRow, VersionRow
 
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong.
-
-    Attributes:
-        about: what it is about, such as a version and its object, an alias or a table.
-        text: what is wrong and what to do.
-    """
-
-    about: str
-    text: str
+if TYPE_CHECKING:
+    from registry.signing.pem import Trust
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,11 @@ class _Held:
         return f"version {self.number} of {self.model} ({self.subgroup})"
 
 
-def find_problems(engine: Engine, store: Store) -> tuple[Problem, ...]:
-    """All that is wrong with the database, and with the objects that its versions need."""
+def find_problems(engine: Engine, store: Store, trust: "Trust | None" = None) -> tuple[Problem, ...]:
+    """All that is wrong with the database, and with the objects that its versions need.
+
+    With `trust`, a signature that is of nobody who is trusted is wrong too.
+    """
     with reading(engine) as connection:
         found = [Problem("the database", text) for text in damages(connection)]
         found += [Problem("the schema", text) for text in schema_differences(connection)]
@@ -63,7 +61,12 @@ def find_problems(engine: Engine, store: Store) -> tuple[Problem, ...]:
                 ).order_by(VersionRow.model, VersionRow.number)
             )
         ]
-        found += [*_numbers(held), *_releases(connection), *_aliases(connection)]
+        events = list(stored_events(connection))
+        found += [*_guards(connection), *chain_problems(connection, events)]
+        found += [*_numbers(held), *_releases(connection)]
+        if readable(events):
+            found += _told(connection, events, store)
+        found += [Problem(*one) for one in signature_problems(connection, store, trust)]
     return (*found, *_objects(held, store))
 
 
@@ -98,28 +101,45 @@ def _releases(connection: Connection) -> Iterator[Problem]:
             )
 
 
-def _aliases(connection: Connection) -> Iterator[Problem]:
-    query = select(AliasRow.model, AliasRow.alias, AliasRow.release_id, ReleaseRow.model).join(
-        ReleaseRow, ReleaseRow.id == AliasRow.release_id
-    )
-    aliases = {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(query)}
-    for (model, alias), (release, of_release) in aliases.items():
-        if of_release != model:
-            yield Problem(
-                f"alias {alias} of {model}", f"it points to a release of {of_release}; promote anew"
+def _guards(connection: Connection) -> Iterator[Problem]:
+    there = guards(connection)
+    for table in GUARDED:
+        for action in ("update", "delete"):
+            if f"guard_{table}_{action}" not in there:
+                yield Problem(
+                    f"table {table}",
+                    f"its guard against {action.upper()} is gone; find out who removed it, and restore a "
+                    "copy of the database",
+                )
+
+
+def _told(connection: Connection, events: Sequence[Mapping[str, Any]], store: Store) -> Sequence[Problem]:
+    """Where tables and store are not as the events tell."""
+    try:
+        return [*disagreements(connection, events), *_imports(events, store)]
+    except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON
+        return [
+            Problem(
+                "the events",
+                f"what one of them tells is not in the form that dermfed writes ({error!r}); find out who "
+                "changed the database, and restore a copy of it",
             )
-        stack = release_stack(events_of(connection, model, alias))
-        if not stack or stack[-1] != release:
+        ]
+
+
+def _imports(events: Sequence[Mapping[str, Any]], store: Store) -> Iterator[Problem]:
+    """Where the store has lost what an import brought with it beside bundles and signatures."""
+    seen = set()
+    for event in events:
+        digest = ((event["details"] or {}).get("origin") or {}).get("list")
+        if event["kind"] != "imported" or digest is None or digest in seen:
+            continue
+        seen.add(digest)
+        if (trouble := _trouble(store, digest)) is not None:
             yield Problem(
-                f"alias {alias} of {model}",
-                f"it points to release {release}, and history ends at {stack[-1] if stack else 'none'}; "
-                "promote anew",
+                f"{INDEX_FILE} of the import of event {event['id']}",
+                f"{trouble}; import the file again with `dermfed-registry import FILE`",
             )
-    for model in model_names(connection):
-        told = {event.alias for event in events_of(connection, model) if event.alias is not None}
-        for alias in sorted(told):
-            if (model, alias) not in aliases:
-                yield Problem(f"alias {alias} of {model}", "history tells of it and it is gone; promote anew")
 
 
 def _objects(held: Sequence[_Held], store: Store) -> Iterator[Problem]:
@@ -142,7 +162,7 @@ def _trouble(store: Store, digest: str) -> str | None:
         state = store.check(digest)
     except StoreError as error:
         return str(error)
-    return None if state == "intact" else f"object {digest} is {state} in {store.folder}"
+    return None if state == "intact" else f"object {digest} is {state} in {store.place}"
 
 
 def _disagreements(version: _Held, store: Store) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ import typer
 
 from registry.errors import RegistryError
 from registry.registry import Registry
+from registry.signing.trust import trust_in
 from serving.settings import SettingsError, read_settings
 
 SERVICE = "serving.service:DiagnosisService"
@@ -48,7 +49,7 @@ def serve(
         print(version("dermfed"))
         return
     try:
-        read_settings()
+        trust_in(read_settings().trusted_keys)
         check_free(host, port)
         # A worker that cannot open it would end, and leave a port on which nobody answers.
         Registry.open(url, store).close()

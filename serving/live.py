@@ -3,7 +3,7 @@
 A thread asks the registry every half second what is current. A new release is loaded whole beside the
 old one and put in its place in one step, so that a request sees one release from beginning to end; the
 old one lives until its last request has ended. A release that does not load leaves the old one
-serving, and says so.
+serving, and says so; where trusted keys are set, so does one with a version that none of them has signed.
 
 A diagnosis may only come from a release that was current at some moment between two seconds before
 the request began and its end. So each state carries the moment when the registry last confirmed it,
@@ -16,15 +16,19 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
 from registry.bundle.schema import Subgroup
 from registry.errors import RegistryError
 from registry.records import ApiKey, Release, Version
+from registry.signing.trust import trust_in
 from serving.predictor import LoadedVersion
 from serving.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from registry.signing.pem import Trust
 
 log = logging.getLogger("dermfed.serve")
 
@@ -48,6 +52,10 @@ class Source(Protocol):
 
     def keys(self) -> tuple[ApiKey, ...]:
         """All API keys."""
+        ...
+
+    def require_signature(self, version: Version, trust: "Trust") -> str:
+        """Who among the trusted has signed the version; raises if none of them has."""
         ...
 
 
@@ -85,9 +93,14 @@ class Live:
     """Keeps a `State` up to date in a thread of its own."""
 
     def __init__(self, source: Source, settings: ServeSettings) -> None:
-        """Reads the registry for the first time; what cannot be read is in the state's troubles."""
+        """Reads the registry for the first time; what cannot be read is in the state's troubles.
+
+        Raises:
+            KeyUnusable: a file of trusted keys holds none.
+        """
         self._source = source
         self._settings = settings
+        self._trust = trust_in(settings.trusted_keys)
         self._stop = threading.Event()
         self._failed: dict[int, tuple[float, str]] = {}  # when a release failed to load and why, by its id
         self.state = State()
@@ -155,12 +168,18 @@ class Live:
         """The release with its versions loaded; those that were serving already are taken over."""
         known = {loaded.version.digest: loaded for loaded in before.versions.values()} if before else {}
         versions = {
-            version.subgroup.name: known.get(version.digest)
-            or LoadedVersion.of(version, self._source.bundle(version))
+            version.subgroup.name: known.get(version.digest) or self._load_version(version)
             for version in release.versions
         }
         log.info("serving release %d of %s: versions %s", release.id, release.model, _numbers(release))
         return LoadedRelease(release, versions)
+
+    def _load_version(self, version: Version) -> LoadedVersion:
+        """The version ready to answer, if it is signed where that is asked for."""
+        if self._trust is not None:
+            who = self._source.require_signature(version, self._trust)
+            log.info("version %d of %s is signed by %s", version.number, version.model, who)
+        return LoadedVersion.of(version, self._source.bundle(version))
 
     def _follow(self) -> None:
         while not self._stop.wait(self._settings.poll_seconds):

@@ -2,11 +2,17 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from registry.signing.envelope import TRUSTED_KEYS
 
 PREFIX: Final = "DERMFED_SERVE_"
+
+SHARED: Final = {"trusted_keys": TRUSTED_KEYS}
+"""Settings with a variable that the registry's commands read too."""
 
 
 class ServeSettings(BaseModel):
@@ -21,6 +27,9 @@ class ServeSettings(BaseModel):
         poll_seconds: how often the registry is asked what is current.
         max_age_seconds: how long ago a release may have been confirmed as current when it answers.
         patience_seconds: how long a request waits for a release that is being loaded.
+        trusted_keys: files of public keys and certificates; where there are any, only releases are served
+            of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
+            in `PATH`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -33,10 +42,27 @@ class ServeSettings(BaseModel):
     poll_seconds: float = Field(0.5, gt=0, le=1)
     max_age_seconds: float = Field(2.0, gt=0, le=2)
     patience_seconds: float = Field(60.0, gt=0)
+    trusted_keys: tuple[Path, ...] = ()
+
+    @field_validator("trusted_keys", mode="before")
+    @classmethod
+    def _separated(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if not all(files := [one.strip() for one in value.split(os.pathsep)]):
+            raise ValueError(
+                "a file has no name; name files, or unset the variable to serve without signatures"
+            )
+        return files
 
 
 class SettingsError(Exception):
     """An environment variable holds what no setting can be."""
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return SHARED.get(name, PREFIX + name.upper())
 
 
 def read_settings(environ: Mapping[str, str] = os.environ) -> ServeSettings:
@@ -48,13 +74,13 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> ServeSettings:
     given = {
         name: environ[variable]
         for name in ServeSettings.model_fields
-        if (variable := PREFIX + name.upper()) in environ
+        if (variable := variable_of(name)) in environ
     }
     try:
         return ServeSettings.model_validate(given)
     except ValidationError as error:
         problem = error.errors()[0]
-        variable = PREFIX + str(problem["loc"][0]).upper()
+        variable = variable_of(str(problem["loc"][0]))
         raise SettingsError(
             f"{variable} is {problem['input']!r}: {problem['msg']}; set another value"
         ) from error

@@ -13,7 +13,8 @@ its Gaussian, and no client receives a model that it would not have received any
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -64,6 +65,7 @@ from training.evaluation import (
 )
 from training.export import set_temperature
 from training.graph_message import GRAPH, as_bytes, as_tensor
+from training.lineage import with_parents
 from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
 from training.polling import Traffic, ask_all
 from training.stages.base import Graded, Outcome, Setting, Stage
@@ -118,7 +120,7 @@ class Calibrate(Stage):
                 for place, block in test.items()
             },
         }
-        return Outcome(before.models, bundles, traffic=poll.traffic, test=test, facts=facts)
+        return Outcome(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
 
     def temperatures(self, poll: "Poll", bundles: Mapping[str, Graded]) -> dict[str, Temperature]:
         """The temperature of each model.
@@ -341,11 +343,24 @@ def with_figures(bundle: Graded, test: Blocks, setting: Setting) -> Graded:
     if not test:
         return bundle
     present = tuple(name for name in setting.subgroups if name in test)
+    covered = {name: coverage_on(block, bundle.manifest.conformal) for name, block in test.items()}
+    figures = summarise(test, setting.labels, present, covered, setting.job.evaluation.traits)
+    of_all = coverage_on(reduce(add, test.values()), bundle.manifest.conformal)
+    intervals = {**figures["intervals"], **of_all["intervals"]}
     update = {
-        "metrics": summarise(test, setting.labels, present, traits=setting.job.evaluation.traits),
+        "metrics": {**figures, **of_all, "intervals": intervals},
         "reference": ReferenceHistograms.from_counts(pool(test, bundle)),
     }
     return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
+
+
+def coverage_on(block: Block, conformal: Conformal) -> dict[str, Any]:
+    """How often the prediction sets of a bundle hold the right class on these test pictures."""
+    tally = partial(covered_at, threshold_bin=conformal.threshold_bin)
+    told = figures_and_intervals(
+        block.point, block.replicates, {"coverage": partial(share_of, tally)}, {"coverage": tally}
+    )
+    return {name: value for name, value in told.items() if name != "n"}
 
 
 def served(block: Block, fit: Fit) -> dict[str, Any]:

@@ -14,10 +14,14 @@ Conversion = Callable[[dict[str, Any]], dict[str, Any]]
 CONVERSIONS: Mapping[int, Conversion] = {}
 """From a schema version to the next; version 1 is the first, so there is nothing to convert yet."""
 
+ADDED_LATER = ("parity",)
+"""Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
+
 
 def canonical(manifest: BundleManifest) -> bytes:
     """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
-    return _text(manifest.model_dump(mode="json"))
+    record = manifest.model_dump(mode="json")
+    return _text({key: value for key, value in record.items() if value is not None or key not in ADDED_LATER})
 
 
 def read_manifest(content: bytes) -> BundleManifest:

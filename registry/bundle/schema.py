@@ -255,7 +255,8 @@ class Lineage(Frozen):
         recipe: the recipe's name, or the job's own.
         data: the fingerprint of each client's data, by client.
         seed: the job's seed.
-        parent: digest of the bundle it was fine-tuned from.
+        parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
+            for a global model, of the file of weights that the job named, if it named one.
         code_version: the dermfed that made it.
         created: when, if the maker says so; left out, the digest does not depend on time.
     """
@@ -270,7 +271,12 @@ class Lineage(Frozen):
 
 
 class BundleManifest(Frozen):
-    """The whole of `bundle.json`."""
+    """The whole of `bundle.json`.
+
+    Attributes:
+        parity: the largest difference in a probability between `model.onnx` and the network it was made of;
+            None where that is not told, as in bundles of older versions, and then not written either.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     model: str = Field(min_length=1)
@@ -282,6 +288,7 @@ class BundleManifest(Frozen):
     conformal: Conformal = Conformal()
     abstention: Abstention = Abstention()
     out_of_distribution: OutOfDistribution | None = None
+    parity: float | None = Field(None, ge=0, le=1)
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage

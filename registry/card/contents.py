@@ -16,7 +16,7 @@ from registry.bundle.scores import SCORE_BINS
 from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
 from registry.card.limits import limits, trained_at_least
 from registry.card.use import how_to_use, intended_use
-from registry.gates import SpreadGate
+from registry.gates import Case, SpreadGate
 from registry.records import Release, Version
 
 CARD_SCHEMA = 1
@@ -119,7 +119,7 @@ def release_card(
 
 def served(entries: Sequence[Entry]) -> dict[str, Any]:
     """What the gate `spread` measures on a release: each subgroup with the version that answers for it."""
-    result = SpreadGate().judge([entry.manifest for entry in entries])
+    result = SpreadGate().judge(Case(tuple(entry.manifest for entry in entries)))
     return {
         "value": result.value,
         "interval": None if result.interval is None else list(result.interval),

@@ -14,7 +14,7 @@ from sklearn.covariance import oas
 
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
-from registry.bundle.folder import read_bundle, write_bundle
+from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
 from registry.bundle.graph import Graph
 from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.scores import SCORE_BINS, score_bin
@@ -209,6 +209,23 @@ def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
         assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
 
 
+def test_every_bundle_tells_its_own_coverage_of_every_subgroup_it_was_tested_on(make_job, stand, hospitals):
+    outcome = run(calibrate_job(make_job, coverage=0.7), hospitals, stand)
+    for name, bundle in outcome.bundles.items():
+        metrics, covered = bundle.manifest.metrics, []
+        for subgroup in answered_by(name):
+            part = hospitals.examples(HOLDER[subgroup], "test")
+            bins = score_bin(Graph(bundle.graph).run(part.images).probabilities)
+            inside = bins >= bundle.manifest.conformal.threshold_bin
+            covered.append(inside[np.arange(len(part.labels)), part.labels])
+            figures = metrics["by_subgroup"][subgroup]
+            assert figures["coverage"] == pytest.approx(covered[-1].mean())
+            low, high = figures["intervals"]["coverage"]
+            assert low <= figures["coverage"] <= high
+        assert metrics["coverage"] == pytest.approx(np.concatenate(covered).mean())
+        assert set(metrics["intervals"]) >= {"coverage", "accuracy"}
+
+
 def far_by_hand(trained: tuple[np.ndarray, np.ndarray], images: np.ndarray, min_count: int) -> np.ndarray:
     """Squared Mahalanobis distances to the nearest class, from all training pictures in one place."""
     colours = [part.astype(np.float64).mean(axis=(1, 2)) / 255 for part in (trained[0], images)]
@@ -390,3 +407,11 @@ def test_the_servers_training_pictures_are_known_and_its_others_judge_nothing(
     assert models[GLOBAL]["novelty"]["trained_on"] == 22 + 9 + 22
     assert models["light"]["novelty"]["trained_on"] == 22 + 22
     assert models["light"]["novelty"]["n"] == models["light"]["conformal"]["n"] == 32
+
+
+def test_a_subgroups_bundle_names_the_calibrated_global_one_as_its_parent(make_job, stand, hospitals):
+    bundles = run(calibrate_job(make_job), hospitals, stand).bundles
+    parent = bundle_digest(bundles[GLOBAL].manifest)
+    assert {name: one.manifest.lineage.parent for name, one in bundles.items()} == {
+        GLOBAL: None, "light": parent, "dark": parent,
+    }  # fmt: skip

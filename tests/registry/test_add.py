@@ -75,7 +75,7 @@ def wrong_bundles(bundle, graph, tones):
     [
         ("the digest of another", "has a manifest of sha256:"),
         ("the model of another", "its model has sha256:"),
-        ("no graph", "does not load"),
+        ("no graph", "it is no ONNX"),
         ("another size", "16 pixels and a picture rule of 8"),
         ("another number of classes", "3 labels and a model of 4 classes"),
         ("a name that clears the screen", "cannot be printed"),

@@ -3,6 +3,7 @@ import json
 import pytest
 
 MODEL = "skin-lesion"
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 
 
 @pytest.fixture

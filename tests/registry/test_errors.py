@@ -8,7 +8,16 @@ from registry import errors
 CLASSES = {
     name: error for name, error in inspect.getmembers(errors, inspect.isclass) if issubclass(error, Exception)
 }
-REFUSALS = {"Refused", "GateRefusal", "ReleaseRefused", "NothingToRollBack", "BundleRefused"}
+REFUSALS = {
+    "Refused",
+    "GateRefusal",
+    "ReleaseRefused",
+    "NothingToApprove",
+    "NothingToRollBack",
+    "SignatureRefused",
+    "ArchiveRefused",
+    "BundleRefused",
+}
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

@@ -8,7 +8,8 @@ from registry.keys import key_digest
 
 
 def everything_on_disk(places):
-    return b"".join(path.read_bytes() for path in places.database.parent.rglob("*") if path.is_file())
+    kept = "".join(row for rows in places.content().values() for row in rows).encode()
+    return kept + b"".join(path.read_bytes() for path in places.store.parent.rglob("*") if path.is_file())
 
 
 def test_a_secret_is_given_once_and_kept_nowhere(registry, places):

@@ -14,7 +14,7 @@ import os, signal, sys
 from pathlib import Path
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
-import registry.registry, registry.store, registry.changes
+import registry.adding, registry.store, registry.changes
 
 url, store, point, before, *folders = sys.argv[1:]
 left = int(before)
@@ -47,9 +47,9 @@ with Registry.open(url, store) as opened:
             path.with_name(f".{path.name}.0").write_bytes(content[: len(content) // 2]), die()
         )
     elif point == "after inserting a version":
-        registry.registry.insert_version = deadly(registry.registry.insert_version, after=True)
+        registry.adding.insert_version = deadly(registry.adding.insert_version, after=True)
     elif point == "before the event":
-        registry.registry.insert_event = deadly(registry.registry.insert_event)
+        registry.adding.insert_event = deadly(registry.adding.insert_event)
     elif point == "before the commit":
         engine = opened._engine
         engine.dialect.do_commit = deadly(engine.dialect.do_commit)
@@ -81,15 +81,16 @@ with Registry.open(url, store) as registry:
         print(seed, versions[-1].number, flush=True)
 """
 
-POINTS = [
+IN_THE_STORE = [
+    ("half way through a file", 0),
+    ("while flushing", 5),
+    ("before a rename", 0),
+    ("after a rename", 0),
+    ("before a rename", 2),
+    ("after a rename", 4),
+]
+IN_THE_DATABASE = [
     # Opening reads the schema (one commit); then adding reads what is known (one) and writes (one).
-    ("half way through a file", 0, False),
-    ("while flushing", 0, False),
-    ("while flushing", 5, False),
-    ("before a rename", 0, False),
-    ("after a rename", 0, False),
-    ("before a rename", 2, False),
-    ("after a rename", 4, False),
     ("after inserting a version", 0, False),
     ("after inserting a version", 2, False),
     ("before the event", 0, False),
@@ -104,28 +105,42 @@ def three(bundle, graph, dark, light):
     return [bundle(graph=graph(name="1")), bundle(dark, graph=graph(name="2")), bundle(light)]
 
 
-@pytest.mark.parametrize(("point", "before", "added"), POINTS)
-def test_an_add_that_is_killed_at_a_point_adds_all_or_nothing(
-    places, start, folders, three, bundle, point, before, added
-):
-    with places.open() as registry:
-        registry.add([bundle(seed=99)])
-    process = start(AT_A_POINT, places.url, places.store, point, before, *folders(*three))
-    printed, errors = process.communicate(timeout=60)
-    assert (process.returncode, printed, errors) == (-signal.SIGKILL, "", "")
+@pytest.fixture
+def killed_at(places, start, folders, three, bundle):
+    """Kills an add at a point, sees whether it was made, and adds again."""
 
-    with places.open() as registry:
-        numbers = [version.number for version in registry.versions(MODEL)]
-        assert numbers == ([1, 2, 3, 4] if added else [1])
-        assert registry.verify() == ()
-        versions = registry.add(three)
-        assert [version.number for version in versions] == [2, 3, 4]
-        assert [registry.bundle(version) for version in versions] == three
-        assert [event.versions for event in registry.history(MODEL)] == [(1,), (2, 3, 4)]
-        assert registry.verify() == ()
+    def call(point, before, added):
+        with places.open() as registry:
+            registry.add([bundle(seed=99)])
+        process = start(AT_A_POINT, places.url, places.store, point, before, *folders(*three))
+        printed, errors = process.communicate(timeout=60)
+        assert (process.returncode, printed, errors) == (-signal.SIGKILL, "", "")
+
+        with places.open() as registry:
+            numbers = [version.number for version in registry.versions(MODEL)]
+            assert numbers == ([1, 2, 3, 4] if added else [1])
+            assert registry.verify() == ()
+            versions = registry.add(three)
+            assert [version.number for version in versions] == [2, 3, 4]
+            assert [registry.bundle(version) for version in versions] == three
+            assert [event.versions for event in registry.history(MODEL)] == [(1,), (2, 3, 4)]
+            assert registry.verify() == ()
+
+    return call
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.sqlite  # of the store, which is the same for every database
+@pytest.mark.parametrize(("point", "before"), IN_THE_STORE)
+def test_an_add_that_is_killed_in_the_store_adds_nothing(killed_at, point, before):
+    killed_at(point, before, added=False)
+
+
+@pytest.mark.parametrize(("point", "before", "added"), IN_THE_DATABASE)
+def test_an_add_that_is_killed_in_the_database_adds_all_or_nothing(killed_at, point, before, added):
+    killed_at(point, before, added)
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.long)])
 def test_kills_at_any_time_lose_nothing_that_was_told(places, start, folders, bundle, kills):
     (folder,) = folders(bundle())
     random.seed(7)

@@ -1,54 +1,166 @@
 import shutil
 import sqlite3
 import threading
-import time
-from contextlib import closing
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
 from registry import migrate
-from registry.database import open_database, reading
+from registry.chain import GENESIS
+from registry.database import guards, open_database, reading, writing
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
-from registry.registry import upgrade
-from registry.tables import SCHEMA, SCHEMA_TABLE, Table
+from registry.registry import Registry, upgrade
+from registry.tables import GUARDED, SCHEMA, SCHEMA_TABLE, Table
+
+MODEL = "skin-lesion"
 
 SECOND = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 def upgrade():
     op.add_column("api_keys", sa.Column("scope", sa.String(10)))
 """
 
 OPEN = """
-import sys, time
+import os, sys
+import alembic.config, alembic.runtime.environment, alembic.script
 from registry.registry import Registry
-url, store, begin = sys.argv[1], sys.argv[2], float(sys.argv[3])
-time.sleep(max(0, begin - time.time()))
-with Registry.open(url, store) as registry:
-    print(len(registry.versions()))
+for _ in range(8):
+    if os.fork() == 0:
+        break
+else:
+    sys.exit(sum(os.wait()[1] != 0 for _ in range(8)))
+with Registry.open(*sys.argv[1:]) as registry:
+    os.write(1, f"{len(registry.versions())}\\n".encode())  # in one piece
 """
 
+# What the first dermfed kept, and in which order it can be written.
+FIRST = {
+    "versions": "id, model, number, digest, model_digest, subgroup, scale, tones, created",
+    "releases": "id, model, created",
+    "release_members": "release_id, subgroup, version_id",
+    "aliases": "model, alias, release_id",
+    "events": "id, time, actor, kind, model, alias, versions, release_id, before_id, reason, gates, "
+    "overridden",
+    "api_keys": "id, name, sha256, created, revoked",
+}
 
-def execute(places, statement, *values):
-    with closing(sqlite3.connect(places.database)) as connection, connection:
-        return connection.execute(statement, values).fetchall()
+
+def shape(places):
+    """Every column of every table."""
+    if places.is_sqlite:
+        return places.rows("SELECT sql FROM sqlite_master")
+    query = "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
+    return places.rows(query + "WHERE table_schema = 'public' ORDER BY 1, 2")
+
+
+@pytest.fixture
+def first_schema(monkeypatch, places, tmp_path, bundle, dark):
+    """A registry as the first dermfed left it, with all that it could hold; gives what it holds."""
+    with Registry.open(f"sqlite:///{tmp_path / 'new.db'}", str(places.store), actor="before") as registry:
+        registry.add([bundle(), bundle(dark), bundle(seed=2)])
+        registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first")
+        registry.promote(MODEL, [3], to="production", override_gates=True, reason="quoted 'é'")
+        registry.rollback(MODEL, alias="production")
+        key, _ = registry.create_key("ward")
+        registry.create_key("office")
+        registry.revoke_key(key.id)
+        held = registry.versions(), registry.aliases(MODEL), registry.history(MODEL), registry.keys()
+    with monkeypatch.context() as old:
+        old.setattr(migrate, "SCHEMA", "0001")
+        engine = open_database(places.url)
+        migrate.ensure_schema(engine)
+        new = sqlite3.connect(tmp_path / "new.db")
+        with writing(engine) as connection:
+            for table, columns in FIRST.items():
+                marks = ", ".join(f":{name.strip()}" for name in columns.split(","))
+                for row in new.execute(f"SELECT {columns} FROM {table} WHERE {SKIP.get(table, '1 = 1')}"):
+                    values = dict(zip(columns.split(", "), row, strict=True))
+                    if "overridden" in values:
+                        values["overridden"] = bool(values["overridden"])
+                    connection.execute(text(f"INSERT INTO {table} ({columns}) VALUES ({marks})"), values)
+            if not places.is_sqlite:  # as if the server had given out these numbers
+                for table in ("versions", "releases", "events"):
+                    count = f"setval(pg_get_serial_sequence('{table}', 'id'), max(id))"
+                    connection.execute(text(f"SELECT {count} FROM {table}"))
+        new.close()
+        engine.dispose()
+    return held
+
+
+SKIP = {"events": "kind NOT LIKE 'key%'"}  # the first dermfed had no events of keys
+
+
+def test_a_registry_of_the_first_schema_is_upgraded_and_chained(places, command, first_schema):
+    versions, aliases, history, keys = first_schema
+    with pytest.raises(SchemaTooOld, match=r"schema 0001.*run `dermfed-registry upgrade`"):
+        places.open()
+    assert command("upgrade").out == f"schema 0001 -> {SCHEMA}\n"
+    with places.open() as registry:
+        assert registry.verify() == ()
+        assert registry.versions() == versions
+        assert registry.aliases(MODEL) == aliases
+        assert registry.keys() == keys
+        kept = registry.history(MODEL)
+        for before, after in zip(history, kept, strict=True):
+            same = (
+                "id",
+                "time",
+                "actor",
+                "kind",
+                "alias",
+                "versions",
+                "release",
+                "before",
+                "reason",
+                "gates",
+            )
+            assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+            assert after.details == before.details  # what they say now is what they would have said
+            assert after.host is None
+        assert [event["kind"] for event in registry.audit()] == [
+            *[event.kind for event in history], "key-created", "key-revoked", "key-created",
+        ]  # fmt: skip
+        event = registry.promote(MODEL, [3], to="staging", override_gates=True, reason="after")
+        assert event.id == len(history) + 4
+        assert registry.verify() == ()
+
+
+def test_an_upgraded_database_has_the_tables_of_a_new_one(places, command, first_schema):
+    command("upgrade")
+    engine = open_database(places.url)
+    with reading(engine) as connection:
+        assert migrate.schema_differences(connection) == []
+        missing = {f"guard_{table}_{action}" for table in GUARDED for action in ("update", "delete")}
+        assert missing - guards(connection) == set()
+    engine.dispose()
+
+
+def test_an_empty_database_of_the_first_schema_is_upgraded(places, monkeypatch):
+    with monkeypatch.context() as old:
+        old.setattr(migrate, "SCHEMA", "0001")
+        engine = open_database(places.url)
+        migrate.ensure_schema(engine)
+        engine.dispose()
+    assert upgrade(places.url) == ("0001", SCHEMA)
+    assert places.rows("SELECT id, events, hash FROM audit_head") == [(1, 0, GENESIS)]
 
 
 @pytest.fixture
 def next_schema(monkeypatch, tmp_path):
-    """Makes this dermfed one that needs a second migration."""
+    """Makes this dermfed one that needs one more migration."""
 
     def advance():
         folder = tmp_path / "migrations"
         shutil.copytree(migrate.MIGRATIONS, folder)
-        (folder / "versions" / "0002_scope.py").write_text(SECOND)
+        (folder / "versions" / "0003_scope.py").write_text(SECOND)
         monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-        monkeypatch.setattr(migrate, "SCHEMA", "0002")
+        monkeypatch.setattr(migrate, "SCHEMA", "0003")
 
     return advance
 
@@ -68,27 +180,27 @@ def test_the_newest_migration_is_the_one_the_code_needs():
 
 
 def test_a_difference_between_tables_and_code_is_found(registry, places):
-    execute(places, "ALTER TABLE events DROP COLUMN reason")
+    places.tamper("ALTER TABLE events DROP COLUMN reason")
     assert ["reason" in problem.text for problem in registry.verify()] == [True]
 
 
 def test_opening_again_changes_nothing(places):
     places.open().close()
-    before = execute(places, "SELECT * FROM schema_changes")
+    before = places.rows("SELECT * FROM schema_changes")
     places.open().close()
-    assert execute(places, "SELECT * FROM schema_changes") == before
+    assert places.rows("SELECT * FROM schema_changes") == before
     assert [row[:2] for row in before] == [(SCHEMA, "0.1.0")]
 
 
 def test_eight_processes_open_a_fresh_database_at_once(places, start):
-    begin = time.time() + 4
-    started = [start(OPEN, places.url, places.store, begin) for _ in range(8)]
-    ended = [(*process.communicate(timeout=60), process.returncode) for process in started]
-    assert ended == [("0\n", "", 0)] * 8
-    assert execute(places, f"SELECT * FROM {SCHEMA_TABLE}") == [(SCHEMA,)]
-    assert len(execute(places, "SELECT * FROM schema_changes")) == 1
+    process = start(OPEN, places.url, places.store)
+    printed, errors = process.communicate(timeout=120)
+    assert (process.returncode, printed, errors) == (0, "0\n" * 8, "")
+    assert places.rows(f"SELECT * FROM {SCHEMA_TABLE}") == [(SCHEMA,)]
+    assert len(places.rows("SELECT * FROM schema_changes")) == 1
 
 
+@pytest.mark.sqlite
 def test_a_database_that_another_one_is_writing_is_waited_for(places):
     places.database.parent.mkdir()
     other = sqlite3.connect(places.database, isolation_level=None, check_same_thread=False)
@@ -102,15 +214,15 @@ def test_a_database_that_another_one_is_writing_is_waited_for(places):
 
 def test_a_newer_schema_is_refused_with_the_dermfed_it_needs(places, command):
     places.open().close()
-    execute(places, "UPDATE dermfed_schema SET version_num = '0007'")
-    execute(places, "INSERT INTO schema_changes VALUES ('0007', '3.2.1', '2030-01-01T00:00:00+00:00')")
+    places.tamper("UPDATE dermfed_schema SET version_num = '0007'")
+    places.tamper("INSERT INTO schema_changes VALUES ('0007', '3.2.1', '2030-01-01T00:00:00+00:00')")
     for ask in (places.open, lambda: upgrade(places.url)):
         with pytest.raises(SchemaTooNew, match=r"schema 0007.*Install dermfed 3\.2\.1 or newer"):
             ask()
     ended = command("list")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("SchemaTooNew: ")
-    execute(places, "DROP TABLE schema_changes")
+    places.tamper("DROP TABLE schema_changes")
     with pytest.raises(SchemaTooNew, match="Install a newer dermfed"):
         places.open()
 
@@ -125,23 +237,23 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(places, command, bundle
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "dermfed-registry upgrade" in ended.err
 
-    assert command("upgrade").out == "schema 0001 -> 0002\n"
-    assert command("upgrade").out == "schema 0002 already\n"
+    assert command("upgrade").out == "schema 0002 -> 0003\n"
+    assert command("upgrade").out == "schema 0003 already\n"
     with places.open() as registry:
         assert registry.versions() == versions
-    assert execute(places, "SELECT scope FROM api_keys") == []
-    assert [row[0] for row in execute(places, "SELECT revision FROM schema_changes")] == ["0001", "0002"]
+    assert places.rows("SELECT scope FROM api_keys") == []
+    assert [row[0] for row in places.rows("SELECT revision FROM schema_changes")] == ["0002", "0003"]
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(places, next_schema):
     places.open().close()
-    before = execute(places, "SELECT sql FROM sqlite_master")
+    before = shape(places)
     next_schema()
     broken = SECOND + '    op.drop_table("no_such_table")\n'
-    (migrate.MIGRATIONS / "versions" / "0002_scope.py").write_text(broken)
+    (migrate.MIGRATIONS / "versions" / "0003_scope.py").write_text(broken)
     with pytest.raises(DatabaseError, match="no_such_table"):
         upgrade(places.url)
-    assert execute(places, "SELECT sql FROM sqlite_master") == before
+    assert shape(places) == before
 
 
 def test_upgrade_makes_a_new_database(places):
@@ -150,9 +262,8 @@ def test_upgrade_makes_a_new_database(places):
 
 
 def test_a_database_of_something_else_is_left_alone(places):
-    places.database.parent.mkdir()
-    execute(places, "CREATE TABLE patients (name TEXT)")
+    places.tamper("CREATE TABLE patients (name TEXT)")
     for ask in (places.open, lambda: upgrade(places.url)):
         with pytest.raises(DatabaseError, match=r"other tables \(patients\)"):
             ask()
-    assert execute(places, "SELECT name FROM sqlite_master") == [("patients",)]
+    assert list(places.content()) == ["patients"]

@@ -1,5 +1,6 @@
 import pytest
 
+from registry import promotion
 from registry.errors import (
     GateRefusal,
     InvalidName,
@@ -9,8 +10,7 @@ from registry.errors import (
     ObjectMissing,
     ReleaseRefused,
 )
-from registry.gates import SpreadGate
-from registry.registry import Registry
+from registry.gates import GateSet, SpreadGate
 
 MODEL = "skin-lesion"
 UNFAIR = {"light": 0.90, "dark": 0.70}
@@ -158,10 +158,11 @@ def test_a_judgement_is_what_a_promotion_would_be_told(filled):
         filled.judge(MODEL, [2, 3], to="production")
 
 
-def test_another_limit_may_be_given(filled, places):
-    with places.open(gate=SpreadGate(limit=0.25)) as lenient:
-        event = lenient.promote(MODEL, [1], to="production")
+def test_the_gates_that_are_set_are_asked(filled):
+    filled.set_gates(GateSet(gates=(SpreadGate(limit=0.25),)), reason="a lenient board")
+    event = filled.promote(MODEL, [1], to="production")
     assert event.gates.results[0].limit == 0.25
+    assert (event.gates.set_model, event.gates.set_number) == ("", 1)
 
 
 def test_unknown_names_are_refused(filled):
@@ -192,28 +193,28 @@ def test_a_promotion_in_between_is_judged_anew(filled, places, bundle, tested, l
     """Somebody promotes a bad version between the judgement of a good one and its release."""
     filled.add([bundle(metrics=tested(light=0.86, dark=0.86), seed=1), bundle(light, tested(light=0.93))])
     filled.promote(MODEL, [6], to="production")
-    swap, tries = Registry._swap, []
+    swap, tries = promotion.swap, []
 
-    def interrupted(self, candidate, alias, note):
+    def interrupted(engine, candidate, *judged):
         tries.append([version.number for version in candidate.versions])
         if len(tries) == 1:
             with places.open() as other:
-                monkeypatch.setattr(Registry, "_swap", swap)
+                monkeypatch.setattr(promotion, "swap", swap)
                 other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
-                monkeypatch.setattr(Registry, "_swap", interrupted)
-        return swap(self, candidate, alias, note)
+                monkeypatch.setattr(promotion, "swap", interrupted)
+        return swap(engine, candidate, *judged)
 
-    monkeypatch.setattr(Registry, "_swap", interrupted)
+    monkeypatch.setattr(promotion, "swap", interrupted)
     with pytest.raises(GateRefusal, match=r"0\.600 for dark"):
         filled.promote(MODEL, [7], to="production")
     assert tries == [[6, 7]]
     assert numbers(filled) == [6, 3]
 
     tries.clear()
-    monkeypatch.setattr(Registry, "_swap", swap)
+    monkeypatch.setattr(promotion, "swap", swap)
     filled.rollback(MODEL, alias="production")
     assert numbers(filled) == [6]
-    monkeypatch.setattr(Registry, "_swap", interrupted)
+    monkeypatch.setattr(promotion, "swap", interrupted)
     filled.promote(MODEL, [7], to="production", override_gates=True, reason="both")
     assert tries == [[6, 7], [6, 3, 7]]
     assert numbers(filled) == [6, 3, 7]

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from registry import store as store_module
 from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreError
-from registry.store import Store, open_store
+from registry.store import FolderStore, open_store
 
 CONTENT = b"all of it" * 1000
 HEX = hashlib.sha256(CONTENT).hexdigest()
@@ -16,7 +17,7 @@ HEX = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "store")
+    return FolderStore(tmp_path / "store")
 
 
 def files(store):
@@ -32,11 +33,30 @@ def test_an_object_lies_under_its_sha256(store):
     assert store.check(f"sha256:{HEX}") == "intact"
 
 
-def test_putting_it_again_changes_nothing(store):
+def test_putting_it_again_renews_its_time_and_nothing_else(store):
     path = store.path(store.put(CONTENT))
+    os.utime(path, (1000, 1000))
     before = path.stat()
     store.put(CONTENT)
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert path.stat().st_ino == before.st_ino
+    assert path.stat().st_mtime > time.time() - 60
+    assert path.read_bytes() == CONTENT
+    assert files(store) == [path]
+
+
+def test_an_object_of_another_user_is_written_anew(store, monkeypatch):
+    path = store.path(store.put(CONTENT))
+    os.utime(path, (1000, 1000))
+    before = path.stat()
+
+    def refuse(path):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(store_module.os, "utime", refuse)
+    store.put(CONTENT)
+    assert path.stat().st_ino != before.st_ino
+    assert path.stat().st_mtime > time.time() - 60
+    assert store.get(f"sha256:{HEX}") == CONTENT
     assert files(store) == [path]
 
 
@@ -125,9 +145,39 @@ def test_a_store_is_a_path_or_a_file_address(tmp_path, monkeypatch):
         assert open_store(address).folder == place
 
 
-@pytest.mark.parametrize(
-    "address", ["s3://bucket/models", "https://host/models", "file://host/models", "file://"]
-)
-def test_other_addresses_are_refused_with_what_is_allowed(address):
+@pytest.mark.parametrize("address", ["file://host/models", "file://"])
+def test_a_file_address_of_another_machine_is_refused_with_what_is_allowed(address):
     with pytest.raises(InvalidName, match="file:///path"):
         open_store(address)
+
+
+def test_files_are_objects_and_unfinished_ones_and_nothing_else(store):
+    digest = store.put(CONTENT)
+    folder = store.path(digest).parent
+    left = folder / f".{HEX}.0123456789abcdef"
+    left.write_bytes(b"half")
+    (folder / "notes.txt").write_text("somebody's")
+    (folder / ".nfs0001").write_text("the network file system's")
+    (folder / ("0" * 64)).write_text("an object's name in another's folder")
+    (folder / ("f" * 63)).write_text("too short")
+    (folder / f"{HEX[:-1]}{'0' if HEX[-1] != '0' else '1'}").symlink_to(left)
+    found = {one.name: one for one in store.files()}
+    assert {name: (one.digest, one.size) for name, one in found.items()} == {
+        f"objects/{HEX[:2]}/{HEX}": (digest, len(CONTENT)),
+        f"objects/{HEX[:2]}/.{HEX}.0123456789abcdef": (None, 4),
+    }
+    assert all(abs(one.written.timestamp() - time.time()) < 60 for one in found.values())
+    assert [store.look(name) for name in found] == list(found.values())
+
+
+def test_a_removed_file_is_gone_and_may_be_removed_again(store):
+    digest = store.put(CONTENT)
+    (one,) = store.files()
+    store.remove(one.name)
+    store.remove(one.name)
+    assert (list(store.files()), store.look(one.name), store.check(digest)) == ([], None, "missing")
+    assert store.put(CONTENT) == digest
+
+
+def test_a_store_that_is_not_there_yet_has_no_files(store):
+    assert list(store.files()) == []

@@ -1,8 +1,9 @@
 import os
+from pathlib import Path
 
 import pytest
 
-from serving.settings import PREFIX, ServeSettings, SettingsError, read_settings
+from serving.settings import ServeSettings, SettingsError, read_settings, variable_of
 
 GOOD = {
     "alias": ("staging", "staging"),
@@ -13,6 +14,7 @@ GOOD = {
     "poll_seconds": ("0.25", 0.25),
     "max_age_seconds": ("1.5", 1.5),
     "patience_seconds": ("10", 10.0),
+    "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -21,6 +23,7 @@ BAD = {
     "poll_seconds": ("0", "1.1", "nan", "soon"),
     "max_age_seconds": ("0", "2.5", "inf"),
     "patience_seconds": ("0", "-3", "nan"),
+    "trusted_keys": ("", f"a.pub{os.pathsep}"),
 }
 
 
@@ -33,7 +36,7 @@ def test_every_setting_is_tested_and_described():
 @pytest.mark.parametrize("name", GOOD)
 def test_each_is_read_from_its_variable(name):
     text, value = GOOD[name]
-    assert getattr(read_settings({PREFIX + name.upper(): text, "OTHER": "1"}), name) == value
+    assert getattr(read_settings({variable_of(name): text, "OTHER": "1"}), name) == value
 
 
 def test_without_variables_they_are_what_the_contract_says():
@@ -50,7 +53,7 @@ def test_without_variables_they_are_what_the_contract_says():
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
 def test_a_wrong_value_is_refused_naming_its_variable(name, text):
-    variable = PREFIX + name.upper()
+    variable = variable_of(name)
     with pytest.raises(SettingsError) as caught:
         read_settings({variable: text})
     assert variable in str(caught.value)

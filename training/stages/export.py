@@ -15,6 +15,7 @@ from training.errors import ExportError
 from training.export import export_graph, largest_difference
 from training.final_figures import TEST, answer_test, figures_on_test
 from training.graph_message import GRAPH, as_bytes, as_tensor
+from training.lineage import weights_digest, with_parents
 from training.messages import GLOBAL, Broadcast, Tensors, Update, named, prefixed, reply, unknown_question
 from training.polling import Traffic, ask_all
 from training.stages.base import Graded, Outcome, Setting, Stage
@@ -51,14 +52,14 @@ class Export(Stage):
             model.load_state_dict(weights, strict=False)
             graph = export_graph(model, setting.job.data.image_size)
             differences[name] = self.check(setting, name, weights, graph, traffic)
-            bundles[name] = Graded(manifest(setting, name, graph), graph)
+            bundles[name] = Graded(manifest(setting, name, graph, differences[name]), graph)
         facts = {
             "by_subgroup": before.facts.get("by_subgroup", {}),
             "parity": differences,
             "tolerance": self.tolerance,
         }
         test = figures_on_test(setting, before.models, traffic) if before.stay_home else before.test
-        return Outcome(before.models, bundles, traffic=traffic, test=test, facts=facts)
+        return Outcome(before.models, with_parents(bundles), traffic=traffic, test=test, facts=facts)
 
     def check(self, setting: Setting, name: str, weights: Tensors, graph: bytes, traffic: Traffic) -> float:
         """The largest difference that any client finds."""
@@ -93,7 +94,7 @@ class Export(Stage):
         return reply(broadcast, scalars={"difference": difference})
 
 
-def manifest(setting: Setting, name: str, graph: bytes) -> BundleManifest:
+def manifest(setting: Setting, name: str, graph: bytes, parity: float | None = None) -> BundleManifest:
     """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
     return BundleManifest(
         model=setting.job.name,
@@ -101,11 +102,13 @@ def manifest(setting: Setting, name: str, graph: bytes) -> BundleManifest:
         labels=tuple(setting.labels),
         picture=setting.job.data.picture,
         subgroup=subgroup_of(setting, name),
+        parity=parity,
         lineage=Lineage(
             job=setting.job.digest,
             recipe=setting.job.about.system if setting.job.about else setting.job.name,
             data={"all": setting.fingerprint},
             seed=setting.job.seed,
+            parent=weights_digest(setting.job.model),
             code_version=version("dermfed"),
         ),
     )

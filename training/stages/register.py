@@ -7,6 +7,7 @@ from pydantic import Field
 from registry.bundle.folder import Bundle, bundle_digest
 from training.client import Client
 from training.errors import JobError
+from training.lineage import with_parents
 from training.messages import Broadcast, Update, unknown_question
 from training.stages.base import Graded, Outcome, Setting, Stage
 
@@ -39,7 +40,7 @@ class Register(Stage):
         if not before.bundles:
             raise JobError("there is nothing to register: put the stage export before register")
         model = self.model or setting.job.name
-        bundles = {name: renamed(bundle, model) for name, bundle in before.bundles.items()}
+        bundles = with_parents({name: renamed(bundle, model) for name, bundle in before.bundles.items()})
         reason = self.reason or f"job {setting.job.name}, {setting.job.digest}"
         registered = setting.registrar(
             [whole(bundle) for bundle in bundles.values()], self.promote_to, reason

@@ -24,6 +24,18 @@ def test_reading_gives_back_what_was_written(manifest):
     assert read_manifest(canonical(whole)) == whole
 
 
+def test_a_bundle_that_does_not_tell_its_parity_keeps_its_digest(manifest):
+    """The key came after bundles had been written without it."""
+    content = canonical(manifest())
+    assert b"parity" not in content
+    assert b'"metrics":null' not in content
+    assert b'"out_of_distribution":null' in content
+    assert canonical(read_manifest(content)) == content
+    told = manifest(parity=0.00012)
+    assert b'"parity":0.00012' in canonical(told)
+    assert read_manifest(canonical(told)) == told
+
+
 @given(value=st.floats(allow_nan=False, allow_infinity=False))
 @settings(max_examples=50, deadline=None)
 def test_every_figure_comes_back_to_the_last_bit(value):

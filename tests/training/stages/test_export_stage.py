@@ -33,6 +33,7 @@ def test_the_exported_model_is_the_one_that_was_trained(make_job, run_job, feder
 
     facts = ran.result.stages["1-export"].outcome.facts
     assert 0 <= facts["parity"]["global"] < facts["tolerance"] == 1e-4
+    assert bundle.manifest.parity == facts["parity"]["global"]
     # The stage after finds the model that the job began with, as it was.
     initial = float_state(build_model(job.model, 2, derive_seed(job.seed, "initial weights")))
     left = float_state(ran.result.setting.model)

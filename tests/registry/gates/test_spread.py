@@ -3,22 +3,12 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from registry.gates import GateReport, SpreadGate, Standing, mover
-
-
-@pytest.fixture
-def manifests(bundle):
-    """Manifests of a release: of everybody, and of subgroups with a version of their own."""
-
-    def make(everybody, **own):
-        given = [bundle(metrics=everybody).manifest]
-        return given + [bundle(subgroup, metrics).manifest for subgroup, metrics in own.values()]
-
-    return make
+from registry.gates import Case, GateReport, SpreadGate, Standing
+from registry.gates.spread import mover
 
 
 def judge(manifests, limit=0.10):
-    return SpreadGate(limit=limit).judge(manifests)
+    return SpreadGate(limit=limit).judge(Case(tuple(manifests)))
 
 
 def test_a_subgroup_counts_with_the_version_that_answers_for_it(manifests, tested, tones):

@@ -1,0 +1,213 @@
+"""`release.json`: which release a file holds, everything that belongs to it, and the events that made it.
+
+Every file beside it is named by its digest, so the digest of this text stands for the whole file.
+"""
+
+import json
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from registry.bundle.frozen import Frozen
+from registry.bundle.schema import Digest
+from registry.chain import canonical_json, event_hash
+from registry.errors import ArchiveRefused
+
+FORMAT: Final = 1
+"""What this dermfed writes, and the newest that it reads."""
+
+INDEX_FILE = "release.json"
+LARGEST_MODEL = 2**31
+"""Bytes of a `model.onnx`: ONNX's own limit for one file."""
+LARGEST_TEXT = 2**26
+"""Bytes of `release.json` and of each `bundle.json` and signature."""
+
+
+class PackedSignature(Frozen):
+    """A signature of a version."""
+
+    object: Digest
+    size: int = Field(ge=0, le=LARGEST_TEXT)  # bytes
+    identity: str
+    created: datetime
+
+
+class PackedVersion(Frozen):
+    """A version of the release, as the registry that it comes from held it.
+
+    Attributes:
+        number: its number there.
+        digest: of its `bundle.json`.
+        size: bytes of its `bundle.json`.
+        model_digest: of its `model.onnx`.
+        model_size: bytes of its `model.onnx`.
+        subgroup: whom it is for.
+        signatures: who signed it.
+    """
+
+    number: int = Field(ge=1)
+    digest: Digest
+    size: int = Field(ge=0, le=LARGEST_TEXT)
+    model_digest: Digest
+    model_size: int = Field(ge=0, le=LARGEST_MODEL)
+    subgroup: str
+    signatures: tuple[PackedSignature, ...] = ()
+
+
+class PackedEvent(Frozen):
+    """An event as it is stored: every column, the time as text, so that its hash can be computed again."""
+
+    id: int
+    time: str
+    actor: str
+    kind: str
+    model: str
+    alias: str | None
+    versions: tuple[int, ...]
+    release_id: int | None
+    before_id: int | None
+    reason: str | None
+    gates: dict[str, Any] | None
+    overridden: bool
+    host: str | None
+    details: dict[str, Any] | None
+    previous: Digest
+    hash: Digest
+
+
+class ReleaseIndex(Frozen):
+    """What `release.json` says.
+
+    Attributes:
+        format: of the file.
+        code_version: the dermfed that wrote it.
+        model: the model's name.
+        alias: the alias that pointed to the release.
+        release: the release's id there.
+        versions: its versions, by number.
+        gates: what the gates said when it was promoted; None where it was not judged.
+        events: each event of the model that tells of the release or its versions, the oldest first.
+    """
+
+    format: Literal[1] = FORMAT
+    code_version: str
+    model: str
+    alias: str
+    release: int
+    versions: tuple[PackedVersion, ...] = Field(min_length=1)
+    gates: dict[str, Any] | None
+    events: tuple[PackedEvent, ...]
+
+    def text(self) -> bytes:
+        """The one text of this index: sorted keys, no spaces, UTF-8."""
+        return canonical_json(self.model_dump(mode="json"))
+
+    @property
+    def files(self) -> dict[str, int]:
+        """The size of every file that belongs to the release, by name."""
+        found: dict[str, int] = {}
+        for version in self.versions:
+            found[manifest_file(version.digest)] = version.size
+            found[model_file(version.model_digest)] = version.model_size
+            found.update({signature_file(one.object): one.size for one in version.signatures})
+        return found
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "ReleaseIndex":
+        numbers = [one.number for one in self.versions]
+        if numbers != sorted(set(numbers)) or len({one.digest for one in self.versions}) != len(numbers):
+            raise ValueError("versions are listed once each, in the order of their numbers")
+        for version in self.versions:
+            if len({one.object for one in version.signatures}) != len(version.signatures):
+                raise ValueError(f"a signature of version {version.number} is listed twice")
+        return self
+
+    @property
+    def promotion(self) -> PackedEvent | None:
+        """The event that released it under the alias first."""
+        told = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
+        return next((one for one in told if one.alias == self.alias), None)
+
+
+def manifest_file(digest: str) -> str:
+    """Where a `bundle.json` lies in the file."""
+    return f"manifests/{digest.removeprefix('sha256:')}.json"
+
+
+def model_file(digest: str) -> str:
+    """Where a `model.onnx` lies in the file."""
+    return f"models/{digest.removeprefix('sha256:')}.onnx"
+
+
+def signature_file(digest: str) -> str:
+    """Where a signature lies in the file."""
+    return f"signatures/{digest.removeprefix('sha256:')}"
+
+
+def read_index(content: bytes) -> ReleaseIndex:
+    """What a `release.json` says, if it agrees with itself.
+
+    Raises:
+        ArchiveRefused: it does not say what it must, a newer dermfed wrote it, an event was altered, or
+            the events tell of another release.
+    """
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ArchiveRefused(f"{INDEX_FILE} is not JSON ({error}); fetch the file again") from error
+    written = record.get("format") if isinstance(record, dict) else None
+    if isinstance(written, int) and written > FORMAT:
+        raise ArchiveRefused(
+            f"{INDEX_FILE} has format {written}; this dermfed reads up to {FORMAT}. Install dermfed "
+            f"{record.get('code_version')} or newer, which wrote it"
+        )
+    try:
+        index = ReleaseIndex.model_validate(record)
+        altered = content != index.text()
+    except (ValueError, RecursionError) as error:
+        raise ArchiveRefused(
+            f"{INDEX_FILE} does not hold: {_problems(error)}; export the release again"
+        ) from error
+    if altered:
+        raise ArchiveRefused(
+            f"{INDEX_FILE} is not in its canonical form: it was edited; export the release again"
+        )
+    check_events(index)
+    return index
+
+
+def check_events(index: ReleaseIndex) -> None:
+    """Passes if no event was altered, and if they tell of this release.
+
+    Raises:
+        ArchiveRefused: they were, or do not.
+    """
+    again = "export the release again"
+    for event in index.events:
+        if (actual := event_hash(event.model_dump(mode="json"))) != event.hash:
+            raise ArchiveRefused(
+                f"event {event.id} in {INDEX_FILE} was altered: it has the hash {actual} and says "
+                f"{event.hash}; {again}"
+            )
+    if (promotion := index.promotion) is None or promotion.model != index.model:
+        raise ArchiveRefused(
+            f"no event in {INDEX_FILE} tells that release {index.release} of {index.model} was promoted to "
+            f"{index.alias}; {again}"
+        )
+    held = [{"number": one.number, "digest": one.digest, "subgroup": one.subgroup} for one in index.versions]
+    if (promotion.details or {}).get("members") != held:
+        raise ArchiveRefused(
+            f"event {promotion.id} in {INDEX_FILE} tells of other versions than the file holds; {again}"
+        )
+    if promotion.gates != index.gates:
+        raise ArchiveRefused(f"event {promotion.id} in {INDEX_FILE} has another gate report; {again}")
+
+
+def _problems(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the list'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

@@ -1,0 +1,143 @@
+"""`Catalogue`: what a registry holds: versions of models, what is released, and how it came to be.
+
+Each method reads one moment of the database; nothing here changes anything.
+"""
+
+from typing import Self
+
+from sqlalchemy import Engine
+
+from registry.bundle.folder import Bundle
+from registry.bundle.schema import BundleManifest
+from registry.database import reading
+from registry.gate_sets import ALL_MODELS
+from registry.names import not_found
+from registry.queries import (
+    alias_names,
+    all_versions,
+    current_release,
+    current_releases,
+    events_of,
+    model_names,
+    require_model,
+    versions_by_number,
+)
+from registry.records import Event, Release, Version
+from registry.store import Store
+from registry.stored import stored_bundle, stored_manifest
+
+PRODUCTION = "production"
+"""The alias that the service answers with, unless told otherwise."""
+
+
+class Catalogue:
+    """One database and one store, to read from."""
+
+    def __init__(self, engine: Engine, store: Store, *, actor: str) -> None:
+        self._engine = engine
+        self._store = store
+        self._actor = actor
+
+    def close(self) -> None:
+        """Lets go of the database."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def models(self) -> tuple[str, ...]:
+        """The names of all models."""
+        with reading(self._engine) as connection:
+            return model_names(connection)
+
+    def versions(self, model: str | None = None) -> tuple[Version, ...]:
+        """Every version, of one model or of all.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            if model is not None:
+                require_model(connection, model)
+            return all_versions(connection, model)
+
+    def version(self, model: str, number: int) -> Version:
+        """One version.
+
+        Raises:
+            NotFound: there is no such model or version.
+        """
+        with reading(self._engine) as connection:
+            return versions_by_number(connection, model, [number])[0]
+
+    def release(self, model: str, alias: str) -> Release | None:
+        """The release that the alias of the model points to; None where it points to none.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            return current_release(connection, model, alias)
+
+    def require_release(self, model: str, alias: str) -> Release:
+        """The release that the alias of the model points to.
+
+        Raises:
+            NotFound: there is no such model or alias.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            if (release := current_release(connection, model, alias)) is None:
+                raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
+            return release
+
+    def aliases(self, model: str) -> dict[str, Release]:
+        """The release of each alias of the model.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            found = {
+                alias: current_release(connection, model, alias) for alias in alias_names(connection, model)
+            }
+        return {alias: release for alias, release in found.items() if release is not None}
+
+    def current(self, alias: str = PRODUCTION) -> dict[str, Release]:
+        """Every model's release under the alias, by model; models without one are left out."""
+        with reading(self._engine) as connection:
+            return current_releases(connection, alias)
+
+    def history(self, model: str) -> tuple[Event, ...]:
+        """What was done to the model, and to the gates of all models, the oldest first.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            general = [one for one in events_of(connection, ALL_MODELS) if one.kind == "gates-changed"]
+            return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
+
+    def manifest(self, version: Version) -> BundleManifest:
+        """What the version's `bundle.json` says, checked to be the one that was added.
+
+        Raises:
+            ObjectMissing: it is not in the store.
+            ObjectCorrupt: it was altered.
+        """
+        return stored_manifest(self._store, version)
+
+    def bundle(self, version: Version) -> Bundle:
+        """The version's bundle, both its files checked to be those that were added.
+
+        Raises:
+            ObjectMissing: a file is not in the store.
+            ObjectCorrupt: a file was altered.
+        """
+        return stored_bundle(self._store, version)

@@ -1,0 +1,92 @@
+"""Test figures as gates read them: each subgroup with the version that answers for it.
+
+That is a subgroup's own version where it has one, the global one elsewhere. What is in no known form counts
+as not tested.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from registry.bundle.schema import GLOBAL, UNDECLARED, BundleManifest
+from registry.gates.result import Standing
+
+
+def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict[str, Standing | None]:
+    """How each subgroup of a release fared, by name; None where it was never tested.
+
+    A model that was tested on nobody stands as `global`; one that was tested, on no subgroup, as nothing.
+
+    Args:
+        manifests: of the release, the global one among them.
+        figure: a share, by its name in the test figures.
+    """
+    everybody = for_everybody(manifests)
+    if len(manifests) == 1 and not everybody.metrics:
+        return {GLOBAL: None}
+    answering = answers_for(manifests)
+    return {
+        name: _standing(figures_by_subgroup(one).get(name), name, figure) for name, one in answering.items()
+    }
+
+
+def stand_or_total(manifests: Sequence[BundleManifest], figure: str) -> dict[str, Standing | None]:
+    """As `stand`; where the test names no subgroup, all its pictures stand as `global`."""
+    return stand(manifests, figure) or {GLOBAL: _standing(for_everybody(manifests).metrics, GLOBAL, figure)}
+
+
+def for_everybody(manifests: Sequence[BundleManifest]) -> BundleManifest:
+    """The global one."""
+    return next(one for one in manifests if one.subgroup.is_global)
+
+
+def answers_for(manifests: Sequence[BundleManifest]) -> dict[str, BundleManifest]:
+    """The manifest that answers for each subgroup: of those with their own, and of the global test's."""
+    own = {one.subgroup.name: one for one in manifests if not one.subgroup.is_global}
+    everybody = for_everybody(manifests)
+    named = [name for name in figures_by_subgroup(everybody) if name not in (UNDECLARED, GLOBAL)]
+    return {name: own.get(name, everybody) for name in sorted({*own, *named})}
+
+
+def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Any]:
+    """What the manifest's test says of each subgroup; nothing where it says it in no known form."""
+    found = manifest.metrics.get("by_subgroup")
+    return found if isinstance(found, Mapping) else {}
+
+
+def interval_of(figures: Mapping[str, Any], figure: str) -> tuple[float, float] | None:
+    """The interval of a figure that is a share; None where there is none in a known form."""
+    intervals = figures.get("intervals")
+    ends = intervals.get(figure) if isinstance(intervals, Mapping) else None
+    if not isinstance(ends, Sequence) or len(ends) != 2 or not all(is_share(end) for end in ends):
+        return None
+    low, high = float(ends[0]), float(ends[1])
+    return (low, high) if low <= high else None
+
+
+def is_share(value: Any) -> TypeGuard[float]:
+    """Whether a figure is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def difference_interval(first: Standing, second: Standing) -> tuple[float, float] | None:
+    """The 95 % interval of first - second from the intervals of both, for estimates that are independent.
+
+    With d = p1 - p2 it is MOVER (Zou & Donner 2008, Statistics in Medicine 27, 1693-1702):
+
+        d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2)
+    """
+    if first.interval is None or second.interval is None:
+        return None
+    p1, (l1, u1) = first.value, first.interval
+    p2, (l2, u2) = second.value, second.interval
+    return p1 - p2 - math.hypot(p1 - l1, u2 - p2), p1 - p2 + math.hypot(u1 - p1, p2 - l2)
+
+
+def _standing(figures: object, name: str, figure: str) -> Standing | None:
+    if not isinstance(figures, Mapping):
+        return None
+    value, n = figures.get(figure), figures.get("n")
+    if not is_share(value) or not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        return None
+    return Standing(subgroup=name, value=float(value), n=n, interval=interval_of(figures, figure))

@@ -1,0 +1,34 @@
+"""What every gate is: a frozen config with a name, that can say what it means and judge a case."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from pydantic import ConfigDict
+
+from registry.bundle.frozen import Frozen
+from registry.gates.case import Case
+from registry.gates.result import GateResult
+
+ROUNDING = 1e-9  # 0.8 - 0.7 is a little over 0.1 in floating point, and yet within a limit of 0.1
+
+
+class GateConfig(Frozen):
+    """One gate with its limits; strict, so that `yes` or a text never becomes a limit.
+
+    Attributes:
+        looks_at_running: whether it compares with the running release.
+        looks_at_signatures: whether it asks who has signed.
+    """
+
+    model_config = ConfigDict(strict=True)
+    looks_at_running: ClassVar[bool] = False
+    looks_at_signatures: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+
+    @abstractmethod
+    def judge(self, case: Case) -> GateResult:
+        """What the gate says of a release."""

@@ -1,0 +1,165 @@
+"""A gate set: which gates a release must pass, as YAML.
+
+    gates:
+      - {name: spread, limit: 0.1}
+      - {name: approvals, people: 2}
+
+Each gate is there once at most. What a set does not name is not asked.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from registry.bundle.frozen import Frozen
+from registry.bundle.nearest import nearest
+from registry.errors import GateSetInvalid
+from registry.gates.approvals import ApprovalsGate
+from registry.gates.calibration import CalibrationGate
+from registry.gates.case import Case
+from registry.gates.count import CountGate
+from registry.gates.coverage import CoverageGate
+from registry.gates.gate import GateConfig
+from registry.gates.no_worse import NoWorseGate
+from registry.gates.parity import ParityGate
+from registry.gates.result import GateResult
+from registry.gates.signature import SignatureGate
+from registry.gates.spread import SpreadGate
+from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
+from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+
+Gate = (
+    SpreadGate
+    | WorstBalancedAccuracyGate
+    | WorstMalignantSensitivityGate
+    | CalibrationGate
+    | CoverageGate
+    | CountGate
+    | NoWorseGate
+    | ParityGate
+    | SignatureGate
+    | ApprovalsGate
+)
+
+GATES: Mapping[str, type[GateConfig]] = {one.model_fields["name"].default: one for one in get_args(Gate)}
+"""Every gate there is, by name."""
+
+EXAMPLE = "`gates: [{name: spread, limit: 0.1}]`"
+
+
+class GateSet(Frozen):
+    """The gates that a release must pass, in the order in which they are told."""
+
+    gates: tuple[Annotated[Gate, Field(discriminator="name")], ...] = Field(min_length=1)
+
+    @property
+    def looks_at_running(self) -> bool:
+        """Whether any gate looks at the running release."""
+        return any(gate.looks_at_running for gate in self.gates)
+
+    @property
+    def looks_at_signatures(self) -> bool:
+        """Whether any gate asks who has signed."""
+        return any(gate.looks_at_signatures for gate in self.gates)
+
+    def judge(self, case: Case) -> tuple[GateResult, ...]:
+        """What each gate says of a release."""
+        return tuple(gate.judge(case) for gate in self.gates)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "GateSet":
+        names = [gate.name for gate in self.gates]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"the gate {', '.join(twice)} is there twice; keep one of them")
+        return self
+
+
+DEFAULT = GateSet(gates=(SpreadGate(),))
+"""What is asked where nobody has set gates."""
+
+
+def read_gate_set(text: str, source: str = "the gate set") -> GateSet:
+    """The gate set in a YAML text.
+
+    Args:
+        text: the YAML.
+        source: what errors call it, such as the file's name.
+
+    Raises:
+        GateSetInvalid: it holds none.
+    """
+    try:
+        raw = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise GateSetInvalid(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+    _refuse_unknown(raw, source)
+    return gate_set_of(raw, source)
+
+
+def gate_set_of(content: Any, source: str = "the gate set") -> GateSet:
+    """The gate set in plain data, as YAML or a database holds it.
+
+    Raises:
+        GateSetInvalid: it holds none.
+    """
+    try:
+        return TypeAdapter(GateSet).validate_json(json.dumps(content))
+    except (TypeError, ValueError) as error:
+        said = _problems(error) if isinstance(error, ValidationError) else str(error)
+        raise GateSetInvalid(f"{source} holds no gate set: {said}. An example: {EXAMPLE}") from error
+
+
+def gate_set_text(gates: GateSet) -> str:
+    """The set as YAML, with what each gate means as a comment; `read_gate_set` reads it back."""
+    lines = ["gates:"]
+    for gate in gates.gates:
+        entry = yaml.safe_dump(
+            [gate.model_dump(mode="json")], sort_keys=False, allow_unicode=True, width=1000
+        )
+        lines += [f"  # {gate.meaning}", *(f"  {line}" for line in entry.splitlines())]
+    return "\n".join(lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data alone, and no key twice: the first limit would go unnoticed."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if twice := [key for k, key in enumerate(keys) if key in keys[:k]]:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {twice[0]!r} is there twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def _refuse_unknown(raw: Any, source: str) -> None:
+    if not isinstance(raw, dict):
+        raise GateSetInvalid(f"{source} holds no gate set; it is a file such as {EXAMPLE}")
+    for key in raw:
+        if key != "gates":
+            raise GateSetInvalid(f"{source} has the key {key!r}; {nearest(str(key), ['gates'])}")
+    entries = raw.get("gates")
+    for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
+        if not isinstance(entry, dict) or "name" not in entry:
+            raise GateSetInvalid(f"{source}, gate {number}, has no name; {nearest('', list(GATES))}")
+        name = entry["name"]
+        if not isinstance(name, str) or name not in GATES:
+            raise GateSetInvalid(
+                f"{source}, gate {number}: there is no gate {name!r}; {nearest(str(name), list(GATES))}"
+            )
+        fields = list(GATES[name].model_fields)
+        for key in entry:
+            if key not in fields:
+                raise GateSetInvalid(
+                    f"{source}, gate {name}, has the key {key!r}; {nearest(str(key), fields)}"
+                )
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the set'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

@@ -1,0 +1,111 @@
+"""The gate `spread`: max - min accuracy over subgroups at most `limit` (paper 003).
+
+Each subgroup counts with the version that answers for it in the release: its own where it has one,
+the global one elsewhere. With p1 the best and p2 the worst accuracy, and (l, u) the 95 % interval of
+each (bootstrap by lesion, from disjoint pictures), the spread is d = p1 - p2 and its interval
+
+    low  = max(0, d - sqrt((p1 - l1)^2 + (u2 - p2)^2))
+    high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2)
+
+MOVER (Zou & Donner 2008, Statistics in Medicine 27, 1693-1702). Departures: low is cut at 0, since a
+spread is never negative. The verdict goes by d alone; the interval is shown and kept.
+
+A subgroup without a figure is refused; fewer than two subgroups with figures cannot be compared, so that
+the gate does not apply.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from registry.gates.case import Case
+from registry.gates.figures import difference_interval, stand
+from registry.gates.gate import ROUNDING, GateConfig
+from registry.gates.result import OVERRIDE, Finding, GateResult, Standing, never_tested
+
+
+class SpreadGate(GateConfig):
+    """How much worse than the best served subgroup another one may fare."""
+
+    name: Literal["spread"] = "spread"
+    limit: float = Field(0.10, ge=0, le=1)  # of max - min accuracy over subgroups
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return (
+            "test accuracy of the subgroup served best minus that of the one served worst: at most "
+            f"{self.limit:.3f}"
+        )
+
+    def judge(self, case: Case) -> GateResult:
+        """What the gate says of a release."""
+        standings = stand(case.manifests)
+        untested = tuple(name for name, standing in standings.items() if standing is None)
+        tested = [standing for standing in standings.values() if standing is not None]
+        if untested:
+            return self._never_tested(untested)
+        if len(tested) < 2:
+            shown = f"only {tested[0].subgroup}" if tested else "none"
+            detail = f"it compares two subgroups or more, and the test figures name {shown}"
+            return GateResult(gate=self.name, verdict="not applicable", limit=self.limit, detail=detail)
+        best = max(tested, key=lambda standing: standing.value)
+        worst = min((one for one in tested if one is not best), key=lambda standing: standing.value)
+        return self._compared(best, worst)
+
+    def _never_tested(self, untested: tuple[str, ...]) -> GateResult:
+        findings = [
+            Finding(
+                subgroup=name, measure="accuracy", limit=self.limit, verdict="refused", note="never tested"
+            )
+            for name in untested
+        ]
+        return GateResult(
+            gate=self.name,
+            verdict="refused",
+            limit=self.limit,
+            untested=untested,
+            findings=tuple(findings),
+            detail=f"{never_tested(untested, 'accuracy')}, so no value stands against the limit "
+            f"{self.limit:.3f}. Test {'them' if len(untested) > 1 else 'it'}, {OVERRIDE}",
+        )
+
+    def _compared(self, best: Standing, worst: Standing) -> GateResult:
+        value = best.value - worst.value
+        interval = mover(best, worst)
+        refused = value > self.limit + ROUNDING
+        sureness = (
+            "no interval" if interval is None else f"95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
+        )
+        detail = (
+            f"accuracy is {worst.value:.3f} for {worst.subgroup} (n {worst.n}) and {best.value:.3f} for "
+            f"{best.subgroup} (n {best.n}), {value:.3f} apart ({sureness}); the limit is {self.limit:.3f}"
+        )
+        if refused:
+            detail += f". Improve the model for {worst.subgroup}, {OVERRIDE}"
+        finding = Finding(
+            subgroup=worst.subgroup,
+            measure=f"accuracy below that for {best.subgroup}",
+            value=value,
+            n=worst.n,
+            interval=interval,
+            limit=self.limit,
+            verdict="refused" if refused else "passed",
+        )
+        return GateResult(
+            gate=self.name,
+            verdict=finding.verdict,
+            value=value,
+            limit=self.limit,
+            interval=interval,
+            best=best,
+            worst=worst,
+            findings=(finding,),
+            detail=detail,
+        )
+
+
+def mover(best: Standing, worst: Standing) -> tuple[float, float] | None:
+    """The interval of best - worst from the intervals of both."""
+    found = difference_interval(best, worst)
+    return None if found is None else (max(0.0, found[0]), found[1])

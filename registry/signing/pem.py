@@ -1,0 +1,209 @@
+"""Keys and certificates from PEM files: what one signs with, and whom one trusts.
+
+Keys are of the elliptic curves P-256, P-384 and P-521, the ones that the OpenSSF's model signing has. A
+trusted certificate vouches for signatures that carry it; that of an authority (CA) for those that carry one
+which it issued itself. Chains over further authorities are not followed: trust the authority that issues.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from registry.errors import KeyUnusable
+from registry.signing.envelope import key_hint
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+        load_pem_public_key,
+    )
+except ImportError as error:
+    raise KeyUnusable(
+        "keys and certificates cannot be read without the package cryptography; install dermfed[sign]"
+    ) from error
+
+CURVES = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\r?\n?", re.DOTALL)
+_MAKE_KEY = "make one with `openssl ecparam -name prime256v1 -genkey -noout -out key.pem`"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """What signs: a private key and, if there is one, its certificate."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate | None = None
+
+    @property
+    def identity(self) -> str:
+        """Who signs: the subject of the certificate, or the fingerprint of the public key."""
+        return fingerprint(self.key.public_key()) if self.certificate is None else subject(self.certificate)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count.
+
+    Attributes:
+        keys: public keys, by the hint that envelopes name them with.
+        certificates: of signers, and of authorities that issue those of signers.
+    """
+
+    keys: Mapping[str, ec.EllipticCurvePublicKey]
+    certificates: tuple[x509.Certificate, ...]
+
+
+def own_trust(signer: Signer) -> Trust:
+    """Trust in the signer alone."""
+    key = signer.key.public_key()
+    return Trust({hint_of(key): key}, ())
+
+
+def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """The sha256 of a public key, as `openssl pkey -pubin -in KEY -outform DER | sha256sum` tells it."""
+    content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def subject(certificate: x509.Certificate) -> str:
+    """Whom a certificate is for."""
+    return certificate.subject.rfc4514_string()
+
+
+def hint_of(key: ec.EllipticCurvePublicKey) -> str:
+    """How an envelope names the key."""
+    return key_hint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether the certificate's key usage, if it names any, allows signatures."""
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return usage.digital_signature
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Whether the certificate is of an authority that may issue others."""
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        return False
+    return constraints.ca
+
+
+def valid_at(certificate: x509.Certificate, moment: datetime) -> bool:
+    """Whether the certificate is valid at a moment."""
+    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+
+
+def read_signer(key: Path, certificate: Path | None = None, password: str | None = None) -> Signer:
+    """What signs, from its files.
+
+    Args:
+        key: a private key in PEM.
+        certificate: its certificate in PEM, if the signature shall carry one.
+        password: of the private key, if it has one.
+
+    Raises:
+        KeyUnusable: a file holds something else, the two do not belong together, or the certificate is
+            not for signing or not valid now.
+    """
+    content = _read(key)
+    try:
+        private = load_pem_private_key(content, None if password is None else password.encode())
+    except TypeError as error:
+        said = "has a password: set DERMFED_KEY_PASSWORD" if password is None else "has no password"
+        raise KeyUnusable(f"the private key in {key} {said}") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise KeyUnusable(
+            f"{key} holds no private key in PEM that can be read, or its password is another; {_MAKE_KEY}"
+        ) from error
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise KeyUnusable(f"the private key in {key} is {_kind(private)}; {_allowed()}")
+    _check_curve(private.public_key(), key)
+    if certificate is None:
+        return Signer(private)
+    found = [x509.load_pem_x509_certificate(block) for block in _blocks(certificate, "CERTIFICATE")]
+    if len(found) != 1:
+        raise KeyUnusable(f"{certificate} holds {len(found)} certificates; give the signer's alone")
+    own, now = found[0], datetime.now(UTC)
+    if own.public_key() != private.public_key():
+        raise KeyUnusable(f"the certificate in {certificate} is not of the private key in {key}")
+    if not may_sign(own):
+        raise KeyUnusable(f"the certificate in {certificate} is not for digital signatures; have one issued")
+    if not valid_at(own, now):
+        raise KeyUnusable(
+            f"the certificate in {certificate} is valid from {own.not_valid_before_utc:%Y-%m-%d} to "
+            f"{own.not_valid_after_utc:%Y-%m-%d}, and not now; renew it"
+        )
+    return Signer(private, own)
+
+
+def read_trust(files: Sequence[Path]) -> Trust:
+    """The public keys and certificates in these files, each of which may hold several.
+
+    Raises:
+        KeyUnusable: a file holds none, or something that nobody should trust a signature by.
+    """
+    keys: dict[str, ec.EllipticCurvePublicKey] = {}
+    certificates: list[x509.Certificate] = []
+    for file in files:
+        for block in _blocks(file, "PUBLIC KEY", "CERTIFICATE"):
+            try:
+                if b"BEGIN CERTIFICATE" in block:
+                    certificates.append(x509.load_pem_x509_certificate(block))
+                else:
+                    key = load_pem_public_key(block)
+                    if not isinstance(key, ec.EllipticCurvePublicKey):
+                        raise KeyUnusable(f"the public key in {file} is {_kind(key)}; {_allowed()}")
+                    _check_curve(key, file)
+                    keys[hint_of(key)] = key
+            except (ValueError, UnsupportedAlgorithm) as error:
+                raise KeyUnusable(
+                    f"{file} holds a key or certificate that cannot be read: {error}"
+                ) from error
+    return Trust(keys, tuple(certificates))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KeyUnusable(f"{path} cannot be read ({error.strerror}); give a PEM file") from error
+
+
+def _blocks(file: Path, *allowed: str) -> list[bytes]:
+    """The parts of a PEM file, if all are of the kinds that are allowed here."""
+    found = [(match[1].decode(), match[0]) for match in _BLOCK.finditer(_read(file))]
+    wanted = " or ".join(f"{kind.lower()}s" for kind in allowed)
+    if not found:
+        raise KeyUnusable(f"{file} holds nothing in PEM; give a file of {wanted}")
+    for kind, _ in found:
+        if kind not in allowed:
+            hint = " Take its public half: `openssl pkey -in KEY -pubout`" if "PRIVATE" in kind else ""
+            raise KeyUnusable(f"{file} holds a {kind.lower()}; {wanted} are allowed here.{hint}")
+    return [block for _, block in found]
+
+
+def _check_curve(key: ec.EllipticCurvePublicKey, file: Path) -> None:
+    if key.curve.name not in CURVES:
+        raise KeyUnusable(f"the key in {file} is of the curve {key.curve.name}; {_allowed()}")
+
+
+def _allowed() -> str:
+    return f"keys of the curves {', '.join(CURVES.values())} are allowed: {_MAKE_KEY}"
+
+
+def _kind(key: object) -> str:
+    return f"of another kind ({type(key).__name__.strip('_')})"

@@ -1,0 +1,61 @@
+"""The table of signatures: rows in, records out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select
+
+from registry.records import Version
+from registry.tables import SignatureRow, VersionRow
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature of a version; it says whose it is, which only a check proves.
+
+    Attributes:
+        model, number: the version.
+        object: the digest of the signature's bytes, which are in the store.
+        identity: who signed: sha256 of the public key, or the subject of the certificate.
+        created: when.
+    """
+
+    model: str
+    number: int
+    object: str
+    identity: str
+    created: datetime
+
+
+def signatures_of(connection: Connection, model: str | None = None) -> tuple[Signature, ...]:
+    """Every signature, of a model's versions or of all, by version and then the oldest first."""
+    query = select(
+        VersionRow.model,
+        VersionRow.number,
+        SignatureRow.object,
+        SignatureRow.identity,
+        SignatureRow.created,
+    ).join(VersionRow, VersionRow.id == SignatureRow.version_id)
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    found = [Signature(*row) for row in connection.execute(query)]
+    return tuple(sorted(found, key=lambda one: (one.model, one.number, one.created, one.object)))
+
+
+def signatures_of_version(connection: Connection, version: Version) -> tuple[Signature, ...]:
+    """Every signature of a version, the oldest first."""
+    return tuple(one for one in signatures_of(connection, version.model) if one.number == version.number)
+
+
+def insert_signatures(connection: Connection, signatures: Sequence[Signature]) -> None:
+    """Keeps signatures of versions that are there."""
+    for one in signatures:
+        version = connection.scalars(
+            select(VersionRow.id).where(VersionRow.model == one.model, VersionRow.number == one.number)
+        ).one()
+        connection.execute(
+            insert(SignatureRow).values(
+                version_id=version, object=one.object, identity=one.identity, created=one.created
+            )
+        )

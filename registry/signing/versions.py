@@ -1,0 +1,144 @@
+"""Signing the versions of a registry, and what is wrong with the signatures that it holds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine
+
+from registry.changes import Note, insert_event
+from registry.database import reading, writing
+from registry.errors import SignatureRefused, StoreError
+from registry.queries import versions_by_number
+from registry.records import Version
+from registry.signing.envelope import read_envelope
+from registry.signing.rows import Signature, insert_signatures, signatures_of, signatures_of_version
+from registry.signing.statement import bundle_files, read_statement
+from registry.store import Store
+from registry.stored import stored_bundle, stored_manifest
+
+if TYPE_CHECKING:
+    from registry.signing.check import Checked
+    from registry.signing.pem import Signer, Trust
+
+
+def sign_versions(
+    engine: Engine, store: Store, note: Note, model: str, numbers: Sequence[int], signer: "Signer"
+) -> tuple[Signature, ...]:
+    """The signer's signature of each of these versions; what it has signed before keeps its signature.
+
+    Raises:
+        NotFound: there is no such model or version.
+        StoreError: a file of a version is missing or altered, or the store cannot be written.
+    """
+    from registry.signing.check import sign
+    from registry.signing.pem import own_trust
+
+    made: dict[int, Signature] = {}
+    new: list[Signature] = []
+    with reading(engine) as connection:
+        versions = versions_by_number(connection, model, list(dict.fromkeys(numbers)))
+        known = {one.number: signatures_of_version(connection, one) for one in versions}
+    for version in versions:
+        bundle = stored_bundle(store, version)  # nobody signs what was altered
+        files = bundle_files(version.digest, bundle.manifest.file.sha256)
+        for one in known[version.number]:
+            found = _checked(store, one, files, own_trust(signer))
+            if found.verdict == "valid" and one.identity == signer.identity:
+                made[version.number] = one
+        if version.number not in made:
+            created = datetime.now(UTC)
+            content = store.put(sign(model, files, signer))
+            made[version.number] = Signature(model, version.number, content, signer.identity, created)
+            new.append(made[version.number])
+    if new:
+        with writing(engine) as connection:
+            insert_signatures(connection, new)
+            details = {
+                "signatures": [
+                    {"number": one.number, "object": one.object, "identity": one.identity} for one in new
+                ]
+            }
+            insert_event(
+                connection, "signed", model, note, versions=[one.number for one in new], details=details
+            )
+    return tuple(made[version.number] for version in versions)
+
+
+def check_version(
+    engine: Engine, store: Store, version: Version, trust: "Trust"
+) -> tuple[tuple[Signature, "Checked"], ...]:
+    """What there is to say about each signature of a version.
+
+    Raises:
+        StoreError: the version's manifest is missing or altered.
+    """
+    files = bundle_files(version.digest, stored_manifest(store, version).file.sha256)
+    with reading(engine) as connection:
+        signatures = signatures_of_version(connection, version)
+    return tuple((one, _checked(store, one, files, trust)) for one in signatures)
+
+
+def require_signature(engine: Engine, store: Store, version: Version, trust: "Trust") -> str:
+    """Who among the trusted has signed the version.
+
+    Raises:
+        SignatureRefused: none of them has.
+        StoreError: the version's manifest is missing or altered.
+    """
+    checked = check_version(engine, store, version, trust)
+    for _, one in checked:
+        if one.verdict == "valid" and one.identity is not None:
+            return one.identity
+    said = "; ".join(f"{one.verdict}: {one.why}" for _, one in checked) or "it has no signature"
+    raise SignatureRefused(
+        f"version {version.number} of {version.model} ({version.subgroup.name}) is signed by nobody who is "
+        f"trusted ({said}); sign it with `dermfed-registry sign {version.model} {version.number} "
+        "--key FILE`, or trust the key that signed it"
+    )
+
+
+def signature_problems(
+    connection: Connection, store: Store, trust: "Trust | None"
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with signatures: which, and what; without `trust` nobody's is called unknown."""
+    for one in signatures_of(connection):
+        about = f"signature {one.object} of version {one.number} of {one.model}"
+        (version,) = versions_by_number(connection, one.model, [one.number])
+        try:
+            files = bundle_files(version.digest, stored_manifest(store, version).file.sha256)
+        except StoreError:
+            continue  # it is told of the version itself
+        if (trouble := _trouble(store, one, files, trust)) is not None:
+            yield about, trouble
+
+
+def _checked(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust") -> "Checked":
+    from registry.signing.check import Checked, check
+
+    try:
+        return check(store.get(one.object), files, trust, one.created)
+    except StoreError as error:
+        return Checked("forged", None, str(error))
+
+
+def _trouble(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust | None") -> str | None:
+    try:
+        content = store.get(one.object)
+    except StoreError as error:
+        return f"{error}; restore a copy of the store"
+    forged = "find out who put it there before the version is used"
+    if trust is None:
+        try:
+            over = read_statement(read_envelope(content).payload)
+        except ValueError as error:
+            return f"forged: {error}; {forged}"
+        return None if over == files else f"forged: it is over other files; {forged}"
+    checked = _checked(store, one, files, trust)
+    if checked.verdict == "unknown":
+        return f"unknown: {checked.why}; add what it was signed with to --trust, if you know whose it is"
+    if checked.verdict == "forged":
+        return f"forged: {checked.why}; {forged}"
+    if one.identity not in checked.names:
+        return f"forged: the database says {one.identity}, and it is of {checked.identity}; {forged}"
+    return None

@@ -1,0 +1,62 @@
+import json
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+pytestmark = pytest.mark.sqlite
+MODEL = "skin-lesion"
+
+
+@pytest.fixture
+def trusted(released, signer, file, tmp_path):
+    """The file with signatures, and the signer's public key."""
+    released.sign(MODEL, [1, 2], signer)
+    path = tmp_path / "vendor.pub"
+    public = signer.key.public_key()
+    path.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    released.export_release(MODEL, "production", file)
+    return path
+
+
+def test_there_and_back(command, registry, pair, tmp_path, places):
+    registry.add(pair)
+    registry.promote(MODEL, [1, 2], to="staging")
+    out = tmp_path / "x.dermfed"
+    ended = command("export", MODEL, "--alias", "staging", "--out", out)
+    assert ended.code == 0
+    digest = ended.out.splitlines()[-1]
+    assert ended.out.startswith(f"{out}: release 1 of {MODEL} (staging), versions 1, 2, ")
+    assert (
+        json.loads(command("export", MODEL, "--alias", "staging", "--out", out, "--json").out)["digest"]
+        == digest
+    )
+    imported = command("import", out, "--to", "production")
+    assert imported.code == 0
+    assert imported.out.count("was there") == 2
+    assert "promoted versions 1, 2, production: release none -> 2" in imported.out
+    assert imported.out.splitlines()[-1] == digest
+
+
+def test_what_is_promoted_and_trusted(command, registry, file, trusted, signer):
+    untrusted = command("import", file)
+    assert untrusted.out.count("nobody is trusted; import again with --trust FILE") == 2
+    arguments = ("--to", "staging", "--to", "production", "--trust", trusted, "--reason", "by courier")
+    ended = command("import", file, *arguments, "--json")
+    answer = json.loads(ended.out)
+    assert [one["alias"] for one in answer["promoted"]] == ["staging", "production"]
+    assert {one["identity"] for one in answer["signatures"]} == {signer.identity}
+    assert {one["reason"] for one in answer["promoted"]} == {"by courier"}
+
+
+def test_a_refusal_is_told_in_a_line(command, registry, file):
+    file.write_bytes(file.read_bytes()[:-10])
+    ended = command("import", file)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert ended.err.startswith(f"ArchiveRefused: {file} is no release")
+
+
+def test_the_usual_alias_is_production(command, registry, pair, tmp_path):
+    registry.add(pair)
+    ended = command("export", MODEL, "--out", tmp_path / "x")
+    assert ended.code == 2
+    assert "there is no alias 'production'" in ended.err

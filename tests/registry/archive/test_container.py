@@ -1,0 +1,231 @@
+"""The file: written in one way, and read only if it was."""
+
+import stat
+import struct
+import zipfile
+
+import pytest
+
+from registry.archive import container
+from registry.archive.container import open_container, write_container
+from registry.errors import ArchiveError, ArchiveRefused
+
+HEX = "0123456789abcdef" * 4
+FILES = [
+    ("release.json", b"{}"),
+    (f"manifests/{HEX}.json", b"manifest"),
+    (f"models/{HEX}.onnx", b"model" * 100),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "release.dermfed"
+
+
+def entry(name, mode=stat.S_IFREG | 0o644, **parts):
+    info = zipfile.ZipInfo(name, parts.pop("date_time", (1980, 1, 1, 0, 0, 0)))
+    info.create_system, info.external_attr = 3, mode << 16
+    for part, value in parts.items():
+        setattr(info, part, value)
+    return info
+
+
+def write(path, *entries, comment=b""):
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, content in entries:
+            archive.writestr(info, content)
+        archive.comment = comment
+
+
+INDEX = (entry("release.json"), b"{}")
+
+
+def refusal(path):
+    with pytest.raises(ArchiveRefused) as caught, open_container(path):
+        pass
+    return str(caught.value)
+
+
+def test_what_is_written_is_read(path):
+    size = write_container(path, FILES)
+    with open_container(path) as opened:
+        assert dict(opened.sizes) == {name: len(content) for name, content in FILES}
+        assert [(name, opened.read(name)) for name in opened.sizes] == FILES
+    assert size == path.stat().st_size
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_its_bytes_are_these(path):
+    """By hand from PKWARE's APPNOTE 6.3: local headers, central directory, end."""
+    write_container(path, FILES[:1])
+    name, content = b"release.json", b"{}"
+    date = struct.pack("<HH", 0, (0 << 9) | (1 << 5) | 1)
+    sizes = struct.pack("<LLL", zipfile.crc32(content), 2, 2)
+    head = struct.pack("<HHH", 20, 0, 0) + date + sizes + struct.pack("<HH", len(name), 0)
+    attributes = struct.pack("<HHHLL", 0, 0, 0, 0o100644 << 16, 0)
+    local = b"PK\3\4" + head + name + content
+    central = b"PK\1\2" + struct.pack("<BB", 20, 3) + head + attributes + name
+    end = b"PK\5\6" + struct.pack("<HHHHLLH", 0, 0, 1, 1, len(central), len(local), 0)
+    assert path.read_bytes() == local + central + end
+
+
+def test_a_write_that_fails_leaves_what_was_there(path):
+    write_container(path, FILES)
+    before = path.read_bytes()
+
+    def fail():
+        yield FILES[0]
+        raise RuntimeError("the store went away")
+
+    with pytest.raises(RuntimeError):
+        write_container(path, fail())
+    assert path.read_bytes() == before
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc/cron.d/x",
+        "/etc/passwd",
+        f"models/../models/{HEX}.onnx",
+        f"models\\{HEX}.onnx",
+        f"C:/models/{HEX}.onnx",
+        f"models/{HEX.upper()}.onnx",
+        f"models/{HEX}.onnx\n",
+        f"models/{HEX}.onnx\0.txt",
+        f"models/{HEX}.onnx/",
+        f"models/{HEX}",
+        f"models/{'٠' * 64}.onnx",
+        f"./models/{HEX}.onnx",
+        "models/",
+        "setup.py",
+        "",
+    ],
+)
+def test_other_names_are_refused(path, name):
+    info = entry("x")
+    info.filename = info.orig_filename = name
+    write(path, INDEX, (info, b"evil"))
+    assert "is no name of a release's file" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        stat.S_IFLNK | 0o777,
+        stat.S_IFDIR | 0o755,
+        stat.S_IFREG | 0o755,
+        stat.S_IFIFO | 0o644,
+        stat.S_IFREG | 0o600,
+    ],
+)
+def test_links_folders_and_programs_are_refused(path, mode):
+    write(path, INDEX, (entry(f"models/{HEX}.onnx", mode), b"/etc/passwd"))
+    assert f"of mode {mode:o}: links, folders and programs" in refusal(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_decompression_bomb_is_refused_unread(path, method, monkeypatch):
+    write(path, INDEX, (entry(f"models/{HEX}.onnx", compress_type=method), bytes(10_000_000)))
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)  # whatever reads an entry
+    assert "compressed from 10,000,000 bytes" in refusal(path)
+
+
+def test_the_same_name_twice_is_refused(path):
+    with pytest.warns(UserWarning, match="Duplicate"):
+        write(path, INDEX, INDEX)
+    assert "'release.json', twice" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"comment": b"hello"},
+        {"extra": b"\x0a\x00\x04\x00abcd"},
+        {"date_time": (2026, 1, 1, 0, 0, 0)},
+        {"create_system": 0},
+    ],
+)
+def test_what_is_written_otherwise_is_refused(path, parts):
+    write(path, INDEX, (entry(f"models/{HEX}.onnx", **parts), b"model"))
+    assert "take the file that `export` wrote, as it is" in refusal(path)
+
+
+def test_a_comment_is_refused(path):
+    write(path, INDEX, comment=b"hello")
+    assert "has a comment" in refusal(path)
+
+
+def test_an_encrypted_entry_is_refused(path):
+    write_container(path, FILES)
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\1\2") + 8] |= 1
+    path.write_bytes(content)
+    assert "flags" in refusal(path)
+
+
+def test_a_claim_of_more_than_the_file_is_refused(path):
+    """Sizes in the central directory are what is allocated before reading."""
+    write_container(path, FILES)
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\1\2") + 20
+    content[at : at + 8] = struct.pack("<LL", 2**30, 2**30)
+    path.write_bytes(content)
+    assert "claims 1,073,741,8" in refusal(path)
+
+
+def test_entries_that_overlap_are_refused(path):
+    """Each entry of the central directory points to the same bytes: small in the file, large in memory."""
+    large = (f"models/{HEX}.onnx", bytes(100_000))
+    others = [(f"models/{digit * 64}.onnx", b"") for digit in "abcdef"]
+    write_container(path, [FILES[0], large, *others])
+    content = bytearray(path.read_bytes())
+    at = content.index(b"PK\1\2")
+    records = []
+    while content[at : at + 4] == b"PK\1\2":
+        records.append(at)
+        at += 46 + struct.unpack_from("<H", content, at + 28)[0]
+    offset = content[records[1] + 42 : records[1] + 46]
+    for record in records[2:]:
+        content[record + 20 : record + 28] = struct.pack("<LL", 100_000, 100_000)
+        content[record + 42 : record + 46] = offset
+    path.write_bytes(content)
+    assert "claims 700,002" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("models", f"models/{HEX}.onnx"), ("release.json", "release.json")]
+)
+def test_a_file_over_its_limit_is_refused(path, monkeypatch, part, name):
+    write_container(path, FILES)
+    monkeypatch.setattr(container, "_LARGEST", {**container._LARGEST, part: 1})
+    assert "at most 1 are allowed" in refusal(path)
+    assert name in refusal(path)
+
+
+def test_too_many_files_are_refused(path, monkeypatch):
+    write_container(path, FILES)
+    monkeypatch.setattr(container, "_MOST", 2)
+    assert "holds 3 files; a release holds at most 2" in refusal(path)
+
+
+def test_the_list_comes_first(path):
+    write_container(path, FILES[::-1])
+    assert "does not begin with release.json" in refusal(path)
+    write_container(path, [])
+    assert "does not begin with release.json" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all" * 100, b"\x80\x04\x95pickled"])
+def test_what_is_no_zip_is_refused(path, content):
+    path.write_bytes(content)
+    assert "is no release" in refusal(path)
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    for place in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(ArchiveError, match="cannot be read"), open_container(place):
+            pass

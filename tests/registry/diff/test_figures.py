@@ -1,0 +1,72 @@
+import pytest
+
+from registry.diff.figures import Figure, figure_changes
+
+
+def changes_of(bundle, before, after):
+    found = figure_changes(bundle(metrics=before).manifest, bundle(metrics=after).manifest)
+    return {(one.part, one.subgroup, one.figure): one for one in found}
+
+
+def row(n, accuracy, *ends):
+    return {"n": n, "accuracy": accuracy, "intervals": {"accuracy": list(ends) or None}}
+
+
+def test_each_subgroup_is_set_side_by_side(bundle):
+    before = {
+        **row(90, 0.7, 0.6, 0.8),
+        "by_subgroup": {"dark": row(40, 0.5, 0.3, 0.6), "light": row(50, 0.9)},
+    }
+    after = {**row(95, 0.8, 0.7, 0.9), "by_subgroup": {"dark": row(45, 0.75, 0.65, 0.85)}}
+    found = changes_of(bundle, before, after)
+    assert list(found) == [
+        ("all", None, "accuracy"), ("subgroup", "dark", "accuracy"), ("subgroup", "light", "accuracy"),
+    ]  # fmt: skip
+    dark = found["subgroup", "dark", "accuracy"]
+    assert dark.before == Figure(0.5, (0.3, 0.6), 40)
+    assert dark.after == Figure(0.75, (0.65, 0.85), 45)
+    assert (dark.difference, dark.overlap) == (pytest.approx(0.25), False)
+    assert (found["all", None, "accuracy"].difference, found["all", None, "accuracy"].overlap) == (
+        pytest.approx(0.1), True,
+    )  # fmt: skip
+    light = found["subgroup", "light", "accuracy"]
+    assert (light.after, light.difference, light.overlap) == (Figure(None, None, None), None, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "overlap"),
+    [
+        ((0.1, 0.2), (0.2, 0.3), True),
+        ((0.2, 0.3), (0.1, 0.2), True),
+        ((0.1, 0.9), (0.4, 0.5), True),
+        ((0.1, 0.2), (0.21, 0.3), False),
+        ((0.21, 0.3), (0.1, 0.2), False),
+        ((0.1, 0.2), (), None),
+    ],
+)
+def test_intervals_overlap_where_they_have_a_value_in_common(bundle, before, after, overlap):
+    found = changes_of(bundle, row(9, 0.1, *before), row(9, 0.3, *after))
+    assert found["all", None, "accuracy"].overlap is overlap
+
+
+def test_fairness_is_a_part_of_its_own(bundle):
+    before, after = (
+        {"fairness": {"spread": value, "intervals": {"spread": [0, 0.4]}}} for value in (0.2, 0.05)
+    )
+    (one,) = changes_of(bundle, before, after).values()
+    assert (one.part, one.figure, one.difference) == ("fairness", "spread", pytest.approx(-0.15))
+
+
+def test_what_is_undefined_in_one_is_told_and_in_both_left_out(bundle):
+    found = changes_of(
+        bundle, {"auroc": None, "auprc": None, "ece": 0.1}, {"auroc": 0.8, "auprc": None, "ece": 0.1}
+    )
+    assert [name for _, _, name in found] == ["auroc", "ece"]
+    assert found["all", None, "auroc"].difference is None
+
+
+@pytest.mark.parametrize(
+    "metrics", [{}, {"by_subgroup": [1]}, {"by_subgroup": {"dark": 3}}, {"accuracy": True}]
+)
+def test_figures_in_no_known_form_are_left_out(bundle, metrics):
+    assert changes_of(bundle, metrics, metrics) == {}

@@ -1,0 +1,116 @@
+"""Releases to judge, and of each gate a release that passes and one that it refuses."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from registry.bundle.labels import Label
+from registry.bundle.schema import BundleManifest, Conformal
+from registry.gates import Case
+from registry.gates.approvals import ApprovalsGate
+from registry.gates.calibration import CalibrationGate
+from registry.gates.count import CountGate
+from registry.gates.coverage import CoverageGate
+from registry.gates.gate import GateConfig
+from registry.gates.no_worse import NoWorseGate
+from registry.gates.parity import ParityGate
+from registry.gates.signature import SignatureGate
+from registry.gates.spread import SpreadGate
+from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
+from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+
+PROMISE = Conformal(alpha=0.1, threshold_bin=20, n=100, guarantee="global")
+CANCER = (
+    Label(code="MEL", name="Melanoma", malignancy="malignant"),
+    Label(code="NV", name="Naevus", malignancy="benign"),
+)
+
+
+@pytest.fixture
+def manifests(bundle) -> Callable[..., list[BundleManifest]]:
+    """Manifests of a release: of everybody, and of subgroups with a version of their own."""
+
+    def make(everybody: dict[str, Any], **own: Any) -> list[BundleManifest]:
+        given = [bundle(metrics=everybody).manifest]
+        return given + [bundle(subgroup, metrics).manifest for subgroup, metrics in own.values()]
+
+    return make
+
+
+@pytest.fixture
+def told() -> Callable[..., dict[str, Any]]:
+    """Test figures of one kind by subgroup: a value, or with the two ends of its interval; `n` of all, 50."""
+
+    def make(figure: str, n: int = 50, **values: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, given in values.items():
+            value, *ends = given if isinstance(given, tuple) else (given,)
+            found[name] = {"n": n, figure: value, "intervals": {figure: ends} if ends else {}}
+        return {"n": n * len(values), "by_subgroup": found}
+
+    return make
+
+
+@dataclass(frozen=True)
+class Example:
+    """A gate, with a release that passes and one that it refuses."""
+
+    gate: GateConfig
+    passes: Case
+    refused: Case
+
+
+@pytest.fixture
+def examples(bundle, told, dark) -> dict[str, Example]:
+    """One example of each gate, by name; the docs show what each says of the release that it refuses."""
+
+    def case(metrics: dict[str, Any], **beside: Any) -> Case:
+        return Case((bundle(metrics=metrics, **beside).manifest,))
+
+    def both(figure: str, right: Any, wrong: Any, **beside: Any) -> tuple[Case, Case]:
+        light = right if not isinstance(right, tuple) else right[0]
+        return (
+            case(told(figure, light=light, dark=right), **beside),
+            case(told(figure, light=light, dark=wrong), **beside),
+        )
+
+    def better_for_dark(value: float | tuple[float, float, float]) -> Case:
+        before = case(told("accuracy", light=0.9, dark=(0.84, 0.72, 0.91)))
+        after = (bundle(metrics=told("accuracy", light=0.9, dark=value)).manifest,)
+        return Case(after, running=before.manifests)
+
+    two = (bundle(metrics={"n": 50}).manifest, bundle(dark, {"n": 50}).manifest)
+    mine = "sha256:" + "a" * 64
+    ask = "dermfed-registry approve demo 1 2 --to production"
+    return {
+        "spread": Example(SpreadGate(limit=0.1), *both("accuracy", 0.9, 0.7)),
+        "worst_balanced_accuracy": Example(
+            WorstBalancedAccuracyGate(limit=0.6), *both("balanced_accuracy", 0.8, (0.54, 0.4, 0.66))
+        ),
+        "worst_malignant_sensitivity": Example(
+            WorstMalignantSensitivityGate(limit=0.8), *both("malignant_sensitivity", 0.9, 0.75, labels=CANCER)
+        ),
+        "calibration": Example(CalibrationGate(limit=0.1), *both("ece", 0.04, 0.18)),
+        "coverage": Example(CoverageGate(slack=0.05), *both("coverage", 0.9, 0.8, conformal=PROMISE)),
+        "count": Example(
+            CountGate(minimum=30),
+            case(told("accuracy", 30, light=0.9, dark=0.9)),
+            case(told("accuracy", 12, light=0.9, dark=0.9)),
+        ),
+        "no_worse": Example(
+            NoWorseGate(delta=0.02), better_for_dark(0.83), better_for_dark((0.76, 0.62, 0.85))
+        ),
+        "parity": Example(ParityGate(limit=0.001), case({}, parity=0.001), case({}, parity=0.004)),
+        "signature": Example(
+            SignatureGate(identities=(mine,)),
+            Case(two, signed_by={"global": (mine,), "dark": ("another", mine)}),
+            Case(two, signed_by={"global": (mine,)}),
+        ),
+        "approvals": Example(
+            ApprovalsGate(people=2),
+            Case(two, promoter="chris", approved_by=("anna", "ben")),
+            Case(two, promoter="chris", approved_by=("anna", "chris"), approve_with=ask),
+        ),
+    }

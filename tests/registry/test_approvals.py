@@ -1,0 +1,171 @@
+"""Approvals: who stands for which release, and for how long."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from registry import promotion
+from registry.errors import GateRefusal, NotFound, NothingToApprove, ReleaseRefused
+from registry.gates import GateSet
+from registry.gates.approvals import ApprovalsGate
+
+MODEL = "skin-lesion"
+
+
+@pytest.fixture
+def filled(registry, bundle, tested, dark):
+    """Versions 1 and 2 for everybody, 3 and 4 for dark; two must approve."""
+    registry.add([bundle(seed=1), bundle(seed=2), bundle(dark, seed=3), bundle(dark, seed=4)])
+    registry.set_gates(GateSet(gates=(ApprovalsGate(people=2),)), reason="two pairs of eyes")
+    return registry
+
+
+@pytest.fixture
+def approve(places):
+    """Approves as somebody."""
+
+    def by(actor, numbers, to="production"):
+        with places.open(actor=actor) as opened:
+            return opened.approve(MODEL, numbers, to=to, reason="  seen ")
+
+    return by
+
+
+def counted(registry, numbers, to="production"):
+    return registry.judge(MODEL, numbers, to=to).results[0].value
+
+
+def test_so_many_others_make_a_release(filled, approve):
+    with pytest.raises(
+        GateRefusal,
+        match=r"approved by nobody; at least 2 .* `dermfed-registry approve skin-lesion 1 3 --to production`",
+    ):
+        filled.promote(MODEL, [1, 3], to="production")
+    approve("anna", [1, 3])
+    with pytest.raises(GateRefusal, match="approved by anna"):
+        filled.promote(MODEL, [1, 3], to="production")
+    approve("ben", [3, 1])  # in whatever order
+    event = filled.promote(MODEL, [1, 3], to="production")
+    assert not event.overridden
+    assert "approved by anna, ben" in event.gates.results[0].detail
+    assert filled.verify() == ()
+
+
+def test_what_is_approved_is_the_bundles_and_the_alias(filled, approve):
+    event = approve("anna", [3, 1])
+    digests = {number: filled.version(MODEL, number).digest for number in (1, 3)}
+    text = json.dumps({"alias": "production", "bundles": sorted(digests.values())}, separators=(",", ":"))
+    assert event.details["candidate"] == "sha256:" + sha256(text.encode()).hexdigest()
+    assert event.details["members"] == [
+        {"number": 1, "digest": digests[1], "subgroup": "global"},
+        {"number": 3, "digest": digests[3], "subgroup": "dark"},
+    ]
+    assert (event.kind, event.actor, event.alias, event.versions, event.release, event.reason) == (
+        "approved", "anna", "production", (3, 1), None, "seen",
+    )  # fmt: skip
+    assert filled.history(MODEL)[-1] == event
+    assert filled.release(MODEL, "production") is None
+
+
+def test_another_release_and_another_alias_are_not_approved(filled, approve):
+    approve("anna", [1, 3])
+    approve("ben", [1, 3])
+    assert counted(filled, [1, 3]) == 2
+    assert counted(filled, [1, 4]) == counted(filled, [1]) == counted(filled, [2, 3]) == 0
+    assert counted(filled, [1, 3], to="staging") == 0
+
+
+def test_one_person_approves_once(filled, approve):
+    approve("anna", [1])
+    with pytest.raises(
+        NothingToApprove, match="anna has approved version 1 of skin-lesion for production already"
+    ):
+        approve("anna", [1])
+    assert counted(filled, [1]) == 1
+    approve("anna", [2])
+    assert counted(filled, [2]) == 1
+
+
+def test_the_promoter_does_not_count(filled, approve, places):
+    approve("tester", [1])
+    approve("anna", [1])
+    with pytest.raises(GateRefusal, match="the approval of tester, who promotes, does not count"):
+        filled.promote(MODEL, [1], to="production")
+    with places.open(actor="chris") as other:
+        assert other.promote(MODEL, [1], to="production") is not None
+
+
+def test_what_is_carried_over_is_approved_too(filled, approve):
+    filled.promote(MODEL, [1, 3], to="production", override_gates=True, reason="first")
+    approve("anna", [2])
+    approve("ben", [2])
+    assert counted(filled, [2]) == counted(filled, [2, 3]) == 2
+    assert counted(filled, [2, 4]) == 0
+
+
+def test_an_approval_holds_until_the_alias_moves(filled, approve):
+    for person in ("anna", "ben"):
+        approve(person, [1])
+        approve(person, [2])
+    filled.promote(MODEL, [1], to="staging", override_gates=True, reason="elsewhere")
+    assert counted(filled, [2]) == 2
+    filled.promote(MODEL, [1], to="production")
+    assert counted(filled, [2]) == 0
+    approve("anna", [2])
+    approve("ben", [2])
+    filled.promote(MODEL, [2], to="production")
+    filled.rollback(MODEL, alias="production", reason="complaints")
+    assert counted(filled, [2]) == 0
+    with pytest.raises(GateRefusal, match="approved by nobody"):
+        filled.promote(MODEL, [2], to="production")
+    assert approve("anna", [2]).kind == "approved"
+
+
+def test_what_runs_already_and_what_is_no_release_is_not_approved(filled, approve):
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
+    with pytest.raises(NothingToApprove, match="production of skin-lesion points to version 1"):
+        approve("anna", [1])
+    with pytest.raises(ReleaseRefused, match="both for"):
+        approve("anna", [1, 2])
+    with pytest.raises(ReleaseRefused, match="no version for everybody"):
+        approve("anna", [3], to="staging")
+    with pytest.raises(NotFound, match="no version 9"):
+        approve("anna", [9])
+    assert [event.kind for event in filled.history(MODEL)].count("approved") == 0
+
+
+def test_an_alias_that_moved_while_somebody_looked_is_not_approved(filled, places, approve, monkeypatch):
+    check = promotion.check_integrity
+
+    def interrupted(*given):
+        monkeypatch.setattr(promotion, "check_integrity", check)
+        with places.open() as other:
+            other.promote(MODEL, [1], to="production", override_gates=True, reason="at once")
+        check(*given)
+
+    monkeypatch.setattr(promotion, "check_integrity", interrupted)
+    with pytest.raises(NothingToApprove, match=r"has moved while version 2 .* approve anew"):
+        approve("anna", [2])
+    assert counted(filled, [2]) == 0
+
+
+def test_approvals_that_are_spent_in_between_do_not_count(filled, places, approve, monkeypatch):
+    """The alias moves there and back between a judgement and its release."""
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
+    approve("anna", [2])
+    approve("ben", [2])
+    swap, tries = promotion.swap, []
+
+    def interrupted(*judged):
+        tries.append(judged)
+        monkeypatch.setattr(promotion, "swap", swap)
+        with places.open() as other:
+            other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
+            other.rollback(MODEL, alias="production")
+        return swap(*judged)
+
+    monkeypatch.setattr(promotion, "swap", interrupted)
+    with pytest.raises(GateRefusal, match="approved by nobody"):
+        filled.promote(MODEL, [2], to="production")
+    assert len(tries) == 1

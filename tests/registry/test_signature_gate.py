@@ -1,0 +1,66 @@
+"""The gate `signature` against signatures in a registry: whose word is taken, and what is checked."""
+
+import os
+
+import pytest
+
+pytest.importorskip("cryptography", reason="signing needs the extra sign")
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from registry.gates import GateSet
+from registry.gates.signature import SignatureGate
+from registry.signing.envelope import TRUSTED_KEYS
+from registry.signing.pem import read_signer
+
+MODEL = "skin-lesion"
+
+
+@pytest.fixture
+def make_key(tmp_path):
+    """Makes a key: who signs with it, and the file of its public half."""
+
+    def make(name):
+        key = ec.generate_private_key(ec.SECP256R1())
+        private, public = tmp_path / f"{name}.key", tmp_path / f"{name}.pub"
+        private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        return read_signer(private), public
+
+    return make
+
+
+def verdicts(registry):
+    (result,) = registry.judge(MODEL, [1, 2], to="production").results
+    return {finding.subgroup: finding.verdict for finding in result.findings}
+
+
+def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key):
+    registry.add([bundle(), bundle(dark)])
+    anna, _ = make_key("anna")
+    mallory, _ = make_key("mallory")
+    registry.set_gates(GateSet(gates=(SignatureGate(identities=(anna.identity,)),)), reason="sign")
+    registry.sign(MODEL, [1, 2], mallory)
+    assert verdicts(registry) == {"global": "refused", "dark": "refused"}
+    registry.sign(MODEL, [1], anna)
+    assert verdicts(registry) == {"global": "passed", "dark": "refused"}
+    registry.sign(MODEL, [2], anna)
+    assert registry.promote(MODEL, [1, 2], to="production") is not None
+
+
+def test_where_keys_are_trusted_only_a_signature_that_holds_counts(
+    registry, bundle, dark, make_key, places, monkeypatch
+):
+    registry.add([bundle(), bundle(dark)])
+    anna, anna_public = make_key("anna")
+    mallory, mallory_public = make_key("mallory")
+    registry.set_gates(GateSet(gates=(SignatureGate(identities=(anna.identity,)),)), reason="sign")
+    registry.sign(MODEL, [1], anna)
+    registry.sign(MODEL, [2], mallory)
+    places.tamper(f"UPDATE signatures SET identity = '{anna.identity}'")  # Mallory says to be Anna
+    assert verdicts(registry) == {"global": "passed", "dark": "passed"}
+    monkeypatch.setenv(TRUSTED_KEYS, os.pathsep.join(map(str, (anna_public, mallory_public))))
+    assert verdicts(registry) == {"global": "passed", "dark": "refused"}
+    monkeypatch.setenv(TRUSTED_KEYS, str(mallory_public))
+    assert verdicts(registry) == {"global": "refused", "dark": "refused"}
