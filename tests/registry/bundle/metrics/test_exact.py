@@ -8,7 +8,8 @@ from scipy.stats import binom, binomtest
 from registry.bundle.metrics.exact import clopper_pearson, exact_interval, incomplete_beta
 
 
-@given(st.floats(0, 1), st.floats(0.01, 30_000), st.floats(0.01, 30_000))
+# scipy loses digits where x is subnormal: its I(5e-324; 1/64, 1/2) is 8.680e-6, and x^a / (a B) is 8.692e-6.
+@given(st.floats(0, 1, allow_subnormal=False), st.floats(0.01, 30_000), st.floats(0.01, 30_000))
 def test_the_incomplete_beta_function_is_scipys(x, a, b):
     assert incomplete_beta(x, a, b) == pytest.approx(betainc(a, b, x), abs=1e-9)
 
