@@ -65,10 +65,10 @@ from training.evaluation import (
 )
 from training.export import set_temperature
 from training.graph_message import GRAPH, as_bytes, as_tensor
-from training.lineage import with_parents
 from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
 from training.polling import Traffic, ask_all
 from training.stages.base import Graded, Outcome, Setting, Stage
+from training.stages.lineage import with_parents
 
 LIKELIHOODS, COUNTS = "log_likelihoods", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"

@@ -15,10 +15,10 @@ from training.errors import ExportError
 from training.export import export_graph, largest_difference
 from training.final_figures import TEST, answer_test, figures_on_test
 from training.graph_message import GRAPH, as_bytes, as_tensor
-from training.lineage import weights_digest, with_parents
 from training.messages import GLOBAL, Broadcast, Tensors, Update, named, prefixed, reply, unknown_question
 from training.polling import Traffic, ask_all
 from training.stages.base import Graded, Outcome, Setting, Stage
+from training.stages.lineage import weights_digest, with_parents
 
 PARITY = "parity"
 WEIGHTS = "weights/"

@@ -7,9 +7,9 @@ from pydantic import Field
 from registry.bundle.folder import Bundle, bundle_digest
 from training.client import Client
 from training.errors import JobError
-from training.lineage import with_parents
 from training.messages import Broadcast, Update, unknown_question
 from training.stages.base import Graded, Outcome, Setting, Stage
+from training.stages.lineage import with_parents
 
 
 class Register(Stage):

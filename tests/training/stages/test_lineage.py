@@ -9,10 +9,10 @@ from registry.bundle.labels import Label
 from registry.bundle.picture import PictureRule
 from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from training.errors import JobError
-from training.lineage import weights_digest, with_parents
 from training.models import ModelConfig
 from training.registrar import Registered
 from training.stages.base import Graded, Outcome
+from training.stages.lineage import weights_digest, with_parents
 from training.stages.register import Register
 
 
