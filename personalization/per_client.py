@@ -13,7 +13,7 @@ import numpy as np
 from training.client import Client
 from training.errors import JobError
 from training.evaluation import Blocks, EvaluateQuestion, predict, reply_blocks, unpack_blocks
-from training.final_figures import TEST
+from training.final_figures import TEST, final_question
 from training.messages import Broadcast, Tensors, Update
 from training.plan import Track
 from training.polling import Traffic, ask_all
@@ -84,12 +84,7 @@ def figures_of_own_models(
     Raises:
         QuorumError: when a hospital that holds test pictures does not answer.
     """
-    question = EvaluateQuestion(
-        split="test",
-        subgroups=setting.places,
-        replicates=setting.job.evaluation.replicates,
-        intersections=True,
-    ).model_dump()
+    question = final_question(setting, setting.places)
     broadcasts = [
         Broadcast(client, setting.key, 0, TEST, client, models[client], question)
         for client in setting.census.hospitals("test", setting.places)

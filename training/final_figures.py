@@ -46,7 +46,27 @@ def figures_by_client(
     setting: "Setting", models: Mapping[str, Tensors], traffic: Traffic
 ) -> dict[str, Blocks]:
     """As `figures_on_test`, by client."""
-    return ask_routed(setting, models, traffic, TEST, setting.job.evaluation.replicates)
+    broadcasts = [
+        Broadcast(client, setting.key, 0, TEST, model, models[model], final_question(setting, subgroups))
+        for model, subgroups in routes(setting, models).items()
+        for client in setting.census.hospitals("test", subgroups)
+    ]
+    if not broadcasts:
+        return {}
+    found: dict[str, Blocks] = {}
+    for update in ask_all(setting.engine, broadcasts, traffic):
+        found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
+    return found
+
+
+def final_question(setting: "Setting", subgroups: tuple[str, ...]) -> dict[str, Any]:
+    """What is asked of finished models about test pictures of these subgroups, as options of a message."""
+    return EvaluateQuestion(
+        split="test",
+        subgroups=subgroups,
+        replicates=setting.job.evaluation.replicates,
+        intersections=True,
+    ).model_dump()
 
 
 def figures_on_unseen(setting: "Setting", weights: Tensors, traffic: Traffic) -> dict[str, Blocks]:
@@ -63,33 +83,6 @@ def figures_on_unseen(setting: "Setting", weights: Tensors, traffic: Traffic) ->
     ]
     updates = ask_all(setting.engine, broadcasts, traffic) if broadcasts else []
     return {update.client: unpack_blocks(update) for update in updates}
-
-
-def ask_routed(
-    setting: "Setting", models: Mapping[str, Tensors], traffic: Traffic, ask: str, replicates: int
-) -> dict[str, Blocks]:
-    """Ask `ask` about each client's test pictures, each subgroup's of the model that answers for it."""
-    broadcasts = [
-        Broadcast(
-            client,
-            setting.key,
-            0,
-            ask,
-            model,
-            models[model],
-            EvaluateQuestion(
-                split="test", subgroups=subgroups, replicates=replicates, intersections=True
-            ).model_dump(),
-        )
-        for model, subgroups in routes(setting, models).items()
-        for client in setting.census.hospitals("test", subgroups)
-    ]
-    if not broadcasts:
-        return {}
-    found: dict[str, Blocks] = {}
-    for update in ask_all(setting.engine, broadcasts, traffic):
-        found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
-    return found
 
 
 def told_of_clients(setting: "Setting", by_client: Mapping[str, Blocks]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from training.checkpoint import Checkpoints
 from training.client import Client
 from training.data import Split
 from training.errors import JobError
-from training.evaluation import Blocks, EvaluateQuestion, add_blocks, evaluate, unpack_blocks
+from training.evaluation import Blocks, add_blocks, evaluate, unpack_blocks
 from training.exchanges import NoExchange
 from training.federation import EVALUATE, FIT, run_rounds
-from training.final_figures import TEST, told_of_clients
+from training.final_figures import TEST, final_question, told_of_clients
 from training.fit import fit, load_merged, own_weights
 from training.messages import GLOBAL, Broadcast, Update, unknown_question
 from training.objectives import OBJECTIVES, Objective
@@ -125,12 +125,7 @@ class Finetune(Stage):
 
     def judge(self, setting: Setting, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:
         """Counts on the test split by client and subgroup; clients without test pictures have none."""
-        question = EvaluateQuestion(
-            split="test",
-            subgroups=setting.places,
-            replicates=setting.job.evaluation.replicates,
-            intersections=True,
-        ).model_dump()
+        question = final_question(setting, setting.places)
         judges = [name for name in setting.census.hospitals("test", setting.places) if name in trained]
         broadcasts = [
             Broadcast(client, setting.key, self.epochs, TEST, GLOBAL, {}, question) for client in judges
