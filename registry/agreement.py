@@ -7,11 +7,23 @@ from sqlalchemy import Connection, String, select, type_coerce
 
 from registry.facts import member_facts, release_time, version_facts
 from registry.gate_sets import gate_set_problems
+from registry.keys import SCOPES
 from registry.queries import model_names, stack_of
 from registry.records import Problem
 from registry.tables import AliasRow, KeyRow, ReleaseRow
 
 _RESTORE = "find out who changed the database, and restore a copy of it"
+
+_OF_KEYS = ("key-created", "key-rotated", "key-revoked")
+
+# What a key is of which no event says otherwise; before keys had scopes, each could do everything.
+_UNSAID: dict[str, Any] = {
+    "revoked": None,
+    "expires": None,
+    "scopes": list(SCOPES),
+    "per_minute": None,
+    "replaces": None,
+}
 
 Events = Sequence[Mapping[str, Any]]
 """Events as `registry.audit.stored_events` gives them."""
@@ -116,8 +128,8 @@ def _aliases(connection: Connection, events: Events) -> Iterator[Problem]:
 def _keys(connection: Connection, events: Events) -> Iterator[Problem]:
     said: dict[str, dict[str, Any]] = {}
     for event in events:
-        if event["kind"] in ("key-created", "key-revoked") and _details(event, "id") is not None:
-            known = said.setdefault(event["details"]["id"], {"revoked": None})
+        if event["kind"] in _OF_KEYS and _details(event, "id") is not None:
+            known = said.setdefault(event["details"]["id"], dict(_UNSAID))
             known |= {**event["details"], "event": event["id"]}
     query = select(
         KeyRow.id,
@@ -125,6 +137,10 @@ def _keys(connection: Connection, events: Events) -> Iterator[Problem]:
         KeyRow.sha256,
         type_coerce(KeyRow.created, String).label("created"),
         type_coerce(KeyRow.revoked, String).label("revoked"),
+        type_coerce(KeyRow.expires, String).label("expires"),
+        KeyRow.scopes,
+        KeyRow.per_minute,
+        KeyRow.replaces,
     )
     held = {row.id: dict(row._mapping) for row in connection.execute(query)}
     for id in sorted(held.keys() | said.keys()):

@@ -19,7 +19,9 @@ from registry.queries import (
     current_releases,
     events_of,
     model_names,
+    overriding_events,
     require_model,
+    version_count,
     versions_by_number,
 )
 from registry.records import Event, Release, Version
@@ -53,8 +55,8 @@ class Catalogue:
         with reading(self._engine) as connection:
             return model_names(connection)
 
-    def versions(self, model: str | None = None) -> tuple[Version, ...]:
-        """Every version, of one model or of all.
+    def versions(self, model: str | None = None, newest: int | None = None) -> tuple[Version, ...]:
+        """Every version, of one model or of all; or only so many, those that were added last.
 
         Raises:
             NotFound: there is no such model.
@@ -62,7 +64,12 @@ class Catalogue:
         with reading(self._engine) as connection:
             if model is not None:
                 require_model(connection, model)
-            return all_versions(connection, model)
+            return all_versions(connection, model, newest)
+
+    def version_count(self, model: str | None = None) -> int:
+        """How many versions there are, of one model or of all."""
+        with reading(self._engine) as connection:
+            return version_count(connection, model)
 
     def version(self, model: str, number: int) -> Version:
         """One version.
@@ -123,6 +130,17 @@ class Catalogue:
             require_model(connection, model)
             general = [one for one in events_of(connection, ALL_MODELS) if one.kind == "gates-changed"]
             return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
+
+    def overrides(self, model: str) -> dict[int, Event]:
+        """The promotions of a model that a gate had refused, by the release they made.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            events = overriding_events(connection, model)
+        return {event.release: event for event in events if event.release is not None}
 
     def manifest(self, version: Version) -> BundleManifest:
         """What the version's `bundle.json` says, checked to be the one that was added.

@@ -147,13 +147,22 @@ def _head(connection: Connection) -> str:
 
 def insert_key(connection: Connection, key: ApiKey, note: Note) -> None:
     """Keeps a key."""
+    limits = {"scopes": list(key.scopes), "per_minute": key.per_minute, "replaces": key.replaces}
     connection.execute(
         insert(KeyRow).values(
-            id=key.id, name=key.name, sha256=key.sha256, created=key.created, revoked=key.revoked
+            **{"id": key.id, "name": key.name, "sha256": key.sha256, **limits},
+            **{"created": key.created, "expires": key.expires, "revoked": key.revoked},
         )
     )
-    details = {"id": key.id, "name": key.name, "sha256": key.sha256, "created": stored_time(key.created)}
-    insert_event(connection, "key-created", "", note, details=details)
+    times = {"created": stored_time(key.created), "expires": key.expires and stored_time(key.expires)}
+    insert_event(connection, "key-created", "", note, details={**_identity(key), **times, **limits})
+
+
+def mark_rotated(connection: Connection, key: ApiKey, expires: datetime, by: ApiKey, note: Note) -> None:
+    """Lets a key expire, in whose place another one is."""
+    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(expires=expires))
+    details = {**_identity(key), "expires": stored_time(expires), "by": by.id}
+    insert_event(connection, "key-rotated", "", note, details=details)
 
 
 def mark_revoked(connection: Connection, key: ApiKey, note: Note) -> None:
@@ -162,8 +171,12 @@ def mark_revoked(connection: Connection, key: ApiKey, note: Note) -> None:
         return
     now = datetime.now(UTC)
     connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(revoked=now))
-    details = {"id": key.id, "name": key.name, "sha256": key.sha256, "revoked": stored_time(now)}
+    details = {**_identity(key), "revoked": stored_time(now)}
     insert_event(connection, "key-revoked", "", note, details=details)
+
+
+def _identity(key: ApiKey) -> dict[str, Any]:
+    return {"id": key.id, "name": key.name, "sha256": key.sha256}
 
 
 def _insert(connection: Connection, statement: Insert) -> int:

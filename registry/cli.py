@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from gc import freeze
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -37,9 +38,11 @@ from registry.keys_command import (
     ADD_EXAMPLES,
     LIST_EXAMPLES,
     REVOKE_EXAMPLES,
+    ROTATE_EXAMPLES,
     keys_add,
     keys_list,
     keys_revoke,
+    keys_rotate,
 )
 from registry.printing import (
     as_data,
@@ -59,6 +62,9 @@ from registry.signing.trust import trust_in
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 # What of a manifest is of no use to a reader: histograms and packed matrices.
 UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
+
+MOST_LISTED = 1000
+"""Versions that `list` shows where nothing is said: more than that, nobody reads."""
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -160,17 +166,20 @@ def add(
     _answer(as_data(added), "\n".join(text), as_json)
 
 
-@_command(app, "list", "", "demo --json")
+@_command(app, "list", "", "demo --json", "demo --all")
 def list_(
     context: typer.Context,
     model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Of this model alone.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="However many there are.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List versions, of one model or of all."""
+    """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
     with _open(context) as registry:
-        versions = registry.versions(model)
+        versions = registry.versions(model, None if all_ or as_json else MOST_LISTED)
+        older = registry.version_count(model) - len(versions)
     text = version_table(versions) if versions else "no version yet; add one with `dermfed-registry add`"
-    _answer(as_data(versions), text, as_json)
+    more = f"\nand {older} older: --all lists them too" if older else ""
+    _answer(as_data(versions) if as_json else None, text + more, as_json)
 
 
 @_command(app, "show", "demo", "demo --version 3", "demo --alias production --json")
@@ -198,7 +207,7 @@ def show(
         versions = _shown_versions(registry, model, number, aliases)
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
-        overridden = {one.release: one for one in registry.history(model) if one.overridden}
+        overridden = registry.overrides(model)
     if number is not None:
         aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     answer = {
@@ -346,12 +355,14 @@ def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
 
 _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
 _command(keys_app, "list", *LIST_EXAMPLES)(keys_list)
+_command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)
 _command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
 
 
 def main() -> None:
     """The console script; errors that a user can mend are told in a line and an exit code."""
     logging.getLogger("registry").addHandler(logging.NullHandler())  # commands say themselves what they did
+    freeze()  # what was imported stays to the end: not for the collector to look through
     try:
         app()
     except RegistryError as error:
@@ -369,9 +380,9 @@ def _shown_versions(
 ) -> list[Version]:
     if number is not None:
         return [registry.version(model, number)]
-    released = {one.number: one for release in aliases.values() for one in release.versions}
-    newest = {one.subgroup.name: one for one in registry.versions(model)}
-    return [released[key] for key in sorted(released)] if released else list(newest.values())
+    if released := {one.number: one for release in aliases.values() for one in release.versions}:
+        return [released[key] for key in sorted(released)]
+    return list({one.subgroup.name: one for one in registry.versions(model)}.values())
 
 
 def _answer(answer: Any, text: str, as_json: bool) -> None:

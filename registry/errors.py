@@ -10,6 +10,7 @@ RegistryError
 │   ├── ReleaseRefused     the versions do not make a release
 │   ├── NothingToApprove   the release runs already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
+│   ├── KeyEnded           the key was revoked, has expired or was rotated already
 │   ├── SignatureRefused   nobody who is trusted has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
@@ -82,6 +83,10 @@ class NothingToApprove(Refused):
 
 class NothingToRollBack(Refused):
     """The alias has no release before the one it points to."""
+
+
+class KeyEnded(Refused):
+    """The key was revoked, has expired or was rotated already, so it cannot be rotated."""
 
 
 class SignatureRefused(Refused):

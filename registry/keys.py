@@ -1,13 +1,25 @@
 """Keys to the service: a secret is shown once, and only its sha256 is kept.
 
 A secret is 256 random bits, so one fast hash is enough: there is nothing to guess from.
+
+A key may do what its scopes say:
+
+- `diagnose`: send pictures and get diagnoses;
+- `read`: see what is served, and its model cards;
+- `operate`: see the service's metrics and the operator's view.
 """
 
 import secrets
+from typing import Final, Literal, get_args
 
 from registry.bundle.schema import sha256
 
 PREFIX = "dfk"
+
+Scope = Literal["diagnose", "read", "operate"]
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""All scopes; what a key may do of which nobody said otherwise."""
 
 
 def make_secret() -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 import threading
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, insert, inspect, select, text
@@ -10,6 +9,7 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, text
 import registry.migrations
 from registry.database import place_of, reading, writing
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
+from registry.own_version import own_version
 from registry.tables import SCHEMA, SCHEMA_TABLE, SchemaChangeRow, Table
 
 MIGRATIONS = Path(registry.migrations.__file__).parent
@@ -93,7 +93,7 @@ def _migrate(connection: Connection) -> None:
     with EnvironmentContext(config, scripts, fn=lambda at, _: scripts._upgrade_revs(SCHEMA, at)) as context:
         context.configure(connection=connection, version_table=SCHEMA_TABLE)
         context.run_migrations()
-    change = {"revision": SCHEMA, "code_version": version("dermfed"), "time": datetime.now(UTC)}
+    change = {"revision": SCHEMA, "code_version": own_version(), "time": datetime.now(UTC)}
     connection.execute(insert(SchemaChangeRow), change)
 
 

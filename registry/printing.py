@@ -1,7 +1,7 @@
 """What the commands print: records as JSON for programs, and as lines and columns for people."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,16 +21,14 @@ def as_data(record: Any) -> Any:
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows below their header, each column as wide as its widest entry."""
-    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    )
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    line = "  ".join(f"{{:<{width}}}" for width in widths)
+    return "\n".join(line.format(*row).rstrip() for row in (header, *rows))
 
 
 def moment(time: datetime | None) -> str:
     """A time in UTC, to the second."""
-    return "" if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def version_table(versions: Sequence[Version], states: Sequence[str] | None = None) -> str:
@@ -92,6 +90,8 @@ def event_lines(event: Event) -> str:
     if event.kind == "gates-changed" and event.details:
         before, after = (_set_name(event.details[end]) for end in ("before", "after"))
         lines[0] += f": {before} -> {after}"
+    if event.kind == "imported" and event.details:
+        lines.append(f"    from: {_origin(event.details['origin'])}")
     if event.reason is not None:
         lines.append(f"    reason: {event.reason}")
     if event.gates is not None:
@@ -99,6 +99,14 @@ def event_lines(event: Event) -> str:
     if event.overridden:
         lines.append("    GATES OVERRIDDEN")
     return "\n".join(lines)
+
+
+def _origin(origin: dict[str, Any]) -> str:
+    numbers = ", ".join(str(version["number"]) for version in origin["versions"])
+    return (
+        f"release {origin['release']} under {origin['alias']} (versions {numbers} there), promoted at "
+        f"{origin['time']} by {origin['actor']} on {origin['host'] or 'a host that is not told'}"
+    )
 
 
 def _set_name(named: dict[str, Any]) -> str:
@@ -158,8 +166,23 @@ def _brief(value: float) -> str:
 
 def key_table(keys: Sequence[ApiKey]) -> str:
     """Keys, one on each line; no secret is known here."""
-    rows = [[key.id, key.name, moment(key.created), moment(key.revoked) or "valid"] for key in keys]
-    return columns(("id", "name", "created", "revoked"), rows)
+    now = datetime.now(UTC)
+    rows = [
+        [
+            *(key.id, key.name, moment(key.created), _key_state(key, now)),
+            *(", ".join(key.scopes), str(key.per_minute or ""), key.replaces or ""),
+        ]
+        for key in keys
+    ]
+    return columns(("id", "name", "created", "state", "scopes", "per minute", "replaces"), rows)
+
+
+def _key_state(key: ApiKey, now: datetime) -> str:
+    if key.revoked is not None:
+        return f"revoked {moment(key.revoked)}"
+    if key.expires is None:
+        return "valid"
+    return f"{'expired' if key.expired(now) else 'valid until'} {moment(key.expires)}"
 
 
 def _figures(manifest: BundleManifest) -> str:

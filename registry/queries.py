@@ -1,9 +1,11 @@
 """Reading the tables: rows in, records out."""
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Text, cast, func, select
 
 from registry.bundle.schema import Subgroup
 from registry.errors import NotFound
@@ -18,7 +20,7 @@ _VERSION = (
     VersionRow.digest,
     VersionRow.subgroup,
     VersionRow.scale,
-    VersionRow.tones,
+    cast(VersionRow.tones, Text).label("tones"),  # thousands of versions share a few
     VersionRow.created,
 )
 _LARGEST = 2**31 - 1  # what an INTEGER holds in every database
@@ -39,13 +41,24 @@ def require_model(connection: Connection, model: str) -> None:
         raise _unknown_model(model, model_names(connection))
 
 
-def all_versions(connection: Connection, model: str | None) -> tuple[Version, ...]:
-    """Every version, of one model or of all."""
+def all_versions(connection: Connection, model: str | None, newest: int | None = None) -> tuple[Version, ...]:
+    """Every version, of one model or of all; or only so many, those that were added last."""
     query = select(*_VERSION)
     if model is not None:
         query = query.where(VersionRow.model == model)
-    versions = [_version(row) for row in connection.execute(query)]
+    if newest is not None:
+        query = query.order_by(VersionRow.id.desc()).limit(newest)
+    versions = [
+        Version(model, number, digest, _subgroup(subgroup, scale, tones), created)
+        for model, number, digest, subgroup, scale, tones, created in connection.execute(query).all()
+    ]
     return tuple(sorted(versions, key=lambda one: (one.model, one.number)))
+
+
+def version_count(connection: Connection, model: str | None) -> int:
+    """How many versions there are, of one model or of all."""
+    query = select(func.count()).select_from(VersionRow)
+    return connection.scalar(query if model is None else query.where(VersionRow.model == model)) or 0
 
 
 def versions_by_number(connection: Connection, model: str, numbers: Sequence[int]) -> tuple[Version, ...]:
@@ -96,6 +109,12 @@ def events_of(connection: Connection, model: str, alias: str | None = None) -> t
     return tuple(_event(row) for row in connection.execute(query))
 
 
+def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:
+    """Promotions of a model that a gate had refused, the oldest first."""
+    query = select(*EventRow.__table__.columns).where(EventRow.model == model, EventRow.overridden)
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
+
+
 def last_event(connection: Connection) -> Event:
     """The newest event of the registry, which must have one."""
     query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
@@ -121,7 +140,7 @@ def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int]:
 def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
     """Every key, revoked ones too, the oldest first."""
     query = select(*KeyRow.__table__.columns).order_by(KeyRow.created, KeyRow.id)
-    return tuple(ApiKey(**row._mapping) for row in connection.execute(query))
+    return tuple(ApiKey(**{**row._mapping, "scopes": tuple(row.scopes)}) for row in connection.execute(query))
 
 
 def _unknown_model(model: str, known: Sequence[str]) -> NotFound:
@@ -149,9 +168,14 @@ def _version(row: "Row[*tuple[Any, ...]]") -> Version:
         model=row.model,
         number=row.number,
         digest=row.digest,
-        subgroup=Subgroup(name=row.subgroup, scale=row.scale, values=tuple(row.tones)),
+        subgroup=_subgroup(row.subgroup, row.scale, row.tones),
         created=row.created,
     )
+
+
+@lru_cache(maxsize=1024)
+def _subgroup(name: str, scale: str | None, tones: str) -> Subgroup:
+    return Subgroup(name=name, scale=scale, values=tuple(json.loads(tones)))
 
 
 def _event(row: "Row[*tuple[Any, ...]]") -> Event:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from registry.bundle.schema import Subgroup
 from registry.gates import GateReport
+from registry.keys import SCOPES, Scope
 
 EventKind = Literal[
     "added",
@@ -19,6 +20,7 @@ EventKind = Literal[
     "signed",
     "imported",
     "key-created",
+    "key-rotated",
     "key-revoked",
     "collected",
 ]
@@ -150,6 +152,10 @@ class ApiKey:
         sha256: of the secret, which is kept nowhere.
         created: when it was made.
         revoked: when it was revoked, if it was.
+        scopes: what it may ask for.
+        expires: when it ceases to be good, if ever.
+        per_minute: how many requests a minute it may make; None for as many as the service grants to any key.
+        replaces: the id of the key that it was rotated from, if it was.
     """
 
     id: str
@@ -157,3 +163,15 @@ class ApiKey:
     sha256: str
     created: datetime
     revoked: datetime | None
+    scopes: tuple[Scope, ...] = SCOPES
+    expires: datetime | None = None
+    per_minute: int | None = None
+    replaces: str | None = None
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and self.expires <= now
+
+    def good(self, now: datetime) -> bool:
+        """Whether it opens anything: neither revoked nor expired."""
+        return self.revoked is None and not self.expired(now)

@@ -6,7 +6,7 @@ killed process leaves at most objects that nothing refers to.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,25 +17,19 @@ from registry.archive.departure import Exported, export_release
 from registry.audit import stored_events
 from registry.bundle.folder import Bundle
 from registry.catalogue import PRODUCTION, Catalogue
-from registry.changes import (
-    Note,
-    insert_key,
-    mark_revoked,
-)
+from registry.changes import Note
 from registry.collecting.garbage import GRACE, Collection, collect_garbage
-from registry.database import open_database, reading, writing
+from registry.database import open_database, reading
 from registry.diff.versions import Difference, compare
 from registry.gate_sets import KeptGates, change_gates, read_gates
 from registry.gates import GateReport, GateSet
 from registry.intake import read_folder
-from registry.keys import key_digest, make_secret
+from registry.key_changes import ROTATION_GRACE, Rotated, create_key, key_limits, revoke_key, rotate_key
+from registry.keys import SCOPES
 from registry.migrate import ensure_schema, upgrade_schema
-from registry.names import check_name, check_title, not_found
+from registry.names import check_name, check_title
 from registry.places import current_user, database_url, store_place
-from registry.queries import (
-    all_keys,
-    require_model,
-)
+from registry.queries import all_keys, require_model
 from registry.records import Added, ApiKey, Event, Problem, Version
 from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
@@ -264,23 +258,43 @@ class Registry(Catalogue):
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
 
-    def create_key(self, name: str) -> tuple[ApiKey, str]:
+    def create_key(
+        self,
+        name: str,
+        *,
+        scopes: Iterable[str] = SCOPES,
+        expires: timedelta | None = None,
+        per_minute: int | None = None,
+    ) -> tuple[ApiKey, str]:
         """A new key to the service and its secret, which is kept nowhere.
 
+        Args:
+            name: whom or what it is for.
+            scopes: what it may ask for; by default everything.
+            expires: for how long it is good; by default until it is revoked.
+            per_minute: how many requests a minute it may make; by default as many as the service grants.
+
         Raises:
-            InvalidName: a name that nobody could read in a list.
+            InvalidName: a name that nobody could read in a list, a scope that there is not, or a time or a
+                rate that cannot be.
         """
-        check_title("key name", name)
-        number, secret = make_secret()
-        key = ApiKey(number, name, key_digest(secret), datetime.now(UTC), None)
-        with writing(self._engine) as connection:
-            insert_key(connection, key, Note(self._actor))
-        return key, secret
+        limits = key_limits(scopes, expires, per_minute)
+        return create_key(self._engine, Note(self._actor), check_title("key name", name), limits)
 
     def keys(self) -> tuple[ApiKey, ...]:
-        """Every key, revoked ones too."""
+        """Every key, those that are over too."""
         with reading(self._engine) as connection:
             return all_keys(connection)
+
+    def rotate_key(self, id: str, *, grace: timedelta = ROTATION_GRACE) -> Rotated:
+        """A new key like this one, which expires after the grace.
+
+        Raises:
+            NotFound: there is no such key.
+            KeyEnded: it was revoked, has expired, or was rotated already.
+            InvalidName: a grace that cannot be.
+        """
+        return rotate_key(self._engine, Note(self._actor), id, grace)
 
     def revoke_key(self, id: str) -> ApiKey:
         """Revokes a key; one that was revoked stays as it is.
@@ -288,12 +302,7 @@ class Registry(Catalogue):
         Raises:
             NotFound: there is no such key.
         """
-        with writing(self._engine) as connection:
-            known = {key.id: key for key in all_keys(connection)}
-            if id not in known:
-                raise not_found("key", id, known)
-            mark_revoked(connection, known[id], Note(self._actor))
-            return next(key for key in all_keys(connection) if key.id == id)
+        return revoke_key(self._engine, Note(self._actor), id)
 
 
 def upgrade(url: str | None = None) -> tuple[str | None, str]:

@@ -7,7 +7,7 @@ from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA: Final = "0002"
+SCHEMA: Final = "0003"
 """The newest migration: what this dermfed reads and writes."""
 
 SCHEMA_TABLE: Final = "dermfed_schema"
@@ -167,3 +167,7 @@ class KeyRow(Table):
     sha256: Mapped[str] = mapped_column(String(71))
     created: Mapped[datetime] = mapped_column(UtcTime)
     revoked: Mapped[datetime | None] = mapped_column(UtcTime)
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    expires: Mapped[datetime | None] = mapped_column(UtcTime)
+    per_minute: Mapped[int | None]
+    replaces: Mapped[str | None] = mapped_column(String(32))

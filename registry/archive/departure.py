@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from registry.bundle.schema import sha256
 from registry.database import reading
 from registry.errors import ArchiveError, ArchiveRefused
 from registry.names import not_found
+from registry.own_version import own_version
 from registry.queries import alias_names, current_release, require_model
 from registry.records import Release
 from registry.signing.rows import Signature, signatures_of_version
@@ -115,7 +115,7 @@ def _index(
     events = tuple(one for one in stored if _tells_of(one, release, alias))
     promoted = (one for one in events if one.kind == "promoted" and one.release_id == release.id)
     return ReleaseIndex(
-        code_version=installed_version("dermfed"),
+        code_version=own_version(),
         model=release.model,
         alias=alias,
         release=release.id,

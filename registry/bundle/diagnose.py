@@ -34,7 +34,7 @@ def diagnose(
 
 def main(
     bundle: Annotated[Path, typer.Argument(help="A bundle's folder, e.g. runs/first/bundles/global.")],
-    picture: Annotated[Path, typer.Argument(help="A JPEG, PNG or WebP file.")],
+    picture: Annotated[Path, typer.Argument(help="A JPEG, PNG, WebP or DICOM file.")],
     skin_tone: Annotated[str | None, typer.Option(help="The declared skin tone, e.g. 5.")] = None,
     skin_tone_scale: Annotated[str, typer.Option(help="The scale it is declared on.")] = "fitzpatrick",
 ) -> None:

@@ -57,7 +57,8 @@ class Graph:
 
         Args:
             content: the bytes of `model.onnx`.
-            threads: threads within one operator; other counts may round sums differently.
+            threads: threads within one operator; other counts may round sums differently. They sleep
+                between operators: spinning would take the cores from whatever else runs.
 
         Raises:
             GraphError: the bytes are no graph, or one with other inputs, outputs or files.
@@ -96,6 +97,7 @@ class Graph:
 def _session(content: bytes, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised; nothing is printed besides
     with tempfile.TemporaryDirectory() as nothing:

@@ -14,7 +14,7 @@ Conversion = Callable[[dict[str, Any]], dict[str, Any]]
 CONVERSIONS: Mapping[int, Conversion] = {}
 """From a schema version to the next; version 1 is the first, so there is nothing to convert yet."""
 
-ADDED_LATER = ("parity",)
+ADDED_LATER = ("parity", "tones")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 

@@ -2,7 +2,8 @@
 
 The same bytes and rule give the same pixels. What is done, in this order:
 
-1. the format is told by content, never by name: JPEG, PNG or WebP, nothing else;
+1. the format is told by content, never by name: JPEG, PNG, WebP, or a photograph in a DICOM file
+   (`registry.bundle.dicom`), nothing else;
 2. the number of pixels is read from the header, and refused above the ceiling before any is decoded;
 3. a JPEG is decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that is no smaller than asked (`draft`);
 4. a picture whose bytes end early is refused, never filled with grey;
@@ -63,7 +64,8 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, or an animated one.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, or an animated one; a DICOM file that holds
+            no photograph of one frame, or any where the extra `dicom` is not installed.
         PictureTooLarge: more pixels than `rule.max_pixels`; nothing was decoded.
         TruncatedPicture: the bytes end before the picture does.
         DamagedPicture: the bytes do not decode.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
-from PIL.ImageFile import ImageFile
 
+from registry.bundle.dicom.picture import open_dicom
 from registry.bundle.errors import (
     DamagedPicture,
     NotAPicture,
@@ -22,6 +22,7 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
+from registry.bundle.picture_parts import refuse_many_parts
 
 DECODER_ERRORS = (
     OSError,
@@ -40,15 +41,19 @@ DECODER_ERRORS = (
 )
 """What Pillow's decoders raise on bytes that are not what they seem."""
 
-Format = Literal["JPEG", "PNG", "WebP"]
+Format = Literal["JPEG", "PNG", "WebP", "DICOM"]
 
-_READERS: Mapping[Format, Callable[[io.BytesIO], ImageFile]] = {
-    "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
-    "WebP": WebPImagePlugin.WebPImageFile,
+_READERS: Mapping[Format, Callable[[bytes], Image.Image]] = {
+    "JPEG": lambda content: JpegImagePlugin.JpegImageFile(io.BytesIO(content)),
+    "PNG": lambda content: PngImagePlugin.PngImageFile(io.BytesIO(content)),
+    "WebP": lambda content: WebPImagePlugin.WebPImageFile(io.BytesIO(content)),
+    "DICOM": open_dicom,
 }
 
 _PNG_END = b"IEND\xaeB`\x82"
+
+# The preamble of a DICOM file belongs to whoever wrote it: empty, it cannot be another file's beginning.
+_DICOM = bytes(128) + b"DICM"
 
 # Pictures that people do send, told apart from bytes that are no picture at all.
 _REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
@@ -60,25 +65,26 @@ _REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
     (4, b"ftypmif1", "HEIF"),
     (4, b"ftypavif", "AVIF"),
     (0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000"),
-    (128, b"DICM", "DICOM"),
     (0, b"%PDF", "PDF"),
 )
 
 
-def open_picture(content: bytes) -> ImageFile:
+def open_picture(content: bytes) -> Image.Image:
     """The picture with its header read and nothing decoded.
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG or WebP.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, nor a photograph in a DICOM file; or one,
+            and the extra `dicom` is not installed.
         PictureTooLarge: so many pixels that Pillow will not look further.
         TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
         DamagedPicture: the header does not decode.
     """
     kind = picture_format(content)
     _refuse_early_end(content, kind)
+    refuse_many_parts(content)
     try:
-        return _READERS[kind](io.BytesIO(content))
+        return _READERS[kind](content)
     except DECODER_ERRORS as error:
         raise refusal(error) from error
 
@@ -97,7 +103,7 @@ def picture_format(content: bytes) -> Format:
 
     Raises:
         NotAPicture: the bytes are no picture.
-        UnsupportedPicture: a picture, but not JPEG, PNG or WebP.
+        UnsupportedPicture: a picture, but not JPEG, PNG, WebP or DICOM.
     """
     if content.startswith(b"\xff\xd8\xff"):
         return "JPEG"
@@ -105,11 +111,18 @@ def picture_format(content: bytes) -> Format:
         return "PNG"
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
         return "WebP"
+    if content.startswith(_DICOM):
+        return "DICOM"
     for offset, magic, name in _REFUSED_FORMATS:
         if content[offset : offset + len(magic)] == magic:
             raise UnsupportedPicture(
                 f"the picture is {name}; JPEG, PNG and WebP are accepted. Convert it first"
             )
+    if content[128:132] == _DICOM[128:]:
+        raise UnsupportedPicture(
+            "the file is DICOM, but its preamble is not empty and may be another file's beginning; write it "
+            "anew with a preamble of 128 zeros"
+        )
     what = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
     raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
 

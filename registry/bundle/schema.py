@@ -13,12 +13,14 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
 
-from registry.bundle.counts import SCORE_BINS, Counts
+from registry.bundle.counts import SCORE_BINS
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import Label
 from registry.bundle.packed import pack, unpack
 from registry.bundle.picture import PictureRule
+from registry.bundle.reference import ScoreHistograms
+from registry.bundle.skin_tone import ToneRanges
 from registry.bundle.tones import spelt_alike
 
 SCHEMA_VERSION: Final = 1
@@ -227,24 +229,27 @@ class OutOfDistribution(Frozen):
         return self
 
 
-class ReferenceHistograms(Frozen):
-    """How scores were distributed when the model was tested: what drift is measured against.
+class SubgroupHistograms(ScoreHistograms):
+    """The histograms of one subgroup's test pictures.
 
     Attributes:
-        confidence: the highest probability, one count per score bin.
-        scores: each class's probability, one count per score bin, `(classes, bins)`.
+        subgroup: whose they are.
     """
 
-    confidence: tuple[int, ...] = Field(min_length=SCORE_BINS, max_length=SCORE_BINS)
-    scores: tuple[tuple[int, ...], ...]
+    subgroup: Subgroup
 
-    @classmethod
-    def from_counts(cls, counts: Counts) -> "ReferenceHistograms":
-        """The histograms of counts without replicates."""
-        return cls(
-            confidence=tuple(np.sum(counts.confidence, axis=0).tolist()),
-            scores=tuple(tuple(row) for row in np.sum(counts.scores, axis=1).tolist()),
-        )
+
+class ReferenceHistograms(ScoreHistograms):
+    """The histograms of all test pictures: what drift is measured against.
+
+    Attributes:
+        distances: the distance from the training pictures, one count per distance bin; None where nothing is
+            called unfamiliar, and in bundles of older versions.
+        by_subgroup: those of single subgroups, in the model for everybody; none in bundles of older versions.
+    """
+
+    distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
+    by_subgroup: tuple[SubgroupHistograms, ...] = ()
 
 
 class Lineage(Frozen):
@@ -276,6 +281,8 @@ class BundleManifest(Frozen):
     Attributes:
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
             None where that is not told, as in bundles of older versions, and then not written either.
+        tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
+            of older versions, and then not written either. Nothing is routed by it.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -289,6 +296,7 @@ class BundleManifest(Frozen):
     abstention: Abstention = Abstention()
     out_of_distribution: OutOfDistribution | None = None
     parity: float | None = Field(None, ge=0, le=1)
+    tones: ToneRanges | None = None
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
@@ -298,11 +306,13 @@ class BundleManifest(Frozen):
         codes = [label.code for label in self.labels]
         if twice := _repeated(codes):
             raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
-        if self.reference and len(self.reference.scores) != len(codes):
-            raise ValueError(
-                f"the reference histograms are of {len(self.reference.scores)} classes; there are "
-                f"{len(codes)} labels"
-            )
+        histograms = [self.reference, *self.reference.by_subgroup] if self.reference else []
+        for one in histograms:
+            if len(one.scores) != len(codes):
+                raise ValueError(
+                    f"the reference histograms are of {len(one.scores)} classes; there are "
+                    f"{len(codes)} labels"
+                )
         known = self.out_of_distribution.classes if self.out_of_distribution else ()
         if known != tuple(code for code in codes if code in known):
             raise ValueError(

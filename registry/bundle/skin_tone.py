@@ -90,6 +90,28 @@ class ToneRange(Frozen):
         return self
 
 
+class ToneRanges(Frozen):
+    """What a bundle knows of the angles of the declared tones that it was trained on.
+
+    Attributes: scale: of the tones. rank_correlation: of angle and lightness over the pictures; near 0 the
+        angle says nothing of the tone, as in dermoscopic pictures, and no picture contradicts anything.
+        ranges: of each tone that has enough pictures.
+    """
+
+    scale: str
+    rank_correlation: float = Field(ge=-1, le=1)
+    ranges: Mapping[str, ToneRange]
+
+    @model_validator(mode="after")
+    def _of_one_scale(self) -> "ToneRanges":
+        if unknown := sorted(set(self.ranges) - set(from_dark(self.scale))):
+            raise ValueError(
+                f"{', '.join(unknown)} is no tone of the scale {self.scale}; allowed: "
+                f"{', '.join(from_dark(self.scale))}"
+            )
+        return self
+
+
 def lab(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
     """CIELAB under D65 of sRGB pixels: `(..., 3)` to L*, a*, b* `(..., 3)`.
 

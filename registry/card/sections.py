@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from registry.bundle.codings import SYSTEMS
 from registry.bundle.scores import SCORE_BINS
 from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
 from registry.card.tables import (
@@ -204,12 +205,22 @@ def labels(card: Mapping[str, Any]) -> Table:
             (
                 Cell(label["code"]),
                 Cell(label["malignancy"]),
-                Cell(", ".join(f"{system} {code}" for system, code in label["coding"].items()) or "none"),
+                Cell(_codes_elsewhere(label)),
             ),
         )
         for label in card["labels"]
     )
     return Table("labels", "What it answers with", ("Disease", "Code", "Malignancy", "Codes elsewhere"), rows)
+
+
+def _codes_elsewhere(label: Mapping[str, Any]) -> str:
+    """The codes in other systems, with a mark where a terminologist has to look first."""
+    systems = {one["system"] for one in label.get("codings", ()) if not one["certain"]}
+    said = (
+        f"{system} {code}" + (" (to be checked)" if SYSTEMS.get(system) in systems else "")
+        for system, code in label["coding"].items()
+    )
+    return ", ".join(said) or "none"
 
 
 def _count(found: int | None) -> str:

@@ -213,7 +213,16 @@ def test_what_is_no_json_is_told(told, places, column):
         (f"UPDATE api_keys SET sha256 = 'sha256:{'a' * 64}'", "key ", "sha256 'sha256:aaa"),
         ("UPDATE api_keys SET name = 'mine'", "key ", "name 'mine' instead of 'ward 3'"),
         ("DELETE FROM api_keys", "key ", "event 6 tells of it and it is gone"),
-        ("INSERT INTO api_keys VALUES ('x', 'mine', 'sha256:0', '2001', NULL)", "key x", "no event tells"),
+        ("UPDATE api_keys SET scopes = '[\"read\"]'", "key ", "scopes ['read'] instead of"),
+        ("UPDATE api_keys SET expires = '2001'", "key ", "expires '2001' instead of None"),
+        ("UPDATE api_keys SET per_minute = 9", "key ", "per_minute 9 instead of None"),
+        ("UPDATE api_keys SET replaces = 'x'", "key ", "replaces 'x' instead of None"),
+        (
+            "INSERT INTO api_keys (id, name, sha256, created, scopes) "
+            "VALUES ('x', 'mine', 'sha256:0', '2001', '[\"operate\"]')",
+            "key x",
+            "no event tells",
+        ),
     ],
 )  # fmt: skip
 def test_a_table_that_is_not_as_the_events_tell_is_named(told, places, statement, about, part):

@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from registry.bundle.codings import SYSTEMS
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.labels import Label
+from registry.bundle.labels import Coding, Label
 from registry.bundle.schema import Abstention, Conformal, Lineage, OutOfDistribution, Temperature
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
@@ -163,6 +164,25 @@ def test_every_row_has_as_many_cells_as_the_header(release):
         widths = {len(re.findall(r"<t[hd][ >]", one)) for one in (header, *rows)}
         assert len(widths) == 1
         assert rows
+
+
+def test_a_code_that_a_terminologist_has_to_look_at_is_marked(bundle):
+    certain, other = (
+        Coding(system=SYSTEMS[key], version="1", code=code, display="x", certain=sure)
+        for key, code, sure in (("icd10", "C43.9", True), ("snomed", "93655004", False))
+    )
+    labels = (
+        Label(
+            code="MEL",
+            name="Melanoma",
+            coding={"icd10": "C43.9", "snomed": "93655004"},
+            codings=(certain, other),
+        ),
+        Label(code="NV", name="Naevus", coding={"icd10": "D22.9"}),
+    )
+    text = card_page(release_card([Entry.of_bundle(bundle(labels=labels))]))
+    assert "icd10 C43.9, snomed 93655004 (to be checked)<" in text
+    assert "icd10 D22.9<" in text
 
 
 def test_whatever_is_in_a_bundle_is_escaped(bundle, tones):

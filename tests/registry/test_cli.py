@@ -276,3 +276,13 @@ def test_it_runs_as_a_program_of_its_own(places, folders, bundle):
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "added" in ended.stdout
+
+
+def test_of_very_many_versions_the_newest_are_listed(added, monkeypatch):
+    everything = added("list", MODEL).out.splitlines()
+    monkeypatch.setattr("registry.cli.MOST_LISTED", 2)
+    shown = added("list", MODEL).out.splitlines()
+    assert [line.split() for line in shown[1:-1]] == [line.split() for line in everything[-2:]]
+    assert shown[-1] == f"and {len(everything) - 3} older: --all lists them too"
+    assert added("list", MODEL, "--all").out.splitlines() == everything
+    assert len(json.loads(added("list", "--json").out)) == len(everything) - 1

@@ -14,6 +14,7 @@ REFUSALS = {
     "ReleaseRefused",
     "NothingToApprove",
     "NothingToRollBack",
+    "KeyEnded",
     "SignatureRefused",
     "ArchiveRefused",
     "BundleRefused",

@@ -1,6 +1,8 @@
+import json
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -10,20 +12,21 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from registry import migrate
-from registry.chain import GENESIS
+from registry.chain import GENESIS, event_hash
 from registry.database import guards, open_database, reading, writing
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
+from registry.keys import SCOPES
 from registry.registry import Registry, upgrade
 from registry.tables import GUARDED, SCHEMA, SCHEMA_TABLE, Table
 
 MODEL = "skin-lesion"
 
-SECOND = """
+NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0003", "0002"
+revision, down_revision = "0004", "0003"
 def upgrade():
-    op.add_column("api_keys", sa.Column("scope", sa.String(10)))
+    op.add_column("api_keys", sa.Column("colour", sa.String(10)))
 """
 
 OPEN = """
@@ -49,6 +52,14 @@ FIRST = {
     "overridden",
     "api_keys": "id, name, sha256, created, revoked",
 }
+# What the next one kept, beside its chain's end; and what its events said of keys.
+SECOND = {
+    **FIRST,
+    "events": FIRST["events"] + ", host, details, previous, hash",
+    "gate_sets": "id, model, number, created, actor, content",
+}
+JSON = ("versions", "gates", "details")
+KEY_FACTS = ("id", "name", "sha256", "created", "revoked")
 
 
 def shape(places):
@@ -60,9 +71,10 @@ def shape(places):
 
 
 @pytest.fixture
-def first_schema(monkeypatch, places, tmp_path, bundle, dark):
-    """A registry as the first dermfed left it, with all that it could hold; gives what it holds."""
-    with Registry.open(f"sqlite:///{tmp_path / 'new.db'}", str(places.store), actor="before") as registry:
+def filled(places, tmp_path, bundle, dark):
+    """A database of this dermfed with all that an older one could hold; gives its file and what it holds."""
+    file = tmp_path / "new.db"
+    with Registry.open(f"sqlite:///{file}", str(places.store), actor="before") as registry:
         registry.add([bundle(), bundle(dark), bundle(seed=2)])
         registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first")
         registry.promote(MODEL, [3], to="production", override_gates=True, reason="quoted 'é'")
@@ -71,29 +83,68 @@ def first_schema(monkeypatch, places, tmp_path, bundle, dark):
         registry.create_key("office")
         registry.revoke_key(key.id)
         held = registry.versions(), registry.aliases(MODEL), registry.history(MODEL), registry.keys()
+    return file, held
+
+
+def write_schema(monkeypatch, places, schema, tables):
+    """Makes a database of an older schema and writes these rows, by table."""
     with monkeypatch.context() as old:
-        old.setattr(migrate, "SCHEMA", "0001")
+        old.setattr(migrate, "SCHEMA", schema)
         engine = open_database(places.url)
         migrate.ensure_schema(engine)
-        new = sqlite3.connect(tmp_path / "new.db")
-        with writing(engine) as connection:
-            for table, columns in FIRST.items():
-                marks = ", ".join(f":{name.strip()}" for name in columns.split(","))
-                for row in new.execute(f"SELECT {columns} FROM {table} WHERE {SKIP.get(table, '1 = 1')}"):
-                    values = dict(zip(columns.split(", "), row, strict=True))
-                    if "overridden" in values:
-                        values["overridden"] = bool(values["overridden"])
-                    connection.execute(text(f"INSERT INTO {table} ({columns}) VALUES ({marks})"), values)
-            if not places.is_sqlite:  # as if the server had given out these numbers
-                for table in ("versions", "releases", "events"):
-                    count = f"setval(pg_get_serial_sequence('{table}', 'id'), max(id))"
-                    connection.execute(text(f"SELECT {count} FROM {table}"))
-        new.close()
-        engine.dispose()
+    with writing(engine) as connection:
+        for table, rows in tables.items():
+            for row in rows:
+                marks = ", ".join(f":{name}" for name in row)
+                values = {**row, "overridden": bool(row["overridden"])} if "overridden" in row else row
+                connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"), values)
+        if not places.is_sqlite:  # as if the server had given out these numbers
+            for table in ("versions", "releases", "events"):
+                count = f"setval(pg_get_serial_sequence('{table}', 'id'), max(id))"
+                connection.execute(text(f"SELECT {count} FROM {table}"))
+    engine.dispose()
+
+
+def rows_of(file, columns):
+    """The rows of each table, these columns alone."""
+    with closing(sqlite3.connect(file)) as connection:
+        return {
+            table: [
+                dict(zip(names.split(", "), row, strict=True))
+                for row in connection.execute(f"SELECT {names} FROM {table}")
+            ]
+            for table, names in columns.items()
+        }
+
+
+@pytest.fixture
+def first_schema(monkeypatch, places, filled):
+    """A registry as the first dermfed left it; gives what it holds."""
+    file, held = filled
+    tables = rows_of(file, FIRST)
+    # The first dermfed had no events of keys.
+    tables["events"] = [one for one in tables["events"] if not one["kind"].startswith("key")]
+    write_schema(monkeypatch, places, "0001", tables)
     return held
 
 
-SKIP = {"events": "kind NOT LIKE 'key%'"}  # the first dermfed had no events of keys
+@pytest.fixture
+def second_schema(monkeypatch, places, filled):
+    """A registry as the dermfed before scopes left it; gives what it holds."""
+    file, held = filled
+    tables = rows_of(file, SECOND)
+    last = GENESIS
+    for event in tables["events"]:
+        facts = {name: json.loads(fact) if name in JSON and fact else fact for name, fact in event.items()}
+        facts["overridden"] = bool(facts["overridden"])
+        if facts["kind"].startswith("key"):
+            facts["details"] = {name: fact for name, fact in facts["details"].items() if name in KEY_FACTS}
+        facts["previous"] = last
+        last = event_hash(facts)
+        event |= {"details": json.dumps(facts["details"]), "previous": facts["previous"], "hash": last}
+    write_schema(monkeypatch, places, "0002", tables)
+    places.tamper(f"UPDATE audit_head SET events = {len(tables['events'])}, hash = '{last}'")
+    return held
 
 
 def test_a_registry_of_the_first_schema_is_upgraded_and_chained(places, command, first_schema):
@@ -131,7 +182,44 @@ def test_a_registry_of_the_first_schema_is_upgraded_and_chained(places, command,
         assert registry.verify() == ()
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one(places, command, first_schema):
+def test_a_registry_of_the_second_schema_is_upgraded_and_its_chain_left_alone(places, command, second_schema):
+    versions, aliases, history, keys = second_schema
+    with pytest.raises(SchemaTooOld, match=r"schema 0002.*run `dermfed-registry upgrade`"):
+        places.open()
+    before = places.content()
+    assert len(before["api_keys"]) == 2
+    assert command("upgrade").out == f"schema 0002 -> {SCHEMA}\n"
+    after = places.content()
+    changed = {SCHEMA_TABLE, "schema_changes", "api_keys"}
+    assert {name for name in after if after[name] != before.get(name)} == changed
+    with places.open() as registry:
+        assert registry.verify() == ()
+        assert (registry.versions(), registry.aliases(MODEL)) == (versions, aliases)
+        assert [one.details for one in registry.history(MODEL)] == [one.details for one in history]
+        assert registry.keys() == keys
+        assert {(one.scopes, one.expires, one.per_minute, one.replaces) for one in keys} == {
+            (SCOPES, None, None, None)
+        }
+        done = registry.rotate_key(keys[1].id)
+        assert done.key.scopes == SCOPES
+        assert registry.verify() == ()
+    with pytest.raises(DatabaseError, match="never change"):
+        change(places, "UPDATE events SET actor = 'nobody'")
+
+
+def change(places, statement):
+    """Does a statement as the registry's own user."""
+    engine = open_database(places.url)
+    try:
+        with writing(engine) as connection:
+            connection.execute(text(statement))
+    finally:
+        engine.dispose()
+
+
+@pytest.mark.parametrize("older", ["first_schema", "second_schema"])
+def test_an_upgraded_database_has_the_tables_of_a_new_one(places, command, older, request):
+    request.getfixturevalue(older)
     command("upgrade")
     engine = open_database(places.url)
     with reading(engine) as connection:
@@ -141,13 +229,14 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(places, command, first
     engine.dispose()
 
 
-def test_an_empty_database_of_the_first_schema_is_upgraded(places, monkeypatch):
+@pytest.mark.parametrize("older", ["0001", "0002"])
+def test_an_empty_database_of_an_older_schema_is_upgraded(places, monkeypatch, older):
     with monkeypatch.context() as old:
-        old.setattr(migrate, "SCHEMA", "0001")
+        old.setattr(migrate, "SCHEMA", older)
         engine = open_database(places.url)
         migrate.ensure_schema(engine)
         engine.dispose()
-    assert upgrade(places.url) == ("0001", SCHEMA)
+    assert upgrade(places.url) == (older, SCHEMA)
     assert places.rows("SELECT id, events, hash FROM audit_head") == [(1, 0, GENESIS)]
 
 
@@ -158,9 +247,9 @@ def next_schema(monkeypatch, tmp_path):
     def advance():
         folder = tmp_path / "migrations"
         shutil.copytree(migrate.MIGRATIONS, folder)
-        (folder / "versions" / "0003_scope.py").write_text(SECOND)
+        (folder / "versions" / "0004_colour.py").write_text(NEXT)
         monkeypatch.setattr(migrate, "MIGRATIONS", folder)
-        monkeypatch.setattr(migrate, "SCHEMA", "0003")
+        monkeypatch.setattr(migrate, "SCHEMA", "0004")
 
     return advance
 
@@ -237,20 +326,20 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(places, command, bundle
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "dermfed-registry upgrade" in ended.err
 
-    assert command("upgrade").out == "schema 0002 -> 0003\n"
-    assert command("upgrade").out == "schema 0003 already\n"
+    assert command("upgrade").out == "schema 0003 -> 0004\n"
+    assert command("upgrade").out == "schema 0004 already\n"
     with places.open() as registry:
         assert registry.versions() == versions
-    assert places.rows("SELECT scope FROM api_keys") == []
-    assert [row[0] for row in places.rows("SELECT revision FROM schema_changes")] == ["0002", "0003"]
+    assert places.rows("SELECT colour FROM api_keys") == []
+    assert [row[0] for row in places.rows("SELECT revision FROM schema_changes")] == ["0003", "0004"]
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(places, next_schema):
     places.open().close()
     before = shape(places)
     next_schema()
-    broken = SECOND + '    op.drop_table("no_such_table")\n'
-    (migrate.MIGRATIONS / "versions" / "0003_scope.py").write_text(broken)
+    broken = NEXT + '    op.drop_table("no_such_table")\n'
+    (migrate.MIGRATIONS / "versions" / "0004_colour.py").write_text(broken)
     with pytest.raises(DatabaseError, match="no_such_table"):
         upgrade(places.url)
     assert shape(places) == before

@@ -136,6 +136,15 @@ def test_where_no_gate_refuses_nothing_is_overridden(filled):
     assert not event.overridden
 
 
+def test_the_overrides_are_those_promotions_that_a_gate_had_refused(filled):
+    assert filled.overrides(MODEL) == {}
+    event = filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
+    filled.promote(MODEL, [1, 2], to="staging", override_gates=True, reason="to be sure")
+    assert filled.overrides(MODEL) == {event.release: event}
+    with pytest.raises(NotFound):
+        filled.overrides("skin-leson")
+
+
 @pytest.mark.parametrize("named", [[2], [1, 2, 3], []])
 def test_versions_that_make_no_release_are_refused_whatever_is_overridden(filled, named):
     with pytest.raises(ReleaseRefused):

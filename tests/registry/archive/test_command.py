@@ -37,6 +37,14 @@ def test_there_and_back(command, registry, pair, tmp_path, places):
     assert imported.out.splitlines()[-1] == digest
 
 
+def test_history_tells_in_words_where_a_release_came_from(command, released, file):
+    command("import", file)
+    (promotion,) = (one for one in released.history(MODEL) if one.kind == "promoted")
+    when = promotion.time.isoformat(timespec="microseconds")
+    told = command("history", MODEL).out
+    assert f"from: release 1 under production (versions 1, 2 there), promoted at {when} by vendor" in told
+
+
 def test_what_is_promoted_and_trusted(command, registry, file, trusted, signer):
     untrusted = command("import", file)
     assert untrusted.out.count("nobody is trusted; import again with --trust FILE") == 2

@@ -1,8 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from registry.bundle.counts import SCORE_BINS, count
+from registry.bundle.familiarity import DISTANCE_BINS
+from registry.bundle.manifest_text import canonical, read_manifest
 from registry.bundle.schema import (
     Abstention,
     BundleManifest,
@@ -10,6 +14,7 @@ from registry.bundle.schema import (
     ModelFile,
     ReferenceHistograms,
     Subgroup,
+    SubgroupHistograms,
     sha256,
 )
 
@@ -98,3 +103,41 @@ def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale,
 
 def test_the_global_model_is_no_tones_own():
     assert not Subgroup().covers("5", "fitzpatrick")
+
+
+def test_references_of_older_bundles_keep_their_digest(manifest, predictions):
+    """What was added later is written only where it says something."""
+    counts = count(*predictions(0, 30, 3), malignant=np.zeros(3, dtype=bool)).point
+    plain = ReferenceHistograms.from_counts(counts).model_copy(update={"right": None})
+    assert plain.malignancy is None
+    assert set(plain.model_dump(mode="json")) == {"confidence", "scores"}
+    text = canonical(manifest(reference=plain))
+    assert set(json.loads(text)["reference"]) == {"confidence", "scores"}
+    assert read_manifest(text).reference == plain
+
+
+def test_references_tell_malignancy_distances_and_subgroups(manifest, predictions):
+    probabilities, labels = predictions(1, 40, 3)
+    malignant = np.arange(3) < 2
+    counts = count(probabilities, labels, malignant=malignant).point
+    distances = np.zeros(DISTANCE_BINS, dtype=int)
+    distances[7] = 40
+    dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+    reference = ReferenceHistograms.from_counts(
+        counts,
+        distances=tuple(distances.tolist()),
+        by_subgroup=(SubgroupHistograms.from_counts(counts, subgroup=dark),),
+    )
+    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
+    expected = np.histogram(probabilities[:, malignant].sum(axis=1), edges)[0]
+    assert reference.malignancy == tuple(expected)
+    correct = probabilities.argmax(axis=1) == labels
+    assert reference.right == tuple(np.histogram(probabilities[correct].max(axis=1), edges)[0])
+    whole = manifest(reference=reference)
+    read = read_manifest(canonical(whole)).reference
+    assert read == reference
+    assert read.by_subgroup[0].subgroup == dark
+    wrong = reference.by_subgroup[0].model_copy(update={"scores": reference.scores[:1]})
+    of_fewer = reference.model_copy(update={"by_subgroup": (wrong,)})
+    with pytest.raises(ValidationError, match="1 classes; there are 3"):
+        manifest(reference=of_fewer)
