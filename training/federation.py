@@ -7,6 +7,7 @@ each is a `Track`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from time import perf_counter
 from typing import Any
@@ -35,7 +36,9 @@ from training.messages import (
 )
 from training.opening import GIVEN, open_rounds
 from training.plan import Plan, States, Track, TrackState
-from training.polling import Traffic, ask_all, ask_blocks, bytes_by_client
+from training.polling import Traffic, ask_all, ask_blocks, ask_counted, bytes_by_client
+from training.privacy.server_half import Ask
+from training.privacy.summing import mix_masked
 from training.round_checkpoint import restore, save
 from training.round_line import RoundLine
 from training.seeds import generator
@@ -82,9 +85,12 @@ def run_rounds(
         mixtures: dict[str, Mixture] = {}
         for track in plan.tracks:
             require_quorum(plan, track, round_, cohorts[track.name], updates[track.name], failures)
-            mixtures[track.name], states[track.name] = aggregate(
-                plan, states[track.name], updates[track.name]
+            mixtures[track.name], states[track.name], left = aggregate(
+                plan, states[track.name], updates[track.name], partial(ask_noted, engine, traffic, sent)
             )
+            failures += left
+            gone = {failure.client for failure in left}
+            updates[track.name] = [update for update in updates[track.name] if update.client not in gone]
         states = conclude(plan, states, updates, round_)
         if round_ == plan.rounds and plan.stays and plan.average_at_end:
             states = average_stays(plan, states, engine, traffic)
@@ -138,7 +144,7 @@ def fit_broadcast(
     extra = prefixed(parcel.tensors, PREFIX)
     if state.given and client not in state.seen:
         extra |= prefixed(state.given, GIVEN)
-    tensors = weights_for(plan, state, client)
+    tensors = plan.compressor.down(weights_for(plan, state, client))
     if extra:
         tensors = {**tensors, **extra}
     return Broadcast(client, plan.stage, round_, FIT, track.name, tensors), parcel
@@ -172,8 +178,16 @@ def admit(
             continue
         weights = states[broadcast.track].weights
         beside = PREFIX if plan.exchange.comes_back else None
+        expected = {name: weights[name].shape for name in plan.travels}
         try:
-            check_update(answer, broadcast, {name: weights[name].shape for name in plan.travels}, beside)
+            if plan.masks is not None:
+                check_update(answer, broadcast)  # what is withheld is looked at when it is summed
+                answer = replace(answer, tensors=dict(answer.tensors.items()))  # others are asked before
+            else:
+                answer = plan.compressor.up(
+                    answer, weights_for(plan, states[broadcast.track], broadcast.client)
+                )
+                check_update(answer, broadcast, expected, beside)
             check_trained(answer)
             check_asked(answer, plan.aggregator.needs, plan.min_count)
             plan.exchange.check(answer, states[broadcast.track].memory)
@@ -203,16 +217,39 @@ def require_quorum(
         )
 
 
-def aggregate(plan: Plan, state: TrackState, updates: Sequence[Update]) -> tuple[Mixture, TrackState]:
-    """The next model from the updates, and what the server remembers."""
+def aggregate(
+    plan: Plan, state: TrackState, updates: Sequence[Update], ask: Ask
+) -> tuple[Mixture, TrackState, Sequence[Failure]]:
+    """The next model from the updates, what the server remembers, and who left while they were summed.
+
+    Raises:
+        QuorumError: when they are summed under masks, and too few stay.
+    """
     reports = [report_of(update) for update in updates]
     mixture, server = plan.aggregator.weigh(reports, state.server)
     memory = state.memory
     for update in updates:
         memory = plan.exchange.collect(update, memory, plan.desk)
-    weights = mix(mixture, updates, state.weights, plan.travels)
+    left: Sequence[Failure] = ()
+    if plan.masks is None:
+        weights = mix(mixture, updates, state.weights, plan.travels)
+    else:
+        mixture, weights, summed = mix_masked(ask, mixture, updates, state.weights, plan.travels, plan.masks)
+        left = summed.failures
     seen = state.seen | {update.client for update in updates}
-    return mixture, TrackState(weights, server, memory, seen, state.given)
+    return mixture, TrackState(weights, server, memory, seen, state.given), left
+
+
+def ask_noted(
+    engine: Engine, traffic: Traffic, sent: dict[str, dict[str, int]], broadcasts: Sequence[Broadcast]
+) -> Sequence[Answer]:
+    """Answers as they come, with their bytes counted and added to what each client was sent and gave."""
+    answers = ask_counted(engine, traffic, broadcasts)
+    for client, moved in bytes_by_client(broadcasts, answers, beside=PREFIX).items():
+        entry = sent.setdefault(client, dict.fromkeys(moved, 0))
+        for way, count in moved.items():
+            entry[way] += count
+    return answers
 
 
 def conclude(plan: Plan, states: States, updates: Mapping[str, Sequence[Update]], round_: int) -> States:
@@ -240,10 +277,16 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
         clients = [client for client in track.trainers if client in state.seen]
         broadcasts = [Broadcast(client, plan.stage, plan.rounds, COLLECT, track.name) for client in clients]
         shapes = {name: state.weights[name].shape for name in plan.stays}
-        updates = ask_all(engine, broadcasts, traffic, shapes)
+        updates = ask_all(engine, broadcasts, traffic, shapes if plan.masks is None else None)
         reports = [Report(update.client, update.num_examples, {}) for update in updates]
         mixture, _ = FedAvg().weigh(reports, {})
-        averaged[track.name] = replace(state, weights=mix(mixture, updates, state.weights, plan.stays))
+        if plan.masks is None:
+            weights = mix(mixture, updates, state.weights, plan.stays)
+        else:
+            held = [replace(update, tensors=dict(update.tensors.items())) for update in updates]
+            ask = partial(ask_counted, engine, traffic)
+            _, weights, _ = mix_masked(ask, mixture, held, state.weights, plan.stays, plan.masks)
+        averaged[track.name] = replace(state, weights=weights)
     return averaged
 
 
@@ -264,10 +307,10 @@ def evaluate_tracks(
             round_,
             EVALUATE,
             track.name,
-            weights_for(plan, states[track.name], client),
+            plan.compressor.down(weights_for(plan, states[track.name], client)),
             question[track.name],
         )
         for track in plan.tracks
         for client in track.judges
     ]
-    return ask_blocks(engine, broadcasts, traffic)
+    return ask_blocks(engine, broadcasts, traffic, plan.masked_counts)

@@ -14,7 +14,7 @@ from training.client import Client
 from training.data import FOLDED_CLASSES
 from training.evaluation import Blocks, EvaluateQuestion, add_blocks, evaluate, unpack_blocks
 from training.messages import GLOBAL, Broadcast, Tensors, Update
-from training.polling import Traffic, ask_all
+from training.polling import Traffic, ask_all, ask_sums
 
 if TYPE_CHECKING:
     from training.stages.base import Setting
@@ -45,7 +45,7 @@ def figures_on_test(setting: "Setting", models: Mapping[str, Tensors], traffic: 
 def figures_by_client(
     setting: "Setting", models: Mapping[str, Tensors], traffic: Traffic
 ) -> dict[str, Blocks]:
-    """As `figures_on_test`, by client."""
+    """As `figures_on_test`, by client; of all clients together where counts are summed under masks."""
     broadcasts = [
         Broadcast(client, setting.key, 0, TEST, model, models[model], final_question(setting, subgroups))
         for model, subgroups in routes(setting, models).items()
@@ -53,8 +53,13 @@ def figures_by_client(
     ]
     if not broadcasts:
         return {}
+    masks = setting.job.privacy.masked_counts
+    if masks is None:
+        updates = ask_all(setting.engine, broadcasts, traffic)
+    else:
+        updates = ask_sums(setting.engine, broadcasts, traffic, masks)
     found: dict[str, Blocks] = {}
-    for update in ask_all(setting.engine, broadcasts, traffic):
+    for update in updates:
         found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
     return found
 

@@ -8,12 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from training.compression.config import CompressionConfig
 from training.config import IDENTITY, FrozenConfig
 from training.data import DataConfig
 from training.errors import JobError
 from training.intersections import IntersectionConfig, each_column_once
 from training.job_file import read_plain
 from training.models import ModelConfig
+from training.privacy.config import PrivacyConfig
+from training.privacy.refusals import refuse_unfit
 from training.stages import ORDER, STAGES
 from training.stages.base import Stage
 from training.workbench import Device, Precision
@@ -27,27 +30,43 @@ class About(FrozenConfig):
     note: str = ""
 
 
+class NetworkConfig(FrozenConfig):
+    """How long sites of a network are waited for.
+
+    Attributes:
+        silence: seconds without a sign of life after which a site is taken to be away.
+        first_deadline: seconds for an answer of a kind that a site has not given yet.
+        slack: after that, how many times its slowest recent answer of the kind may take.
+        shortest_deadline: seconds that every answer may take.
+        enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
+    """
+
+    silence: float = Field(60, gt=0)
+    first_deadline: float = Field(24 * 3600, gt=0)
+    slack: float = Field(5, ge=1)
+    shortest_deadline: float = Field(60, gt=0)
+    enough: bool = False
+
+
 class EngineConfig(FrozenConfig):
     """Where clients run.
 
     Attributes:
+        name: `in-process`, on this machine; `nvflare`, at the hospitals of a federation.
         workers: processes; does not change the weights.
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
         min_clients: answers that a round needs; by default of all that were asked.
+        network: how long sites are waited for, where clients run at sites of a network.
     """
 
-    name: Literal["in-process"] = "in-process"
+    added_later: ClassVar[frozenset[str]] = frozenset({"network"})
+    name: Literal["in-process", "nvflare"] = "in-process"
     workers: int = Field(1, ge=1)
     threads_per_client: int = Field(1, ge=1)
     min_clients: int | None = Field(None, ge=1)
     device: Device = "auto"
     precision: Precision = "float32"
-
-
-class PrivacyConfig(FrozenConfig):
-    """What leaves a client: a block of counts over fewer than `min_count` pictures does not."""
-
-    min_count: int = Field(10, ge=1)
+    network: NetworkConfig = NetworkConfig()
 
 
 class EvaluationConfig(FrozenConfig):
@@ -77,6 +96,7 @@ class EvaluationConfig(FrozenConfig):
 class Job(FrozenConfig):
     """A job file."""
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"compression"})
     version: Literal[1] = 1
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = 0
@@ -85,6 +105,7 @@ class Job(FrozenConfig):
     model: ModelConfig
     engine: EngineConfig = EngineConfig()
     privacy: PrivacyConfig = PrivacyConfig()
+    compression: CompressionConfig = CompressionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     stages: tuple[Annotated[Stage, STAGES], ...] = Field(min_length=1)
 
@@ -110,6 +131,11 @@ class Job(FrozenConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _privacy_holds(self) -> "Job":
+        refuse_unfit(self.privacy, self.compression, self.stages, self.data)
+        return self
+
     def key(self, place: int) -> str:
         """The key of the stage at `place`, e.g. `0-federate`."""
         return f"{place}-{self.stages[place].stage}"
@@ -124,10 +150,11 @@ class Job(FrozenConfig):
 
     @property
     def digest(self) -> str:
-        """What determines the weights, in one word: workers and notes about the recipe are left out."""
+        """What determines the weights, in one word; where clients run and notes about the recipe do not."""
         plain = self.model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")
+        plain["engine"]["name"] = "in-process"
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -53,8 +53,8 @@ def train_locally(
         )
     optimizer = bench.optimizer(objective.optimizer)
     restore_optimizer(optimizer, optimizer_state)
-    with frozen(model, objective.frozen(bench.model)):
-        run_epochs(bench, objective, work, task, optimizer)
+    with frozen(model, objective.frozen(bench.model)), objective.stepping(optimizer) as stepping:
+        run_epochs(bench, objective, work, task, stepping)
     kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
     return LocalResult(
         task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer, task.scalars()

@@ -21,6 +21,7 @@ from training.models import initial_model
 from training.models.groups import float_state
 from training.outcome_file import Finished, load_finished, save_finished
 from training.polling import Traffic, ask_all
+from training.privacy.account import privacy_facts
 from training.registrar import Registrar, no_registry
 from training.stages.base import Outcome, Setting
 
@@ -118,6 +119,7 @@ def in_order(done: Finished, places: Sequence[str]) -> Finished:
 def summarise_run(setting: Setting, finished: Mapping[str, Finished]) -> dict[str, Any]:
     """`summary.json`: the figures of the final models, and of the models after each stage."""
     job = setting.job
+    privacy = privacy_facts(job.privacy, setting.journal.lines())
     return {
         "job": job.name,
         "recipe": job.about.system if job.about else job.name,
@@ -140,6 +142,7 @@ def summarise_run(setting: Setting, finished: Mapping[str, Finished]) -> dict[st
         "versions": [
             version for done in finished.values() for version in done.outcome.facts.get("versions", ())
         ],
+        **({"privacy": privacy} if privacy else {}),
     }
 
 

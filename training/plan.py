@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from training.aggregators.base import Aggregator, ServerState
+from training.compression.config import CompressionConfig
+from training.compression.server_half import Compressor
 from training.data import Split
 from training.desk import EMPTY_DESK, Desk
 from training.exchanges.base import Exchange
 from training.messages import Tensors
 from training.objectives.base import Ask
+from training.privacy.config import SecureAggregationConfig
 
 Draw = Literal["uniform", "by-size"]
 
@@ -53,6 +56,9 @@ class Plan:
         prepare: what the objective wants every client to be given before the first round.
         desk: what the exchange has at hand.
         min_count: of fewer pictures a client tells nothing.
+        masks: how weights are summed under masks; None where clients send them in the clear.
+        masked_counts: the same of counts.
+        compressor: in what form weights travel.
     """
 
     stage: str
@@ -71,6 +77,9 @@ class Plan:
     draw: Draw = "uniform"
     desk: Desk = EMPTY_DESK
     min_count: int = 1
+    masks: SecureAggregationConfig | None = None
+    masked_counts: SecureAggregationConfig | None = None
+    compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from training.data import SERVER
 from training.engines.base import Engine
@@ -17,6 +18,8 @@ from training.messages import (
     named,
     tensor_bytes,
 )
+from training.privacy.config import SecureAggregationConfig
+from training.privacy.summing import sum_answers
 
 
 @dataclass
@@ -71,12 +74,46 @@ def ask_all(
     return updates
 
 
-def ask_blocks(
-    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic
-) -> tuple[Blocks, list[Failure]]:
-    """Counts added up over the clients that gave them, and the clients that did not."""
+def ask_counted(engine: Engine, traffic: Traffic, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+    """Answers as they come, with their bytes counted."""
     answers = engine.run_round(broadcasts)
     traffic.count(broadcasts, answers)
+    return answers
+
+
+def ask_sums(
+    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic, masks: SecureAggregationConfig
+) -> list[Update]:
+    """As `ask_all`, of all clients together: one answer about each model, their sum under masks.
+
+    Raises:
+        QuorumError: naming each client that is not in it, and why.
+    """
+    updates, silent = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+    if silent:
+        raise QuorumError(
+            f"`{broadcasts[0].ask}` of {broadcasts[0].stage} needs every client. "
+            f"{'; '.join(f'{failure.client}: {failure.reason}' for failure in silent)}. "
+            "Mend what they report and continue with --resume"
+        )
+    return updates
+
+
+def ask_blocks(
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    masks: SecureAggregationConfig | None = None,
+) -> tuple[Blocks, list[Failure]]:
+    """Counts added up over the clients that gave them, and the clients that did not.
+
+    Raises:
+        QuorumError: under masks, when too few answer or stay.
+    """
+    if masks is not None:
+        sums, gone = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+        return add_blocks(unpack_blocks(update) for update in sums), gone
+    answers = ask_counted(engine, traffic, broadcasts)
     total: Blocks = {}
     silent: list[Failure] = []
     for broadcast, answer in zip(broadcasts, answers, strict=True):

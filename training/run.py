@@ -87,6 +87,30 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     return result
 
 
+def federate(job: Job, kit: Path | None, out: Path, *, resume: bool, as_json: bool) -> None:
+    """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
+
+    Raises:
+        JobError: no kit is named.
+    """
+    if kit is None:
+        raise JobError("--engine nvflare needs --kit: the admin's kit that `dermfed-node provision` made")
+    from clients.federation.federated import run_federated  # FLARE is in an extra of its own
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    outcome = run_federated(job, kit, out, resume=resume, say=say)
+    if outcome["state"] != "done":
+        console.print(f"{outcome['error']}: {outcome['text']}", style="red", markup=False, highlight=False)
+        raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)
+    summary = json.loads((out / "summary.json").read_text())
+    print_summary(summary, out, as_json=as_json)
+    if refused := refusals(summary):
+        console.print("\n".join(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(REFUSED)
+
+
 @contextmanager
 def open_registrar(job: Job) -> Iterator[Registrar]:
     """The registry of a job that registers, opened before hours of training and not after them."""
@@ -132,7 +156,10 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change one setting of the job."),
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="Where clients run: in-process.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients run: in-process or nvflare.")] = None,
+    kit: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The admin's kit of a federation, for nvflare.")
+    ] = None,
     check_only: Annotated[
         bool, typer.Option("--check", help="Check the job and its data; train nothing.")
     ] = False,
@@ -170,10 +197,12 @@ def run(
         job = read_job(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
         if check_only:
             print_census(check(job, job_file), as_json=as_json)
+        elif job.engine.name == "nvflare":
+            federate(job, kit, out or Path("runs") / job.name, resume=resume, as_json=as_json)
         else:
             target = out or Path("runs") / job.name
             result = train(job, job_file, target, resume=resume)
-            print_result(result, target, as_json=as_json)
+            print_summary(result.summary, target, as_json=as_json)
             if refused := refusals(result.summary):
                 console.print("\n".join(refused), style="red", markup=False, highlight=False, soft_wrap=True)
                 raise typer.Exit(REFUSED)
@@ -213,12 +242,12 @@ def print_census(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     Console().print(table)
 
 
-def print_result(result: RunResult, out: Path, *, as_json: bool) -> None:
+def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
     """The figures that matter first, and where the rest is."""
     if as_json:
-        print(json.dumps(result.summary))
+        print(json.dumps(summary))
         return
-    test = result.summary["test"]
+    test = summary["test"]
     table = Table("test pictures", "n", "accuracy", "balanced accuracy", "AUROC", "ECE")
     if test:
         for name, row in {"all": test, **test["by_subgroup"]}.items():
@@ -226,7 +255,7 @@ def print_result(result: RunResult, out: Path, *, as_json: bool) -> None:
             shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
             table.add_row(name, str(row["n"]), *shown)
         Console().print(table)
-    for row in result.summary["versions"]:
+    for row in summary["versions"]:
         print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
     if (out / "report.html").exists():
         print(f"report: {out / 'report.html'}")

@@ -1,12 +1,12 @@
 """A site: whoever plays clients and answers the coordinator's questions."""
 
-from training.census import CENSUS, take_census
 from training.client import Client
 from training.data import Dataset
 from training.errors import TrainingError
 from training.job import Job
 from training.messages import Answer, Broadcast, Failure
 from training.models import initial_model
+from training.privacy.door import answer_at_door
 from training.state import StateStore
 from training.workbench import Workbench
 
@@ -38,8 +38,6 @@ class Site:
             self._bench,
         )
         try:
-            if broadcast.ask == CENSUS:
-                return take_census(broadcast, client)
-            return self._job.stage(broadcast.stage).answer(broadcast, client)
+            return answer_at_door(self._job, broadcast, client)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, str(error))

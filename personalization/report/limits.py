@@ -5,6 +5,7 @@ from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
 from personalization.report.subgroup_tables import FEW
 from registry.bundle.schema import UNDECLARED
+from training.privacy.account import privacy_text
 
 
 def limits(data: ReportData) -> tuple[str, ...]:
@@ -33,6 +34,7 @@ def limits(data: ReportData) -> tuple[str, ...]:
             "The test counts hold no bootstrap replicates, so only accuracies and specificity have an "
             "interval, and it takes every picture for a lesion of its own."
         )
+    sentences.extend(privacy_text(data.summary.get("privacy", {})))
     few = [f"{name} ({int(block.point.n)})" for name, block in groups.items() if int(block.point.n) < FEW]
     if few:
         sentences.append(

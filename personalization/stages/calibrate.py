@@ -49,8 +49,16 @@ from registry.bundle.metrics.ratio import Figure, Tally, ratio
 from registry.bundle.metrics.selective import answered_at, wrong_at
 from registry.bundle.metrics.sets import covered_at, mean_set_size_at
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.schema import Abstention, Conformal, Guarantee, ModelFile, ReferenceHistograms
+from registry.bundle.schema import (
+    Abstention,
+    Conformal,
+    Guarantee,
+    ModelFile,
+    ReferenceHistograms,
+    SubgroupHistograms,
+)
 from registry.bundle.schema import Temperature as TemperatureEntry
+from registry.bundle.skin_tone import ToneRanges
 from training.client import Client
 from training.data import Examples, Split
 from training.errors import JobError
@@ -66,12 +74,14 @@ from training.evaluation import (
 from training.export import set_temperature
 from training.graph_message import GRAPH, as_bytes, as_tensor
 from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
-from training.polling import Traffic, ask_all
+from training.polling import Traffic, ask_all, ask_sums
 from training.stages.base import Graded, Outcome, Setting, Stage
+from training.stages.export import subgroup_of
 from training.stages.lineage import with_parents
 
 LIKELIHOODS, COUNTS = "log_likelihoods", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
+QUESTIONS = frozenset({LIKELIHOODS, COUNTS, EMBEDDINGS, DISTANCES})
 MEANS, WHITENING = "means", "whitening"
 
 
@@ -83,14 +93,18 @@ class Calibrate(Stage):
         target_risk: the share of wrong answers allowed among those that are not referred.
         shrink_strength: for how many pictures the global temperature counts in a subgroup's.
         novelty_rate: the share of known pictures that may be called unlike those trained on.
+        tones: how the skin of each declared tone looks in such pictures, as `dermfed-data tones --json`
+            tells; it is put into the bundles, for the service to warn by.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones"})
+    summed: ClassVar[frozenset[str]] = QUESTIONS
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)
     target_risk: float = Field(0.1, ge=0, lt=1)
     shrink_strength: float = Field(20.0, ge=0)
     novelty_rate: float = Field(0.05, gt=0, lt=1)
+    tones: ToneRanges | None = None
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:
         """Calibrate every exported model, then judge them all on the test split."""
@@ -102,11 +116,14 @@ class Calibrate(Stage):
             bundle = at_temperature(before.bundles[name], temperature)
             fits[name] = self.fit(poll, name, bundle, temperature)
             novelties[name] = self.novelty(poll, name, bundle)
-            bundles[name] = with_novelty(promised(bundle, fits[name], self.coverage), novelties[name])
+            calibrated = with_novelty(promised(bundle, fits[name], self.coverage), novelties[name])
+            bundles[name] = with_tones(calibrated, self.tones)
 
         tests = {name: poll.counts(name, bundle.graph, "test") for name, bundle in bundles.items()}
         far = {name: self.test_distances(poll, name, bundles[name], novelties[name]) for name in bundles}
-        bundles = {name: with_figures(bundle, tests[name], setting) for name, bundle in bundles.items()}
+        bundles = {
+            name: with_figures(bundle, tests[name], far[name], setting) for name, bundle in bundles.items()
+        }
         routed = {place: place if place in tests else GLOBAL for place in setting.places}
         test = {place: tests[name][place] for place, name in routed.items() if place in tests[name]}
         earlier = before.facts.get("by_subgroup", {})
@@ -271,6 +288,9 @@ class Poll:
             Broadcast(client, self.setting.key, 0, ask, name, tensors, question)
             for client in (trainers if split == "train" else census.hospitals(split, subgroups))
         ]
+        masks = self.setting.job.privacy.masked_counts
+        if broadcasts and masks is not None:
+            return ask_sums(self.setting.engine, broadcasts, self.traffic, masks)
         return ask_all(self.setting.engine, broadcasts, self.traffic, expected) if broadcasts else []
 
 
@@ -338,8 +358,20 @@ def with_novelty(bundle: Graded, novelty: Novelty) -> Graded:
     return Graded(manifest, bundle.graph)
 
 
-def with_figures(bundle: Graded, test: Blocks, setting: Setting) -> Graded:
-    """The bundle with its test figures, and the histograms that drift is measured against."""
+def with_tones(bundle: Graded, tones: ToneRanges | None) -> Graded:
+    """The bundle with how the skin of each declared tone looks."""
+    return Graded(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
+
+
+def with_figures(bundle: Graded, test: Blocks, far: NDArray[np.int64], setting: Setting) -> Graded:
+    """The bundle with its test figures, and the histograms that drift is measured against.
+
+    Args:
+        bundle: the calibrated bundle.
+        test: its counts by subgroup.
+        far: the histogram of the distances; all zero where nothing is called unfamiliar.
+        setting: of the job.
+    """
     if not test:
         return bundle
     present = tuple(name for name in setting.subgroups if name in test)
@@ -349,9 +381,23 @@ def with_figures(bundle: Graded, test: Blocks, setting: Setting) -> Graded:
     intervals = {**figures["intervals"], **of_all["intervals"]}
     update = {
         "metrics": {**figures, **of_all, "intervals": intervals},
-        "reference": ReferenceHistograms.from_counts(pool(test, bundle)),
+        "reference": ReferenceHistograms.from_counts(
+            pool(test, bundle),
+            distances=tuple(far.tolist()) if far.any() else None,
+            by_subgroup=histograms_by_subgroup(test, setting) if bundle.manifest.subgroup.is_global else (),
+        ),
     }
     return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
+
+
+def histograms_by_subgroup(test: Blocks, setting: Setting) -> tuple[SubgroupHistograms, ...]:
+    """The histograms of each subgroup of declared skin tones that sent its counts."""
+    named = {name: subgroup_of(setting, name) for name in setting.subgroups if name in test}
+    return tuple(
+        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup)
+        for name, subgroup in named.items()
+        if not subgroup.is_global
+    )
 
 
 def coverage_on(block: Block, conformal: Conformal) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from registry.bundle.metrics.classification import accuracy
 from training.aggregators import FedAvg
 from training.checkpoint import Checkpoints
 from training.client import Client
+from training.compression.server_half import Compressor
 from training.data import ToneSubgroups
 from training.errors import JobError
 from training.evaluation import Blocks, add_blocks, evaluate
@@ -42,7 +43,7 @@ from training.polling import Traffic
 from training.seeds import derive_seed
 from training.stages.base import Outcome, Setting, Stage
 from training.stages.federate import Federate
-from training.stages.rounds import divide
+from training.stages.rounds import divide, require_noise_fits
 
 
 class Personalize(Stage):
@@ -55,10 +56,16 @@ class Personalize(Stage):
     """
 
     added_later: ClassVar[frozenset[str]] = frozenset({"per"})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
     selection: SelectionConfig = SelectionConfig()
     per: Literal["subgroup", "client"] = "subgroup"
+
+    @property
+    def tells_of_clients(self) -> bool:
+        """Models of clients are judged at their own."""
+        return self.per == "client"
 
     def inherit(self, earlier: Sequence[Stage]) -> "Personalize":
         """Train with the objective of the training stage before, unless the job gives one."""
@@ -162,6 +169,7 @@ class Personalize(Stage):
         tracks = subgroup_tracks(setting) if self.per == "subgroup" else client_tracks(setting)
         sync = self.strategy.sync()
         travels, stays = divide(sync, network)
+        require_noise_fits(setting.job.privacy, sync, travels, stays)
         given = self.strategy.given(network, start)
         return Plan(
             stage=setting.key,
@@ -177,6 +185,9 @@ class Personalize(Stage):
             split="validation",
             seed=setting.job.seed,
             prepare=(lambda ask, seed: given) if given else None,
+            masks=setting.job.privacy.secure_aggregation,
+            masked_counts=setting.job.privacy.masked_counts,
+            compressor=Compressor(setting.job.compression),
         )
 
     def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:

@@ -16,8 +16,10 @@ from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
 from registry.bundle.graph import Graph
+from registry.bundle.manifest_text import canonical, read_manifest
 from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.scores import SCORE_BINS, score_bin
+from registry.bundle.skin_tone import ToneRanges
 from training.errors import JobError
 from training.messages import GLOBAL
 from training.outcome_file import Finished, load_finished, save_finished
@@ -226,6 +228,27 @@ def test_every_bundle_tells_its_own_coverage_of_every_subgroup_it_was_tested_on(
         assert set(metrics["intervals"]) >= {"coverage", "accuracy"}
 
 
+def test_drift_is_measured_against_the_served_scores_of_the_test_pictures(make_job, stand, hospitals):
+    """Each subgroup has its own reference in the model for everybody, with the tones that it is told by."""
+    outcome = run(calibrate_job(make_job, novelty_rate=0.2), hospitals, stand)
+    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
+    for name, bundle in outcome.bundles.items():
+        reference = bundle.manifest.reference
+        parts = {
+            one: Graph(bundle.graph).run(hospitals.examples(HOLDER[one], "test").images)
+            for one in answered_by(name)
+        }
+        shares = np.concatenate([part.probabilities for part in parts.values()])
+        assert reference.confidence == tuple(np.histogram(shares.max(axis=1), edges)[0])
+        assert np.sum(reference.distances) == len(shares)
+        of_each = {one.subgroup.name: one for one in reference.by_subgroup}
+        assert set(of_each) == (set(parts) if name == GLOBAL else set())
+        for one, told in of_each.items():
+            assert told.subgroup == Subgroup(name=one, scale="fitzpatrick", values=TONES[one])
+            assert told.confidence == tuple(np.histogram(parts[one].probabilities.max(axis=1), edges)[0])
+            assert told.malignancy == tuple(np.histogram(parts[one].probabilities[:, 0], edges)[0])
+
+
 def far_by_hand(trained: tuple[np.ndarray, np.ndarray], images: np.ndarray, min_count: int) -> np.ndarray:
     """Squared Mahalanobis distances to the nearest class, from all training pictures in one place."""
     colours = [part.astype(np.float64).mean(axis=(1, 2)) / 255 for part in (trained[0], images)]
@@ -313,6 +336,19 @@ def test_a_subgroups_model_knows_all_pictures_of_the_clients_that_hold_it(make_j
     assert models["light"]["novelty"]["trained_on"] == len(north)
     assert models["dark"]["novelty"]["trained_on"] == len(north) + south
     assert models[GLOBAL]["novelty"]["trained_on"] == len(north) + south
+
+
+def test_how_the_tones_look_is_put_into_every_bundle(make_job, stand, hospitals):
+    edges = {"n": 40, "low": -10, "lower_quartile": 5, "upper_quartile": 20, "high": 40}
+    known = {"scale": "milk10k", "rank_correlation": 0.5, "ranges": {"3": edges}}
+    assert "tones" not in str(calibrate_job(make_job).model_dump(context="identity"))
+    job = calibrate_job(make_job, tones=known)
+    assert job.digest != calibrate_job(make_job).digest
+    bundles = run(job, hospitals, stand).bundles
+    assert len(bundles) > 1
+    for bundle in bundles.values():
+        assert bundle.manifest.tones == ToneRanges.model_validate(known)
+        assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
 
 
 def test_a_job_of_an_older_version_keeps_its_digest(make_job):

@@ -23,6 +23,7 @@ OPTIONS = (
     "--schema",
     "--compare",
     "--cost-over",
+    "--kit",
     "--recipes",
     "--json",
     "--version",

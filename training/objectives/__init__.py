@@ -3,6 +3,7 @@
 from training.objectives.base import LocalTask, LocalWork, Objective
 from training.objectives.beit import BEiT
 from training.objectives.byol import BYOL
+from training.objectives.dp_sgd import DPSGD
 from training.objectives.fedirm import FedIRM
 from training.objectives.fixmatch import FixMatch
 from training.objectives.mae import MAE
@@ -14,7 +15,7 @@ from training.objectives.supervised import Supervised
 from training.parts import PartTable
 
 OBJECTIVES: PartTable[Objective] = PartTable(
-    "objective", Supervised, SimCLR, Rotation, BYOL, MoCo, MoCoV3, MAE, BEiT, FixMatch, FedIRM
+    "objective", Supervised, SimCLR, Rotation, BYOL, MoCo, MoCoV3, MAE, BEiT, FixMatch, FedIRM, DPSGD
 )
 
 __all__ = ["OBJECTIVES", "LocalTask", "LocalWork", "Objective"]

@@ -7,6 +7,7 @@ loss.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -174,6 +175,18 @@ class Objective(FrozenConfig, ABC):
     def frozen(self, model: Classifier) -> frozenset[str]:
         """The names of the parameters that this objective does not train."""
         return frozenset()
+
+    def require_model(self, model: Classifier) -> None:
+        """Refuse a model that this objective cannot train.
+
+        Raises:
+            JobError: saying why, and which to use.
+        """
+        return
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[torch.optim.Optimizer]:
+        """What takes the gradient steps while it lasts: the optimizer, or something around it."""
+        return nullcontext(optimizer)
 
     def prepare(self, ask: Ask, seed: int) -> Tensors:
         """What every client must be given before the first round; the server may ask the clients for it.

@@ -97,10 +97,19 @@ class Stage(FrozenConfig, ABC):
     Attributes:
         stage: its name in a job file.
         passes_figures_on: whether its outcome's test figures are those of the stage before.
+        summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
+        needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
     """
 
     stage: str
     passes_figures_on: ClassVar[bool] = False
+    summed: ClassVar[frozenset[str]] = frozenset()
+    needs_everyone: ClassVar[bool] = False
+
+    @property
+    def tells_of_clients(self) -> bool:
+        """Whether it cannot do without figures of each client."""
+        return False
 
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""

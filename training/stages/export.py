@@ -34,6 +34,7 @@ class Export(Stage):
 
     stage: Literal["export"] = "export"
     passes_figures_on: ClassVar[bool] = True
+    summed: ClassVar[frozenset[str]] = frozenset({TEST})
     tolerance: float = Field(1e-4, gt=0, lt=1)
 
     def run(self, setting: Setting, before: Outcome) -> Outcome:

@@ -42,6 +42,7 @@ class Federate(RoundsStage):
     """
 
     added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep"}
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
     keep: Literal["last", "best", "average"] = "last"
@@ -78,13 +79,14 @@ class Federate(RoundsStage):
         if mean is not None:
             models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
         by_client = figures_by_client(setting, models, traffic)
+        apart = any(by_client.values()) and setting.job.privacy.masked_counts is None
         return Outcome(
             models,
             rounds=self.rounds,
             traffic=traffic,
             test=add_blocks(by_client.values()),
             facts={
-                **(told_of_clients(setting, by_client) if any(by_client.values()) else {}),
+                **(told_of_clients(setting, by_client) if apart else {}),
                 **told_of_unseen(setting, models[GLOBAL], traffic),
                 **self.exchange.facts(states[GLOBAL].memory),
                 **({} if best is None else {"kept_round": best.round}),

@@ -8,7 +8,7 @@ the next one is the model that it found.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -43,6 +43,7 @@ class Finetune(Stage):
     """
 
     stage: Literal["finetune"] = "finetune"
+    needs_everyone: ClassVar[bool] = True
     epochs: int = Field(ge=1)
     objective: Annotated[Objective, OBJECTIVES]
     start: Literal["global", "own"] = "global"
@@ -95,6 +96,11 @@ class Finetune(Stage):
             facts=told_of_clients(setting, by_client),
         )
 
+    @property
+    def tells_of_clients(self) -> bool:
+        """Every model is judged at its own client."""
+        return True
+
     def plan(self, setting: Setting) -> Plan:
         """One model per client that has labels, and nothing that travels.
 
@@ -121,6 +127,8 @@ class Finetune(Stage):
             average_at_end=False,
             split=self.evaluate_on,
             seed=setting.job.seed,
+            masks=setting.job.privacy.secure_aggregation,
+            masked_counts=setting.job.privacy.masked_counts,
         )
 
     def judge(self, setting: Setting, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from training.aggregators import AGGREGATORS, Aggregator
 from training.aggregators.base import RECEIVED_LOSSES, Circumstances
 from training.client import Client
+from training.compression.server_half import Compressor
 from training.data import SERVER, Split
 from training.desk import JUDGE, Desk, Examiner, appraise
 from training.errors import JobError, QuorumError
@@ -23,6 +24,7 @@ from training.models.groups import float_state
 from training.objectives import OBJECTIVES, Objective
 from training.opening import OPEN
 from training.plan import Draw, Plan, Track
+from training.privacy.config import PrivacyConfig
 from training.seeds import derive_seed
 from training.shelf import Shelf
 from training.stages.base import Setting, Stage
@@ -84,6 +86,8 @@ class RoundsStage(Stage):
             )
         judges = setting.census.hospitals(split, setting.places) if split else ()
         travels, stays = divide(self.sync, model)
+        require_noise_fits(setting.job.privacy, self.sync, travels, stays)
+        self.objective.require_model(model)
         if self.exchange.needs_server:
             require_judge(setting, stays)
         if self.exchange.carries_weights and all(name.endswith(BUFFERS) for name in travels):
@@ -119,6 +123,9 @@ class RoundsStage(Stage):
             draw=self.draw,
             desk=desk_of(setting, model),
             min_count=setting.job.privacy.min_count,
+            masks=setting.job.privacy.secure_aggregation,
+            masked_counts=setting.job.privacy.masked_counts,
+            compressor=Compressor(setting.job.compression),
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:
@@ -150,6 +157,31 @@ class RoundsStage(Stage):
     def tidy(self, folder: Path) -> None:
         """Remove what the clients uploaded."""
         shelf_in(folder, "").clear()
+
+
+def require_noise_fits(
+    privacy: PrivacyConfig, sync: Sync, travels: Sequence[str], stays: Sequence[str]
+) -> None:
+    """Refuse noise on statistics of normalisation, and weights that would leave without noise at the end.
+
+    Raises:
+        JobError: naming one, and what to do.
+    """
+    if privacy.client_level is None:
+        return
+    statistics = [name for name in travels if name.endswith(BUFFERS)]
+    if statistics:
+        raise JobError(
+            f"privacy.client_level adds noise to all that travels, and {len(statistics)} statistics of batch "
+            f"normalisation do (first {statistics[0]}), which noise spoils; use a model without them, e.g. "
+            "model.options: {norm_layer: groupnorm} of a ResNet (groupnorm1 for a narrow one), or a ViT"
+        )
+    if stays and sync.average_at_end:
+        raise JobError(
+            f"privacy.client_level adds noise to what travels in rounds, and {len(stays)} tensors that stay "
+            f"at their clients (first {stays[0]}) would be uploaded after the last one as they are; set "
+            "sync.average_at_end: false"
+        )
 
 
 def shelf_in(folder: Path, job: str) -> Shelf:

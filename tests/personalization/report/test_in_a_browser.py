@@ -1,29 +1,12 @@
 """The report as a browser shows it: on a screen, a phone and paper, in light and dark, checked by axe."""
 
-import os
-import shutil
-
 import pytest
 
 pytestmark = pytest.mark.browser
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCREEN, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 # A4 less the margins of the style sheet, in CSS pixels of 1/96 inch.
 PAPER = {"width": round((210 - 28) / 25.4 * 96), "height": round((297 - 28) / 25.4 * 96)}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip(f"no browser on this machine (looked for {', '.join(BROWSERS)})")
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=as_root)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""A job over a federation, for `training/run.py`: sent with the admin's kit, followed, and fetched."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clients.federation.kit import open_kit
+from clients.federation.link import Link
+from clients.federation.supervise import Supervisor
+from training.job import Job
+
+
+def run_federated(
+    job: Job, kit: Path, out: Path, *, resume: bool, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run a job at the hospitals of a federation; returns how it ended, with everything to see in `out`.
+
+    Raises:
+        FederationError: the kit is none, is refused, or FLARE will not run the job.
+        CheckpointError: `out` holds something else.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())  # FLARE tells the terminal of every lost packet
+    opened = open_kit(kit, "admin")
+    link = Link(opened)
+    try:
+        return Supervisor(opened, link, job, out, say).run(resume=resume)
+    finally:
+        link.close()

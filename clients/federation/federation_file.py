@@ -1,0 +1,112 @@
+"""The federation file: the names, roles and addresses of all who take part. Nobody else is let in."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from clients.federation.errors import FederationFileError
+from training.config import FrozenConfig
+from training.data import SERVER, UNLABELLED_CLIENT
+from training.job import describe
+
+ADMIN = "admin"
+RESERVED = (
+    SERVER,
+    ADMIN,
+    "authority",
+    UNLABELLED_CLIENT,
+)  # names of other kits, or of clients that jobs make
+NAME = r"^[a-z0-9][a-z0-9-]{0,61}$"  # what a certificate, a host and a folder can all be called
+ORGANISATION = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,61}$"
+
+
+class Coordinator(FrozenConfig):
+    """Where the hospitals connect to.
+
+    Attributes:
+        host: the name or address by which hospitals reach it; its certificate is made out to this.
+        also: further names and addresses of the same machine.
+        port: the only port that must be open there; hospitals open none.
+    """
+
+    host: str = Field(min_length=1, max_length=63)
+    also: tuple[str, ...] = ()
+    port: int = Field(8002, ge=1, le=65535)
+    organisation: str = Field("coordinator", pattern=ORGANISATION)
+
+
+class Hospital(FrozenConfig):
+    """A hospital; its name is the client's name in jobs."""
+
+    name: str = Field(pattern=NAME)
+    organisation: str = Field("hospital", pattern=ORGANISATION)
+
+
+class Authority(FrozenConfig):
+    """Whoever signs the certificates: PEM files, by paths from the federation file's folder.
+
+    Attributes:
+        certificate: its own certificate.
+        key: its private key, without a password; needed to provision and in no kit.
+    """
+
+    certificate: str
+    key: str
+
+
+class Federation(FrozenConfig):
+    """A federation file."""
+
+    name: str = Field(pattern=NAME)
+    coordinator: Coordinator
+    hospitals: tuple[Hospital, ...] = Field(min_length=1)
+    authority: Authority | None = None
+    valid_days: int = Field(360, ge=1, le=3650)  # of an authority that is made here
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hospitals, in the order in which sums are taken."""
+        return tuple(hospital.name for hospital in self.hospitals)
+
+    @field_validator("hospitals")
+    @classmethod
+    def _names_of_their_own(cls, hospitals: tuple[Hospital, ...]) -> tuple[Hospital, ...]:
+        counts = Counter(hospital.name for hospital in hospitals)
+        twice = sorted(name for name, count in counts.items() if count > 1)
+        if twice:
+            raise ValueError(f"two hospitals are called {', '.join(twice)}; give each a name of its own")
+        taken = sorted(set(counts) & set(RESERVED))
+        if taken:
+            raise ValueError(
+                f"a hospital may not be called {' or '.join(taken)}, which is the name of something else here"
+            )
+        return hospitals
+
+    @model_validator(mode="after")
+    def _nobody_is_called_as_the_coordinator(self) -> "Federation":
+        if self.coordinator.host in self.names:
+            raise ValueError(
+                f"a hospital is called {self.coordinator.host}, as the coordinator's host; rename one"
+            )
+        return self
+
+
+def read_federation(path: Path) -> Federation:
+    """Read and check a federation file.
+
+    Raises:
+        FederationFileError: with one line for each thing that is wrong.
+    """
+    try:
+        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise FederationFileError(f"cannot read {path}: {error}; a federation file is YAML") from error
+    if not isinstance(raw, dict):
+        raise FederationFileError(f"{path} holds no federation: name, coordinator and hospitals")
+    try:
+        return Federation.model_validate(raw)
+    except ValidationError as error:
+        raise FederationFileError(f"{path}:\n" + "\n".join(describe(error))) from error

@@ -1,0 +1,74 @@
+"""A job as FLARE takes it: two settings files that name what each side installed. No code is in it."""
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL
+from training.files import write_text
+from training.job import Job
+
+APP = "app"
+SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
+
+
+def pack(job: Job) -> str:
+    """A job as one word, since FLARE reads a meaning into settings of its own names."""
+    return base64.b64encode(json.dumps(job.resolved()).encode()).decode()
+
+
+def write_job(folder: Path, job: Job, run: str, hospitals: Sequence[str]) -> Path:
+    """Write the FLARE job of a job; returns its folder.
+
+    Args:
+        folder: where.
+        job: the job.
+        run: under which name both sides keep what they must, the same whenever the run is taken up again.
+        hospitals: the federation's; nobody else ever gets the job.
+    """
+    path = folder / job.name
+    arguments = {"job": pack(job), "run": run}
+    write(
+        path / "meta.json",
+        {
+            "name": job.name,
+            "resource_spec": {},
+            "min_clients": 1,
+            "deploy_map": {APP: ["server", *hospitals]},
+        },
+    )
+    write(
+        path / APP / "config" / "config_fed_server.json",
+        {
+            "format_version": 2,
+            "workflows": [
+                {
+                    "id": "controller",
+                    "path": CONTROLLER,
+                    "args": {"server_obj_id": "coordinator", "sync_task_timeout": SYNC_SECONDS},
+                }
+            ],
+            "components": [{"id": "coordinator", "path": COORDINATOR, "args": arguments}],
+        },
+    )
+    write(
+        path / APP / "config" / "config_fed_client.json",
+        {
+            "format_version": 2,
+            "executors": [
+                {
+                    "tasks": ["*"],
+                    "executor": {"id": "executor", "path": EXECUTOR, "args": {"client_obj_id": "hospital"}},
+                }
+            ],
+            "components": [{"id": "hospital", "path": HOSPITAL, "args": arguments}],
+        },
+    )
+    return path
+
+
+def write(path: Path, content: Any) -> None:
+    """Write one settings file."""
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,156 @@
+"""The admin's link to the coordinator: send a job, ask where it stands, stop it, fetch what it left."""
+
+import contextlib
+import io
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nvflare.apis.fl_exception import FLCommunicationError
+from nvflare.fuel.flare_api.api_spec import (
+    AuthenticationError,
+    AuthorizationError,
+    InternalError,
+    JobNotFound,
+    JobNotRunning,
+    NoConnection,
+    NoReply,
+    SessionClosed,
+)
+from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+from nvflare.fuel.hci.proto import MetaStatusValue
+
+from clients.federation.errors import ConnectionLostError, FederationError
+from clients.federation.kit import Kit
+
+CONNECT_SECONDS = 15.0
+FOLLOW = "follow"
+RESULTS = "dermfed"
+RUNNING = "RUNNING"
+Told = TypeVar("Told")
+
+
+class Link:
+    """A session with the coordinator, opened anew when it was lost.
+
+    Args:
+        kit: the admin's.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._session: Session | None = None
+
+    def submit(self, folder: Path) -> str:
+        """Send a FLARE job; returns its id."""
+        return self._do(lambda session: str(session.submit_job(str(folder))))
+
+    def state(self, job: str) -> str:
+        """A FLARE job's state, e.g. RUNNING, or empty where it is lost.
+
+        FLARE calls a job that was killed with its coordinator RUNNING for ever; what runs stands elsewhere.
+        """
+
+        def ask(session: Session) -> str:
+            try:
+                state = str(session.get_job_meta(job).get("status", ""))
+            except JobNotFound:
+                return ""
+            if state != RUNNING:
+                return state
+            running = [info.job_id for info in session.get_system_info().job_info]
+            return RUNNING if job in running else ""
+
+        return self._do(ask)
+
+    def follow(self, job: str, start: int) -> Mapping[str, Any]:
+        """What a running job has said since `start`; nothing where it is not running yet, or any more."""
+
+        def ask(session: Session) -> Mapping[str, Any]:
+            try:
+                told: Mapping[str, Any] = session.do_app_command(job, FOLLOW, {"from": start})
+            except (JobNotRunning, NoReply, InternalError):
+                return {}
+            return told
+
+        return self._do(ask)
+
+    def connected(self) -> tuple[str, ...]:
+        """The hospitals that are connected."""
+        return self._do(
+            lambda session: tuple(sorted(client.name for client in session.get_connected_client_list()))
+        )
+
+    def jobs_at(self, names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+        """The FLARE jobs that run at hospitals that are connected; one that does not reply is absent.
+
+        FLARE lists a hospital that was killed as connected until its heartbeats are missed, for a minute.
+        """
+
+        def ask(session: Session) -> dict[str, tuple[str, ...]]:
+            jobs: dict[str, tuple[str, ...]] = {}
+            for entry in session.get_client_job_status(list(names)) or []:
+                name, status = str(entry.get("client_name")), entry.get("status")
+                if status in (MetaStatusValue.NO_REPLY, MetaStatusValue.ERROR):
+                    continue
+                known = jobs.get(name, ())
+                jobs[name] = (*known, str(entry["job_id"])) if entry.get("job_id") else known
+            return jobs
+
+        return self._do(ask) if names else {}
+
+    def stop(self, job: str) -> None:
+        """End a FLARE job; what it has done stays at the coordinator."""
+        with contextlib.suppress(JobNotRunning, JobNotFound):
+            self._do(lambda session: str(session.abort_job(job)))
+
+    def fetch(self, job: str, out: Path) -> None:
+        """Put what a FLARE job left into `out`."""
+        place = Path(self._do(lambda session: str(session.download_job_result(job))))
+        found = next((path for path in place.rglob(RESULTS) if path.is_dir()), None)
+        if found is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(found, out, dirs_exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            with contextlib.suppress(Exception), silence():
+                self._session.close()
+            self._session = None
+
+    def _do(self, ask: Callable[[Session], Told]) -> Told:
+        """Do something in a session.
+
+        Raises:
+            ConnectionLostError: the coordinator is not reached.
+            FederationError: it refuses this kit.
+        """
+        try:
+            with silence():
+                if self._session is None:
+                    self._session = new_secure_session(
+                        self._kit.facts.identity, str(self._kit.path), timeout=CONNECT_SECONDS
+                    )
+                return ask(self._session)
+        except (AuthenticationError, AuthorizationError) as error:
+            raise FederationError(
+                f"the coordinator refuses {self._kit.path}: {error}; was the kit made by the same "
+                "`dermfed-node provision` as the coordinator's?"
+            ) from error
+        except (NoConnection, SessionClosed, FLCommunicationError, ConnectionError, TimeoutError) as error:
+            self.close()
+            address = self._kit.federation.coordinator
+            raise ConnectionLostError(
+                f"the coordinator at {address.host}:{address.port} is not reached: {error}; is "
+                "`dermfed-node start --kit kits/server` running there, and the port open?"
+            ) from error
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Keep to itself what FLARE prints."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,252 @@
+"""Provisioning: from a federation file to a kit for the server, each hospital and the admin.
+
+Certificates are made by FLARE's own provisioner, from the federation's authority or one made here; its key
+stays in `authority/`, beside the kits and in none of them. Run again with a longer list of hospitals, those
+that have a kit keep it.
+"""
+
+import json
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from nvflare.lighter.constants import CtxKey
+from nvflare.lighter.entity import Project
+from nvflare.lighter.impl.cert import CertBuilder
+from nvflare.lighter.impl.static_file import StaticFileBuilder
+from nvflare.lighter.impl.workspace import WorkspaceBuilder
+from nvflare.lighter.provisioner import Provisioner
+
+from clients.federation.errors import FederationFileError, KitError
+from clients.federation.federation_file import ADMIN, Federation
+from clients.federation.kit import PRIVATE, KitFacts
+from clients.federation.site_policy import (
+    AUTHORIZATION,
+    hospital_resources,
+    log_settings,
+    server_resources,
+)
+from training.data import SERVER
+from training.files import write_text
+
+FORMAT = 3  # of FLARE's project files
+SCHEME = "grpc"
+# Their scripts start FLARE in the background, in ways of their own; `dermfed-node start` does it in one.
+SCRIPTS = ("start.sh", "sub_start.sh", "stop_fl.sh", "fl_admin.sh", "system_info.ipynb", "readme.txt")
+
+
+def provision(federation: Federation, folder: Path, out: Path) -> list[Path]:
+    """Make the kits that are not there yet; returns their folders.
+
+    Args:
+        federation: who is in.
+        folder: from where the authority's files are named.
+        out: where kits go; made readable by its owner alone.
+
+    Raises:
+        FederationFileError: the authority's files cannot be used.
+        KitError: a kit is there that belongs to another federation, or cannot be made.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    out.chmod(PRIVATE)
+    facts = parties(federation)
+    refuse_strangers(federation, out, facts)
+    with built(federation, folder, out) as made:
+        new = []
+        for each in facts:
+            kit = out / each.name
+            if not kit.exists():
+                finish(made / each.identity, each)
+                shutil.move(made / each.identity, kit)
+                new.append(kit)
+        text = yaml.safe_dump(public(federation), sort_keys=False)
+        for each in facts:
+            write_text(out / each.name / "federation.yaml", text)
+    for each in facts:
+        place(out / each.name, each)
+    return new
+
+
+def parties(federation: Federation) -> list[KitFacts]:
+    """Everybody who gets a kit."""
+    coordinator = federation.coordinator
+    return [
+        KitFacts(
+            role="server", name=SERVER, identity=coordinator.host, organisation=coordinator.organisation
+        ),
+        *(
+            KitFacts(role="hospital", name=each.name, identity=each.name, organisation=each.organisation)
+            for each in federation.hospitals
+        ),
+        KitFacts(
+            role="admin",
+            name=ADMIN,
+            identity=f"{ADMIN}@{federation.name}.federation",
+            organisation=coordinator.organisation,
+        ),
+    ]
+
+
+def public(federation: Federation) -> dict[str, Any]:
+    """The federation file as it stands in every kit: where the authority's key lies is nobody's business."""
+    return federation.model_dump(mode="json", exclude={"authority"})
+
+
+def refuse_strangers(federation: Federation, out: Path, facts: list[KitFacts]) -> None:
+    """Refuse kits of another federation, or a coordinator that moved: all kits name its address.
+
+    Raises:
+        KitError: naming what differs.
+    """
+    for each in facts:
+        path = out / each.name / "federation.yaml"
+        if not (out / each.name).exists():
+            continue
+        if not path.exists():
+            raise KitError(f"{out / each.name} is there and is no kit; choose another --out")
+        there = yaml.safe_load(path.read_text())
+        for key in ("name", "coordinator"):
+            if there.get(key) != public(federation)[key]:
+                raise KitError(
+                    f"{out / each.name} was made with {key} {there.get(key)!r}, the federation file says "
+                    f"{public(federation)[key]!r}; choose another --out and hand out all kits anew"
+                )
+
+
+@contextmanager
+def built(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
+    """FLARE's start-up kits of everybody, by identity, in a folder that is gone afterwards.
+
+    Raises:
+        KitError: with what FLARE says of it.
+    """
+    root = out / "authority"
+    root.mkdir(exist_ok=True)
+    root.chmod(PRIVATE)
+    project = make_project(federation, folder)
+    complaints = Complaints()
+    builders = [
+        WorkspaceBuilder(["master_template.yml"]),
+        StaticFileBuilder(config_folder="config", scheme=SCHEME),
+        CertBuilder(root_valid_days=federation.valid_days),
+    ]
+    context = Provisioner(str(root), builders).provision(project, logger=complaints)
+    if context.get(CtxKey.BUILD_ERROR):
+        raise KitError(f"the kits cannot be made: {'; '.join(complaints.said)}")
+    made = Path(context[CtxKey.CURRENT_PROD_DIR])
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def make_project(federation: Federation, folder: Path) -> Project:
+    """The federation in FLARE's words."""
+    certificate, key = read_authority(federation, folder)
+    project = Project(
+        federation.name,
+        "dermfed",
+        props={"api_version": FORMAT},
+        serialized_root_cert=certificate,
+        root_private_key=key,
+    )
+    coordinator = federation.coordinator
+    project.set_server(
+        coordinator.host,
+        coordinator.organisation,
+        {
+            "fed_learn_port": coordinator.port,
+            "admin_port": coordinator.port,
+            "default_host": coordinator.host,
+            "host_names": list(coordinator.also),
+        },
+    )
+    for each in parties(federation):
+        if each.role == "hospital":
+            project.add_client(each.identity, each.organisation, {"allow_log_streaming": False})
+        elif each.role == "admin":
+            project.add_admin(each.identity, each.organisation, {"role": "lead"})
+    return project
+
+
+def read_authority(federation: Federation, folder: Path) -> tuple[bytes | None, Any]:
+    """The certificate (PEM) and private key of a given authority, or nothing.
+
+    Raises:
+        FederationFileError: when they cannot be read.
+    """
+    if federation.authority is None:
+        return None, None
+    try:
+        certificate = (folder / federation.authority.certificate).read_bytes()
+        key = (folder / federation.authority.key).read_bytes()
+        return certificate, serialization.load_pem_private_key(key, password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise FederationFileError(
+            f"the authority's files cannot be used: {error}; needed are a certificate and its private key in "
+            "PEM, the key without a password"
+        ) from error
+
+
+class Complaints:
+    """Takes what FLARE says while it provisions, and keeps what matters."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def info(self, message: str, *_: object) -> None:
+        """Progress; of no interest."""
+
+    debug = info
+
+    def warning(self, message: str, *_: object) -> None:
+        """What may be wrong."""
+        self.said.append(message)
+
+    error = warning
+
+
+def finish(made: Path, facts: KitFacts) -> None:
+    """Turn FLARE's start-up kit into ours: what the site allows, and whose it is."""
+    for script in SCRIPTS:
+        (made / "startup" / script).unlink(missing_ok=True)
+        (made / script).unlink(missing_ok=True)
+    if facts.role != "admin":
+        for default in (made / "local").iterdir():
+            default.unlink()
+    else:
+        path = made / "startup" / "fed_admin.json"
+        settings = json.loads(path.read_text())
+        settings["admin"]["username"] = facts.identity
+        settings["admin"]["uid_source"] = "cert"
+        write_json(path, settings)
+    write_text(made / "kit.json", facts.model_dump_json(indent=2) + "\n")
+
+
+def place(kit: Path, facts: KitFacts) -> None:
+    """What a site allows, and what depends on where a kit lies; done again at every start, since kits travel.
+
+    All of a kit is its owner's alone, the folder in which states and results are kept above all.
+    """
+    for folder in (kit, kit / "private", kit / "transfer", kit / "local", kit / "startup"):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(PRIVATE)
+    for file in (kit / "startup").iterdir():
+        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    if facts.role != "admin":
+        write_json(kit / "local" / "authorization.json", AUTHORIZATION)
+        write_json(kit / "local" / "log_config.json", log_settings())
+    if facts.role == "server":
+        write_json(kit / "local" / "resources.json", server_resources((kit / "private").absolute()))
+    elif facts.role == "hospital":
+        write_json(kit / "local" / "resources.json", hospital_resources())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that a person may read."""
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,187 @@
+"""Is this node fit to take part? Looked at before anything starts, and without the coordinator's help."""
+
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from clients.federation.kit import Kit
+from clients.node.own_data import OwnData, read_own
+from training.data import SPLITS
+from training.errors import TrainingError
+from training.greeting import installed
+from training.job import Job
+from training.messages import tensor_bytes
+from training.models import initial_model
+from training.models.groups import float_state
+
+DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
+COPIES = 4  # of a model in memory while it is trained: weights, gradients, two moments
+SOON = 30  # days before a certificate's end that it is told
+SECONDS = 5.0  # to reach the coordinator
+NEVER_LEAVES = (
+    "pictures, file names, lesion and patient numbers, predictions for one picture, any count over fewer "
+    "pictures than the job's privacy.min_count, keys, logs"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        about: what.
+        fit: whether it is as it must be.
+        text: what was found, and what to do where it is not.
+    """
+
+    about: str
+    fit: bool
+    text: str
+
+
+def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[Finding]:
+    """Everything that can be looked at here.
+
+    Args:
+        kit: whose node.
+        job: the job to come, if it is known: then data are read as it asks.
+        data: the manifest.
+        cache: where decoded pictures are kept.
+    """
+    found = [
+        check_versions(),
+        check_certificate(kit),
+        check_clock(kit),
+        check_disk(kit.path),
+        check_connection(kit),
+    ]
+    if data is not None and job is not None:
+        found += check_data(kit, job, data, cache)
+    return found
+
+
+def check_versions() -> Finding:
+    """What runs here; the coordinator compares it at the door."""
+    versions = installed()
+    missing = [name for name in ("dermfed", "torch", "nvflare") if name not in versions]
+    text = ", ".join(f"{name} {number}" for name, number in versions.items())
+    if missing:
+        return Finding(
+            "versions", False, f"{', '.join(missing)} missing; pip install 'dermfed[node]'. {text}"
+        )
+    return Finding("versions", True, text)
+
+
+def check_certificate(kit: Kit) -> Finding:
+    """Whether the certificate is this node's, signed by the federation's authority, and valid for a while."""
+    name = "server" if kit.facts.role == "server" else "client"
+    try:
+        own = x509.load_pem_x509_certificate((kit.path / "startup" / f"{name}.crt").read_bytes())
+        root = x509.load_pem_x509_certificate((kit.path / "startup" / "rootCA.pem").read_bytes())
+        own.verify_directly_issued_by(root)
+    except (OSError, ValueError, TypeError) as error:
+        return Finding("certificate", False, f"{error}; ask for a new kit")
+    except InvalidSignature:
+        return Finding("certificate", False, "not signed by the federation's authority; ask for a new kit")
+    days = (own.not_valid_after_utc - datetime.now(UTC)).days
+    if own.not_valid_before_utc > datetime.now(UTC) or days < 0:
+        return Finding(
+            "certificate",
+            False,
+            f"not valid now, only {own.not_valid_before_utc:%Y-%m-%d} to {own.not_valid_after_utc:%Y-%m-%d}; "
+            "set the clock, or ask for a new kit",
+        )
+    soon = " - ask for a new kit soon" if days < SOON else ""
+    return Finding("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
+
+
+def check_clock(kit: Kit) -> Finding:
+    """Whether this clock is not before the kit was made."""
+    made = datetime.fromtimestamp((kit.path / "kit.json").stat().st_mtime, UTC)
+    now = datetime.now(UTC)
+    if now < made:
+        return Finding("clock", False, f"{now:%Y-%m-%d %H:%M} UTC is before the kit was made; set it")
+    return Finding("clock", True, f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def check_disk(path: Path) -> Finding:
+    """Whether there is room."""
+    free = shutil.disk_usage(path).free
+    text = f"{free / 1e9:.1f} GB free at {path}"
+    if free < DISK:
+        return Finding("disk", False, f"{text}; {DISK / 1e9:.0f} GB are wanted")
+    return Finding("disk", True, text)
+
+
+def check_connection(kit: Kit) -> Finding:
+    """Whether the coordinator's port can be reached from here; at the coordinator, whether it is free."""
+    address = kit.federation.coordinator
+    place = f"{address.host}:{address.port}"
+    try:
+        if kit.facts.role == "server":
+            with socket.create_server(("", address.port)):
+                return Finding("port", True, f"{address.port} is free")
+        with socket.create_connection((address.host, address.port), timeout=SECONDS):
+            return Finding("connection", True, f"{place} answers")
+    except OSError as error:
+        if kit.facts.role == "server":
+            return Finding("port", False, f"{address.port}: {error}; stop what uses it")
+        return Finding(
+            "connection",
+            False,
+            f"{place}: {error}; allow outgoing connections to it, and ask whether it runs",
+        )
+
+
+def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[Finding]:
+    """Whether the pictures can be used as the job asks, and what will be sent of what is learned."""
+    try:
+        own = read_own(job, kit.facts.name, data, cache)
+    except TrainingError as error:
+        yield Finding("data", False, f"{error}")
+        return
+    yield Finding("data", True, told_of(own))
+    yield from check_model(job, own)
+
+
+def told_of(own: OwnData) -> str:
+    """The pictures in numbers, for whoever owns them."""
+    counts = ", ".join(
+        f"{len(own.dataset.examples(own.dataset.clients[0], split))} {split}" for split in SPLITS
+    )
+    labels = ", ".join(label.code for label in own.introduction.labels)
+    groups = ", ".join(own.introduction.subgroups) or "none"
+    return f"{own.pictures} pictures ({counts}); classes {labels}; subgroups {groups}"
+
+
+def check_model(job: Job, own: OwnData) -> Iterator[Finding]:
+    """Whether the model fits into memory; what of it is sent, and what never is."""
+    state = float_state(initial_model(job, len(own.introduction.labels)))
+    size = tensor_bytes(state)
+    free = free_memory()
+    text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB"
+    if free is not None:
+        text += f"; {free / 1e9:.1f} GB free"
+    yield Finding("memory", free is None or COPIES * size < free, text)
+    shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
+    yield Finding(
+        "sent",
+        True,
+        f"each round {len(state)} tensors, {size:,} bytes at most ({'; '.join(shapes)}; …), numbers of "
+        f"pictures and mean losses by subgroup, counts by subgroup. Never: {NEVER_LEAVES}",
+    )
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free, where the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None

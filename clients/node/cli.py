@@ -1,0 +1,150 @@
+"""`dermfed-node`: make the kits of a federation, check a node, and run it."""
+
+import json
+import sys
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from clients.federation.errors import KitError
+from clients.federation.kit import NodeSettings, open_kit
+from training.errors import TrainingError
+
+REFUSED, WRONG = 1, 2  # exit codes: not fit to take part; wrong use or bad input
+HELP = """A hospital's federated node: kits, checks, and taking part.
+
+\b
+Examples:
+  dermfed-node provision federation.yaml --out kits
+  dermfed-node check --kit kits/north --data manifest.csv
+  dermfed-node start --kit kits/server
+  dermfed-node start --kit kits/north --data manifest.csv
+"""
+EPILOG = "Exit codes: 0 done; 1 the node is not fit to take part; 2 wrong use or bad input."
+
+app = typer.Typer(
+    name="dermfed-node",
+    add_completion=False,
+    rich_markup_mode=None,
+    help=HELP,
+    epilog=EPILOG,
+    no_args_is_help=True,
+)
+console = Console(stderr=True)
+KitOption = Annotated[Path, typer.Option("--kit", metavar="DIR", help="The kit of this node.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="MANIFEST", help="The manifest of this node's pictures.", dir_okay=False),
+]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dermfed-node {version('dermfed')}")
+        raise typer.Exit
+
+
+@app.callback()
+def dermfed_node(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """See HELP."""
+
+
+@app.command("provision", epilog="Example: dermfed-node provision federation.yaml --out kits")
+def provision_kits(
+    federation: Annotated[Path, typer.Argument(metavar="FEDERATION.yaml", help="Who is in.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the kits go.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Make a kit for the server, each hospital and the admin; those that are there stay as they are."""
+    from clients.federation.federation_file import read_federation
+    from clients.federation.provision import provision
+
+    made = provision(read_federation(federation), federation.absolute().parent, out)
+    if as_json:
+        typer.echo(json.dumps({"kits": [str(path) for path in made]}))
+        return
+    for path in made:
+        typer.echo(f"{path}")
+    typer.echo(
+        f"{len(made)} kits made. Give each to its owner alone, by a way that you trust: it holds a private "
+        f"key. {out / 'authority'} stays here."
+    )
+
+
+@app.command(
+    "check", epilog="Example: dermfed-node check --kit kits/north --data manifest.csv --job job.yaml"
+)
+def check(
+    kit: KitOption,
+    data: DataOption = None,
+    job: Annotated[
+        Path | None,
+        typer.Option("--job", metavar="JOB.yaml", help="The job to come; data are read as it asks."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
+    from clients.data.check import check_manifest
+    from clients.node.check import Finding, check_node
+    from clients.node.hospital import cache_folder
+    from training.job import read_job
+
+    opened = open_kit(kit, "server", "hospital")
+    found = check_node(opened, read_job(job) if job else None, data, cache_folder())
+    if data is not None and job is None:
+        problems = check_manifest(data.absolute()).problems
+        told = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])
+        found.append(Finding("manifest", not problems, told or "every picture can be read"))
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found]))
+    else:
+        for each in found:
+            typer.echo(f"{'ok ' if each.fit else 'BAD'} {each.about}: {each.text}")
+    if not all(each.fit for each in found):
+        raise typer.Exit(REFUSED)
+
+
+@app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
+def start(kit: KitOption, data: DataOption = None) -> None:
+    """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
+    from clients.federation.processes import NodeProcess
+    from clients.federation.provision import place
+
+    opened = open_kit(kit, "server", "hospital")
+    if data is not None and not data.is_file():
+        raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
+    if data is None and opened.facts.role == "hospital":
+        raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
+    place(opened.path, opened.facts)
+    opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
+    address = opened.federation.coordinator
+    console.print(
+        f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "
+        f"log: {opened.log}. Ctrl-C to stop",
+        highlight=False,
+        soft_wrap=True,
+    )
+    raise typer.Exit(NodeProcess(opened).run())
+
+
+def main() -> None:
+    """Run the command; errors that a user can mend are told in a line and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except (TrainingError, OSError) as error:
+        console.print(
+            f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
+        sys.exit(WRONG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What a job runs at a hospital: FLARE hands the coordinator's calls to the node's reception."""
+
+import base64
+import json
+import logging
+import os
+from pathlib import Path
+
+import platformdirs
+from nvflare.collab import collab
+
+from clients.federation.kit import open_kit
+from clients.node.orphan import end_with_parent
+from clients.node.reception import Reception
+from training.job import Job
+
+LOGGER = logging.getLogger("dermfed.node")
+
+
+def read_packed(job: str) -> Job:
+    """A job as it is packed into a FLARE job: base64, since FLARE reads meaning into plain settings."""
+    return Job.model_validate(json.loads(base64.b64decode(job)))
+
+
+def cache_folder() -> Path:
+    """Where decoded pictures are kept between runs: `DERMFED_CACHE`, or the user's cache directory."""
+    return Path(os.environ.get("DERMFED_CACHE") or platformdirs.user_cache_dir("dermfed"))
+
+
+class Hospital:
+    """A hospital in one job; FLARE makes it when the job starts, and it lives as long.
+
+    Args:
+        job: the job, packed.
+        run: the name under which states are kept, the same whenever the run is taken up again.
+    """
+
+    def __init__(self, job: str, run: str) -> None:
+        self._packed = job
+        self._run = run
+        self._reception: Reception | None = None
+
+    @collab.init
+    def open(self) -> None:
+        """Find out whose node this is."""
+        end_with_parent()
+        kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
+        job = read_packed(self._packed)
+        data = kit.settings().data
+        run = kit.private / "runs" / self._run
+        run.mkdir(parents=True, exist_ok=True)
+        self._reception = Reception(
+            kit.facts.name,
+            job,
+            Path(data) if data else None,
+            cache=cache_folder(),
+            states=run / "clients",
+            say=LOGGER.info,
+        )
+
+    @collab.publish
+    def greet(self, greeting: str) -> str:
+        """See `Reception.greet`."""
+        return self._there().greet(greeting)
+
+    @collab.publish
+    def introduce(self) -> str:
+        """See `Reception.introduce`."""
+        return self._there().introduce()
+
+    @collab.publish
+    def join(self, roster: str) -> str:
+        """See `Reception.join`."""
+        return self._there().join(roster)
+
+    @collab.publish
+    def answer(self, header: str, body: bytes) -> list[str | bytes]:
+        """See `Reception.answer`."""
+        return [*self._there().answer(header, body)]
+
+    @collab.publish
+    def ping(self) -> str:
+        """A sign of life."""
+        return "here"
+
+    def _there(self) -> Reception:
+        # No property: FLARE looks at every attribute before the job begins.
+        if self._reception is None:
+            raise RuntimeError("this node was asked before its job began")
+        return self._reception

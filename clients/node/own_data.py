@@ -1,0 +1,290 @@
+"""A node's own pictures in place of a job's: what the job's `data` block means for one hospital.
+
+The node's manifest stands for the job's; subgroups, label map, splits and shares of labels are the job's. The
+hospital is one client under its own name. Splits are drawn hospital by hospital wherever they are drawn, so
+they are those that one machine with all manifests would draw.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.errors import LabelError, PartitionError
+from clients.data.labelling import UNLABELLED
+from clients.data.prepare import prepare
+from registry.bundle.labels import Label
+from registry.bundle.nearest import nearest
+from training.data import (
+    SERVER,
+    SPLITS,
+    ClientsConfig,
+    DataConfig,
+    Dataset,
+    Examples,
+    ServerConfig,
+    SourceConfig,
+    Split,
+    SplitConfig,
+    traits_of,
+)
+from training.job import Job
+from training.roster import Introduction, Roster, of_dataset
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A node's pictures as the job asks for them.
+
+    Attributes:
+        introduction: what the node tells of them.
+        dataset: the pictures, with classes and subgroups of their own numbering.
+        labelled: whether the node knows the labels of its training pictures.
+    """
+
+    introduction: Introduction
+    dataset: Dataset
+    labelled: bool
+
+    @property
+    def pictures(self) -> int:
+        """How many there are."""
+        return sum(len(self.dataset.examples(self.dataset.clients[0], split)) for split in SPLITS)
+
+
+def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
+    """The pictures of a node.
+
+    Args:
+        job: the job.
+        node: the client that the node is in it.
+        manifest: its pictures.
+        cache: where decoded pictures are kept.
+
+    Raises:
+        ClientDataError: they cannot be used as the job asks.
+    """
+    config, source = own_config(job.data, node, manifest)
+    dataset = prepare(
+        config,
+        seed=job.seed,
+        folder=manifest.absolute().parent,
+        cache=cache,
+        intersections=job.evaluation.intersections,
+        whole=False,
+    )
+    keepers = job.data.labelled_clients
+    told: dict[str, Any] = {"client": node, "source": source}
+    if is_unseen(job.data, node):
+        told |= {"unseen": True, "labels": ()}  # its pictures have no say in what the classes are
+    introduction = of_dataset(dataset.clients[0], dataset).model_copy(update=told)
+    return OwnData(introduction, dataset, keepers is None or node in (*keepers, SERVER))
+
+
+def own_config(data: DataConfig, node: str, manifest: Path) -> tuple[DataConfig, str | None]:
+    """The `data` block with this node's manifest in place of the job's, and the source it is part of.
+
+    Raises:
+        PartitionError: the job makes clients in a way that several hospitals cannot.
+    """
+    if data.unlabelled_at == "one":
+        raise PartitionError(
+            "`unlabelled_at: one` gathers all hospitals' unlabelled pictures at one client, but over a "
+            "network pictures stay where they are; remove it"
+        )
+    if data.clients.by not in ("manifest", "source"):
+        raise PartitionError(
+            f"clients by {data.clients.by} divides pictures that are all in one place; over a network each "
+            "hospital is one client: set `data.clients: {by: manifest}`"
+        )
+    settings = {"manifest": str(manifest.absolute())}
+    if node == SERVER:
+        own, source = SourceConfig(name="coordinator", **settings), None
+    elif data.sources:
+        own, source = own_source(data, node, manifest)
+    else:
+        own, source = SourceConfig(name=node, **settings), None
+    return (
+        data.model_copy(
+            update={
+                "manifest": None,
+                "adapter": None,
+                "folder": None,
+                "options": {},
+                "sources": (own,),
+                "clients": ClientsConfig(by="manifest"),
+                "server": None,
+                "labelled_clients": None,
+                "label_map": "malignancy" if is_unseen(data, node) else data.label_map,
+                "label_fraction": data.label_fraction if node != SERVER else 1.0,
+                "split": server_split(data.server) if node == SERVER else data.split,
+            }
+        ),
+        source,
+    )
+
+
+def own_source(data: DataConfig, node: str, manifest: Path) -> tuple[SourceConfig, str]:
+    """The part of a source that this node holds, with the source's label map.
+
+    Raises:
+        PartitionError: the job knows no such client.
+    """
+    for source in data.sources:
+        if node in source.clients:
+            own = SourceConfig(
+                name=node,
+                manifest=str(manifest.absolute()),
+                where=source.where,
+                label_map=source.label_map,
+            )
+            return own, source.name
+    known = [client for source in data.sources for client in source.clients]
+    raise PartitionError(f"the job's sources have no client {node!r}; {nearest(node, known)}")
+
+
+def is_unseen(data: DataConfig, node: str) -> bool:
+    """Whether a node trains nothing and is only asked, in two classes: those of the map `malignancy`."""
+    return any(source.unseen for source in data.sources if node in source.clients)
+
+
+def server_split(config: ServerConfig | None) -> SplitConfig:
+    """How the coordinator's own pictures are divided: to train on and for validation.
+
+    Raises:
+        PartitionError: the job gives the coordinator no pictures.
+    """
+    if config is None:
+        raise PartitionError(
+            "the job gives the coordinator no pictures; start it without --data, or add `data.server`"
+        )
+    train = min(max(config.train, 1e-9), 1 - 1e-9)
+    return SplitConfig(train=train, validation=1 - train, calibration=0.0, test=0.0)
+
+
+@dataclass(frozen=True)
+class AgreedDataset:
+    """A node's pictures with the classes and subgroups of all; implements `training.data.Dataset`.
+
+    Attributes:
+        own: the node's pictures.
+        roster: what all agreed on.
+    """
+
+    own: OwnData
+    roster: Roster
+
+    def __post_init__(self) -> None:
+        known = {label.code for label in self.roster.labels}
+        strange = sorted({label.code for label in self.own.introduction.labels} - known)
+        if strange and not self.own.introduction.unseen:
+            raise LabelError(
+                f"{self.own.introduction.client} has pictures of {', '.join(strange)}, which are no class of "
+                f"this run ({', '.join(sorted(known))}); map them in data.label_map, or drop them with null"
+            )
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The classes of all."""
+        return self.roster.labels
+
+    @property
+    def subgroups(self) -> tuple[str, ...]:
+        """The subgroups of all."""
+        return self.roster.subgroups
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """This node alone."""
+        return (self.own.introduction.client,)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """This node, if it trains nothing."""
+        return self.clients if self.own.introduction.unseen else ()
+
+    @property
+    def communities(self) -> dict[str, tuple[str, ...]]:
+        """None: which clients are of one source is for the coordinator to know."""
+        return {}
+
+    @property
+    def fingerprint(self) -> str:
+        """Of this node's data."""
+        return self.own.introduction.fingerprint
+
+    @property
+    def traits(self) -> dict[str, tuple[str, ...]]:
+        """The traits that this node's pictures have."""
+        return {column: tuple(values) for column, values in traits_of(self.own.dataset).items()}
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """The pictures of one split, with the numbers of all for classes and subgroups.
+
+        Raises:
+            PartitionError: for another client: its pictures are not here.
+        """
+        own = self.own.introduction
+        if client != own.client:
+            raise PartitionError(f"the pictures of {client!r} are not at {own.client}; ask there")
+        if own.unseen:
+            found = self._all_for_test() if split == "test" else self._none()
+            labels = found.labels
+        else:
+            found = self.own.dataset.examples(self.own.dataset.clients[0], split)
+            labels = renumbered(found.labels, self._classes)
+        if split == "train" and not self.own.labelled:
+            labels = np.full_like(labels, UNLABELLED)
+        return Examples(
+            found.images,
+            found.rows,
+            labels,
+            renumbered(found.subgroups, self._groups),
+            found.lesions,
+            found.traits,
+        )
+
+    def _all_for_test(self) -> Examples:
+        """Every picture of a node that trains nothing, in the manifest's order."""
+        parts = [self.own.dataset.examples(self.own.dataset.clients[0], split) for split in SPLITS]
+        order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
+
+        def joined(name: str) -> NDArray[np.int64]:
+            column: NDArray[np.int64] = np.concatenate([getattr(part, name) for part in parts])[order]
+            return column
+
+        return Examples(
+            parts[0].images,
+            joined("rows"),
+            joined("labels"),
+            joined("subgroups"),
+            joined("lesions"),
+            None if parts[0].traits is None else joined("traits"),
+        )
+
+    def _none(self) -> Examples:
+        whole = self._all_for_test()
+        return whole.where(np.zeros(len(whole), dtype=np.bool_))
+
+    @cached_property
+    def _classes(self) -> NDArray[np.int64]:
+        codes = [label.code for label in self.roster.labels]
+        own = [label.code for label in self.own.introduction.labels]
+        return np.array([codes.index(code) if code in codes else UNLABELLED for code in own], dtype=np.int64)
+
+    @cached_property
+    def _groups(self) -> NDArray[np.int64]:
+        names = self.roster.subgroups
+        own = self.own.introduction.subgroups
+        return np.array([names.index(name) if name in names else -1 for name in own], dtype=np.int64)
+
+
+def renumbered(values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each index in the numbering of all; what is below 0 stays as it is."""
+    kept = values.copy()
+    known = values >= 0
+    kept[known] = numbers[values[known]]
+    return kept

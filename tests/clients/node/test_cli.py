@@ -1,0 +1,117 @@
+"""`dermfed-node`: what it makes, checks, refuses and documents."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from clients.node import check as checks
+from clients.node.cli import app, main
+
+FEDERATION = {
+    "name": "skin",
+    "coordinator": {"host": "localhost", "port": 1},
+    "hospitals": [{"name": "north"}, {"name": "south"}],
+}
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "federation.yaml").write_text(yaml.safe_dump(FEDERATION))
+    ended = CliRunner().invoke(
+        app, ["provision", str(folder / "federation.yaml"), "--out", str(folder / "kits"), "--json"]
+    )
+    assert ended.exit_code == 0
+    assert {Path(kit).name for kit in json.loads(ended.output)["kits"]} == {
+        "server",
+        "north",
+        "south",
+        "admin",
+    }
+    return folder / "kits"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def test_every_command_is_documented_with_an_example():
+    told = run("--help").output
+    page = (Path(__file__).parents[3] / "docs" / "federation.md").read_text()
+    for command in ("provision", "check", "start"):
+        assert command in told
+        assert f"dermfed-node {command}" in run(command, "--help").output
+        assert f"dermfed-node {command}" in page
+    assert "Exit codes" in told
+    assert run("--version").output.startswith("dermfed-node ")
+
+
+def test_check_says_what_is_wrong_and_ends_with_one(kits, monkeypatch):
+    monkeypatch.setattr(checks, "SECONDS", 0.5)
+    ended = run("check", "--kit", kits / "north", "--json")
+    found = {each["about"]: each for each in json.loads(ended.output)}
+    assert ended.exit_code == 1
+    assert not found["connection"]["fit"]
+    assert "allow outgoing connections" in found["connection"]["text"]
+    assert {about for about, each in found.items() if each["fit"]} == {
+        "versions",
+        "certificate",
+        "clock",
+        "disk",
+    }
+    assert "CN=north" in found["certificate"]["text"]
+
+
+def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_path, tiny, write_pictures):
+    from clients.data.manifest import Row
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kit_file = kits / "south" / "federation.yaml"
+        kit_file.write_text(kit_file.read_text().replace("port: 1\n", f"port: {server.getsockname()[1]}\n"))
+        rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], "2", "fitzpatrick") for n in range(12)]
+        manifest = write_pictures(rows)
+        tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(tiny))
+        monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
+        ended = run("check", "--kit", kits / "south", "--data", manifest, "--job", tmp_path / "job.yaml")
+    assert ended.exit_code == 0, ended.output
+    assert "12 pictures" in ended.output
+    assert "classes benign, malignant" in ended.output
+    assert "Never: pictures, file names" in ended.output
+
+
+def test_a_certificate_of_another_authority_is_not_fit(kits, tmp_path):
+    strange = tmp_path / "federation.yaml"
+    strange.write_text(yaml.safe_dump(FEDERATION))
+    run("provision", strange, "--out", tmp_path / "kits")
+    root = kits / "north" / "startup" / "rootCA.pem"
+    own = root.read_bytes()
+    root.write_bytes((tmp_path / "kits" / "north" / "startup" / "rootCA.pem").read_bytes())
+    ended = run("check", "--kit", kits / "north", "--json")
+    root.write_bytes(own)
+    found = {each["about"]: each for each in json.loads(ended.output)}
+    assert not found["certificate"]["fit"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["start", "--kit", "north"], "north needs its pictures"),
+        (["start", "--kit", "north", "--data", "nothing.csv"], "there is no manifest nothing.csv"),
+        (["start", "--kit", "admin"], r"is the kit of admin \(admin\); needed is one of server, hospital"),
+        (["check", "--kit", "nowhere"], "is no kit"),
+    ],
+)
+def test_wrong_use_ends_with_two_and_says_what_to_do(kits, arguments, told, monkeypatch, capsys):
+    arguments[2] = str(kits / arguments[2])
+    monkeypatch.setattr("sys.argv", ["dermfed-node", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    import re
+
+    assert re.search(told, capsys.readouterr().err)

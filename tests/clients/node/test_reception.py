@@ -1,0 +1,115 @@
+"""A node's reception: whom it greets, what it answers, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clients.data.manifest import Row
+from clients.node.reception import Reception
+from training.errors import MessageError
+from training.greeting import greet
+from training.job import Job
+from training.messages import Broadcast
+from training.models import initial_model
+from training.models.groups import float_state
+from training.roster import Introduction, agree
+from training.state import State
+from training.wire import read_answer, stamp_of, write_body, write_question
+
+
+@pytest.fixture
+def job(tiny):
+    tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
+    tiny["stages"][0]["sync"] = {"name": "except", "groups": ["norm"]}
+    return Job.model_validate(tiny)
+
+
+@pytest.fixture
+def node(job, write_pictures, tmp_path):
+    """A node that has greeted and joined."""
+    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
+    made = Reception(
+        "north",
+        job,
+        write_pictures(rows),
+        cache=tmp_path / "cache",
+        states=tmp_path / "states",
+        say=lambda _: None,
+    )
+    assert json.loads(made.greet(greet(job.digest, "s1").model_dump_json()))["job"] == job.digest
+    told = Introduction.model_validate_json(made.introduce())
+    assert made.join(agree(job, [told], {}).model_dump_json()) == "{}"
+    return made
+
+
+def fit(job, round_, number):
+    weights = float_state(initial_model(job, 2))
+    question = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
+    stamp = stamp_of(question, job.digest, "s1", number)
+    return write_question(question, stamp, round_ - 1), write_body(weights), stamp
+
+
+def test_other_versions_another_job_and_no_greeting_are_refused_by_name(job, node):
+    ours = greet(job.digest, "s2")
+    for change, told in (
+        ({"versions": {**ours.versions, "dermfed": "9.9"}}, "the coordinator runs dermfed 9.9, this side"),
+        ({"protocol": 99}, "speaks version 99 of our messages"),
+        ({"job": "sha256:other"}, "reads the job as sha256:other"),
+    ):
+        answer = json.loads(node.greet(ours.model_copy(update=change).model_dump_json()))
+        assert told in answer["refused"]
+    assert "refused" in json.loads(node.greet("{}"))
+
+
+@pytest.mark.parametrize("change", [{"session": "s0"}, {"job": "sha256:x"}, {"client": "south"}])
+def test_a_question_that_is_not_for_here_is_dropped(job, node, change):
+    weights = float_state(initial_model(job, 2))
+    question = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
+    stamp = stamp_of(question, job.digest, "s1", 1).model_copy(update=change)
+    with pytest.raises(MessageError, match="dropped"):
+        node.answer(write_question(question, stamp, 0), write_body(weights))
+
+
+def test_a_question_that_another_has_overtaken_is_stale(job, node):
+    node.answer(*fit(job, 2, 5)[:2])
+    with pytest.raises(MessageError, match=r"question 4 .* is stale: question 5 has come since"):
+        node.answer(*fit(job, 1, 4)[:2])
+
+
+def test_the_same_question_again_gets_the_same_answer_without_work(job, node, monkeypatch):
+    header, body, stamp = fit(job, 1, 1)
+    first = node.answer(header, body)
+    monkeypatch.setattr(type(node._site), "answer", None)
+    assert node.answer(header, body) is first
+    assert read_answer(*first, stamp).num_examples
+
+
+def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tmp_path):
+    from clients.store import ClientStore
+
+    store = ClientStore(tmp_path / "states")
+    for round_ in (1, 2):
+        store.save("north", "0-federate/global", round_, State({}, {"round": round_}))
+    question = Broadcast("north", "0-federate", 2, "gossip")
+    stamp = stamp_of(question, job.digest, "s1", 1)
+    answer = read_answer(*node.answer(write_question(question, stamp, 1), b""), stamp)
+    assert "knows no question `gossip`" in answer.reason
+    assert store.load("north", "0-federate/global", 9).scalars == {"round": 1}
+
+
+def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):
+    bare = Reception("north", job, None, cache=tmp_path, states=tmp_path / "s", say=lambda _: None)
+    assert "started without --data" in json.loads(bare.introduce())["refused"]
+    assert "before it has introduced itself" in json.loads(bare.join("{}"))["refused"]
+    bare.greet(greet(job.digest, "s1").model_dump_json())
+    with pytest.raises(MessageError, match="asked before it joined"):
+        bare.answer(*fit(job, 1, 1)[:2])
+
+
+def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
+    told = node.introduce()
+    assert str(tmp_path) not in told
+    assert ".png" not in told
+    assert set(json.loads(told)) == {"client", "labels", "subgroups", "fingerprint", "source", "unseen"}
+    assert Path("manifest.csv").name not in told

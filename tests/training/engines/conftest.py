@@ -1,0 +1,234 @@
+"""A federation in one process: a reception at each hospital, lines that break as a network does."""
+
+import io
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from clients.data.adapters.table import make_adapter
+from clients.data.manifest import Manifest
+from clients.data.manifest_csv import write_manifest
+from clients.data.prepare import prepare
+from clients.node.reception import Reception
+from clients.store import ClientStore
+from training.engines.in_process import InProcessEngine, SiteParts
+from training.engines.nvflare.conduct import Conductor
+from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.errors import MessageError
+from training.job import Job
+from training.journal import Journal
+from training.pipeline import RunResult, run_stages
+from training.run_folder import RunFolder
+
+HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
+QUICK = {"silence": 0.6, "shortest_deadline": 30, "first_deadline": 60}
+
+
+def made_up(folder: Path, name: str, pictures: int) -> Path:
+    """A hospital's manifest of drawn pictures, with lesions and patients of its own."""
+    adapter = make_adapter("synthetic", {"pictures": pictures, "size": 32, "seed": len(name) + pictures})
+    made = adapter.manifest(folder / f"{name}-pictures")
+    rows = [
+        type(row)(
+            **{
+                **{key: getattr(row, key) for key in row.__slots__},
+                "lesion_id": f"{name} {row.lesion_id}",
+                "patient_id": f"{name} {row.patient_id}",
+                "image": str(Path(made.folder) / row.image),
+            }
+        )
+        for row in made.rows
+    ]
+    write_manifest(Manifest.of(rows, folder), folder / f"{name}.csv")
+    return folder / f"{name}.csv"
+
+
+@pytest.fixture(scope="session")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The hospitals' manifests."""
+    folder = tmp_path_factory.mktemp("hospitals")
+    return {name: made_up(folder, name, pictures) for name, pictures in HOSPITALS.items()}
+
+
+# Hospitals are processes of their own; here they share torch's generator and its number of threads.
+ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass
+class HereLine:
+    """A line to a reception in this process; a test may break it.
+
+    Attributes:
+        reception: of the site.
+        cut: why nothing comes through, or None.
+        before_ask, after_ask: called with each question's header and whether it came through.
+    """
+
+    reception: Reception
+    cut: str | None = None
+    before_ask: Callable[[str], None] = field(default=lambda header: None)
+    after_ask: Callable[[str, tuple[str, bytes]], tuple[str, bytes]] = field(
+        default=lambda header, answer: answer
+    )
+
+    def greet(self, greeting: str, seconds: float) -> str:
+        self._through()
+        return self.reception.greet(greeting)
+
+    def introduce(self, seconds: float) -> str:
+        self._through()
+        with ONE_AT_A_TIME:
+            return self.reception.introduce()
+
+    def join(self, roster: str, seconds: float) -> str:
+        self._through()
+        with ONE_AT_A_TIME:
+            return self.reception.join(roster)
+
+    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
+        self.before_ask(header)
+        self._through()
+        try:
+            with ONE_AT_A_TIME:
+                answer = self.reception.answer(header, body)
+        except MessageError as error:
+            raise SiteRefusedError(f"{error}") from error
+        self._through()
+        return self.after_ask(header, answer)
+
+    def ping(self, seconds: float) -> None:
+        self._through()
+
+    def _through(self) -> None:
+        if self.cut is not None:
+            raise LineError(self.cut)
+
+
+def decoded(manifests: Mapping[str, Path]) -> Path:
+    """Where pictures are decoded to, once for all tests."""
+    return next(iter(manifests.values())).parent / "cache"
+
+
+@dataclass
+class Net:
+    """A federation in this process."""
+
+    folder: Path
+    job: Job
+    manifests: Mapping[str, Path]
+    cache: Path
+    lines: dict[str, HereLine] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    sessions: int = 0
+    progress: io.StringIO = field(default_factory=io.StringIO)
+    conductor: Conductor | None = None
+
+    def connect(self, *names: str) -> None:
+        """Start these hospitals' processes (anew)."""
+        for name in names:
+            reception = Reception(
+                name,
+                self.job,
+                self.manifests[name],
+                cache=self.cache,
+                states=self.folder / name / "clients",
+                say=self.said.append,
+            )
+            self.lines[name] = HereLine(reception)
+
+    @property
+    def run_folder(self) -> RunFolder:
+        return RunFolder(self.folder / "server")
+
+    def run(self, expected: Sequence[str] = tuple(HOSPITALS), **parts: Any) -> RunResult:
+        """A session of the coordinator with whoever is connected."""
+        self.sessions += 1
+        self.run_folder.path.mkdir(parents=True, exist_ok=True)
+        console = Console(file=self.progress, width=200)
+        self.conductor = Conductor(
+            self.job, f"session {self.sessions}", dict(self.lines), self.run_folder, console, **parts
+        )
+        return self.conductor.run(expected)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return Journal(self.run_folder.metrics, Console(quiet=True)).lines()
+
+
+@pytest.fixture
+def own_job(make_job, manifests) -> Callable[..., Job]:
+    """`own_job(**changes)`: a tiny job of the four hospitals' manifests."""
+
+    def build(**changes: Any) -> Job:
+        data = {
+            "manifest": [str(path) for path in manifests.values()],
+            "label_map": "malignancy",
+            "clients": {"by": "manifest"},
+            **changes.pop("data", {}),
+        }
+        engine = {"network": QUICK, **changes.pop("engine", {})}
+        model = changes.pop("model", None)
+        job = make_job(data=data, engine=engine, **changes)
+        return job if model is None else Job.model_validate({**job.resolved(), "model": model})
+
+    return build
+
+
+@pytest.fixture
+def net(tmp_path, manifests) -> Callable[[Job], Net]:
+    """`net(job)`: the four hospitals, connected."""
+
+    def build(job: Job, name: str = "net") -> Net:
+        made = Net(tmp_path / name, job, manifests, decoded(manifests))
+        made.connect(*HOSPITALS)
+        return made
+
+    return build
+
+
+@pytest.fixture
+def here(tmp_path, manifests) -> Callable[[Job], RunResult]:
+    """`here(job)`: the same job on one machine."""
+
+    def run(job: Job) -> RunResult:
+        data = prepare(job.data, seed=job.seed, folder=tmp_path, cache=decoded(manifests))
+        folder = RunFolder(tmp_path / "here")
+        folder.path.mkdir()
+        engine = InProcessEngine(SiteParts(job, data, ClientStore(folder.store)), folder.spool)
+        try:
+            with Journal(folder.metrics, Console(quiet=True)) as journal:
+                return run_stages(job, data, engine, journal, folder.path)
+        finally:
+            engine.close()
+
+    return run
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def in_thread() -> Callable[[Callable[[], Any]], threading.Thread]:
+    """Start something in a thread that the test joins."""
+
+    def start(target: Callable[[], Any]) -> threading.Thread:
+        thread = threading.Thread(target=target, daemon=True)
+        thread.start()
+        return thread
+
+    return start
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    return until

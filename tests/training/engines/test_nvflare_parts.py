@@ -1,0 +1,74 @@
+"""Deadlines, the ledger and attendance, each on its own."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.engines.nvflare.attendance import BEATS, Attendance
+from training.engines.nvflare.ledger import Ledger
+from training.engines.nvflare.lines import LineError
+from training.engines.nvflare.pace import REMEMBERED, Pace
+from training.job import NetworkConfig
+from training.messages import Broadcast
+
+CONFIG = NetworkConfig(first_deadline=100, slack=3, shortest_deadline=10)
+
+
+def question(round_=1, ask="fit", client="north"):
+    return Broadcast(client, "0-federate", round_, ask)
+
+
+@given(st.lists(st.floats(0.01, 1000), max_size=2 * REMEMBERED))
+def test_a_deadline_follows_the_slowest_of_the_last_answers(taken):
+    pace = Pace(CONFIG)
+    for seconds in taken:
+        pace.took(question(), seconds)
+    expected = max(10, 3 * max(taken[-REMEMBERED:])) if taken else 100
+    assert pace.deadline(question()) == expected
+    assert pace.deadline(question(ask="evaluate")) == 100
+    assert pace.deadline(question(client="south")) == 100
+    again = Pace(CONFIG, pace.to_json())
+    assert abs(again.deadline(question()) - expected) <= 0.01
+
+
+def test_a_ledger_knows_the_last_training_that_arrived_and_steps_back(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.json")
+    for round_ in (1, 2, 4):
+        assert ledger.before(question(round_)) == {1: 0, 2: 1, 4: 2}[round_]
+        ledger.enter(question(round_))
+    assert ledger.latest(question(4, "evaluate")) == 4
+    assert ledger.latest(question(4, "evaluate", "south")) == 0
+    ledger.save({"kind": [1.0]})
+    back = Ledger(tmp_path / "ledger.json")
+    assert back.pace == {"kind": [1.0]}
+    # A checkpoint of round 2 leads back: round 3 is asked again, and 4 belongs to an abandoned course.
+    assert back.before(question(3)) == 2
+    assert back.latest(question(3, "evaluate")) == 2
+
+
+class Line:
+    def __init__(self):
+        self.reached = True
+
+    def ping(self, seconds):
+        if not self.reached:
+            raise LineError("no route")
+
+
+def test_a_site_is_away_after_silence_and_back_at_the_first_sign_of_life(wait_until):
+    now, line = [0.0], Line()
+    attendance = Attendance({"north": line}, 0.05 * BEATS, clock=lambda: now[0])
+    try:
+        line.reached = False
+        now[0] = 0.04 * BEATS
+        attendance._unheard("north", "no route")
+        assert not attendance.is_away("north")
+        now[0] = 1.0
+        wait_until(lambda: attendance.is_away("north"))
+        assert "no route" in attendance.away["north"]
+        line.reached = True
+        wait_until(lambda: not attendance.is_away("north"))
+        attendance.never("north", "other data")
+        attendance._heard_of("north")
+        assert attendance.away == {"north": "other data"}
+    finally:
+        attendance.close()

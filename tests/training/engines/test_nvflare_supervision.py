@@ -1,0 +1,358 @@
+"""Sites that die, return, fall asleep and lie: the run goes on, tells who was missing, and ends the same."""
+
+import json
+
+import pytest
+import torch
+
+from training.engines.nvflare.door import AwayError
+from training.engines.nvflare.lines import StoppedError
+from training.errors import QuorumError
+
+OTHERS = ["north", "south", "west"]
+KEPT = {
+    "rounds": 3,
+    "sync": {"name": "except", "groups": ["norm"], "average_at_end": False},
+    "objective": {"optimizer": {"name": "adam", "lr": 0.01, "state": "keep"}},
+}
+
+
+def bytes_of(result):
+    return {
+        (key, model, name): tensor.numpy().tobytes()
+        for key, done in result.stages.items()
+        for model, weights in done.outcome.models.items()
+        for name, tensor in weights.items()
+    }
+
+
+def asks(header, ask, round_=None):
+    read = json.loads(header)
+    return read["ask"] == ask and round_ in (None, read["round"])
+
+
+@pytest.fixture
+def lose():
+    """`lose(net, name, ask, round)`: a site goes away when it is asked this; it is back for the last test."""
+
+    def arrange(net, name, ask, round_):
+        line = net.lines[name]
+
+        def before(header):
+            if asks(header, ask, round_):
+                line.cut = f"{name} was killed"
+
+        def back(header):
+            if asks(header, "test"):
+                line.cut = None
+
+        line.before_ask = before
+        net.lines[next(other for other in net.lines if other != name)].before_ask = back
+
+    return arrange
+
+
+def test_a_site_that_dies_is_named_and_the_others_go_on(own_job, net, lose):
+    there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
+    lose(there, "east", "fit", 2)
+    there.run()
+    lines = there.metrics()
+    assert [line["answered"] for line in lines] == [["north", "south", "east", "west"], OTHERS, OTHERS]
+    assert all("east" in line["asked"] for line in lines)
+    assert "east was killed" in json.dumps(lines[1])
+    assert "east was killed" in json.dumps(lines[2])
+
+
+def test_a_known_dead_site_is_not_asked_again(own_job, net, lose):
+    there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
+    lose(there, "east", "fit", 2)
+    heard = []
+    inner = there.lines["east"].before_ask
+
+    def before(header):
+        heard.append(json.loads(header)["round"])
+        inner(header)
+
+    there.lines["east"].before_ask = before
+    there.run()
+    assert heard.count(2) == 1
+    assert 3 not in heard
+
+
+def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thread, wait_until, here):
+    job = own_job(federate=KEPT)
+    there = net(job)
+    east = there.lines["east"]
+    done = []
+
+    def before(header):
+        if asks(header, "fit", 2) and not done:
+            done.append(1)
+            east.cut = "the cable is out"
+
+    east.before_ask = before
+    ran = []
+    thread = in_thread(lambda: ran.append(there.run()))
+    wait_until(lambda: "waits for east" in there.progress.getvalue())
+    assert there.conductor.status.waiting == ("east",)
+    assert "the cable is out" in there.conductor.status.away["east"]
+    east.cut = None
+    thread.join(60)
+    assert bytes_of(ran[0]) == bytes_of(here(job))
+
+
+def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, here, in_thread, wait_until):
+    """The site trained; its answer got lost on the way. The question comes again with the same number."""
+    job = own_job(federate=KEPT)
+    there = net(job)
+    south = there.lines["south"]
+    seen = []
+
+    def after(header, answer):
+        if asks(header, "fit", 2):
+            seen.append(answer)
+            if len(seen) == 1:
+                south.cut = "the answer is lost"
+                south._through()
+        return answer
+
+    south.after_ask = after
+
+    def mend():
+        wait_until(lambda: bool(seen))
+        south.cut = None
+
+    in_thread(mend)
+    result = there.run()
+    assert len(seen) == 2
+    assert seen[0][1] is seen[1][1]
+    assert bytes_of(result) == bytes_of(here(job))
+
+
+class Killed(BaseException):
+    """What a killed coordinator knows of it."""
+
+
+@pytest.mark.parametrize("instant", ["before the answers", "after the answers", "at the checkpoint"])
+def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
+    own_job, net, here, monkeypatch, instant
+):
+    from training.checkpoint import Checkpoints
+    from training.engines.nvflare.engine import NvflareEngine
+    from training.engines.nvflare.ledger import Ledger
+
+    where = {
+        "before the answers": (Ledger, "save", 4),
+        "after the answers": (NvflareEngine, "run_round", 4),
+        "at the checkpoint": (Checkpoints, "save", 2),
+    }
+    owner, name, nth = where[instant]
+    real, calls = getattr(owner, name), []
+
+    def killed(self, *arguments):
+        calls.append(1)
+        result = real(self, *arguments) if instant != "before the answers" else None
+        if len(calls) == nth:
+            raise Killed
+        return real(self, *arguments) if instant == "before the answers" else result
+
+    job = own_job(federate=KEPT)
+    there = net(job)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, killed)
+        with pytest.raises(Killed):
+            there.run()
+    there.connect("north", "south", "east", "west")
+    assert bytes_of(there.run()) == bytes_of(here(job))
+
+
+def test_a_node_that_is_killed_returns_with_the_next_session(own_job, net, lose, here, in_thread, wait_until):
+    job = own_job(federate=KEPT)
+    there = net(job)
+    lose(there, "west", "fit", 3)
+    stopped, ended = [], []
+
+    def session():
+        try:
+            there.run(stopped=lambda: bool(stopped))
+        except StoppedError:
+            ended.append(1)
+
+    thread = in_thread(session)
+    wait_until(lambda: "waits for west" in there.progress.getvalue())
+    stopped.append(1)
+    thread.join(30)
+    assert ended
+    there.connect("north", "south", "east", "west")
+    assert bytes_of(there.run()) == bytes_of(here(job))
+
+
+def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here):
+    """East trains in round 2 and its answer is late; round 3 must not begin with what it kept then.
+
+    The same as a run in which east was asked and failed before it trained.
+    """
+    job = own_job(federate=KEPT, engine={"min_clients": 3})
+    late, never = net(job, "late"), net(job, "never")
+
+    def lose_after(header, answer):
+        if asks(header, "fit", 2):
+            late.lines["east"].cut = "late"
+            try:
+                late.lines["east"]._through()
+            finally:
+                late.lines["east"].cut = None
+        return answer
+
+    def lose_before(header):
+        if asks(header, "fit", 2):
+            never.lines["east"].cut = "late"
+
+    late.lines["east"].after_ask = lose_after
+    never.lines["east"].before_ask = lose_before
+    results = []
+    for each in (late, never):
+        if each is never:
+            original = each.lines["east"]._through
+
+            def through(original=original, line=each.lines["east"]):
+                try:
+                    original()
+                finally:
+                    line.cut = None
+
+            each.lines["east"]._through = through
+        results.append(each.run())
+    first, second = ([line["answered"] for line in each.metrics()] for each in (late, never))
+    assert first == second
+    assert first[1] == OTHERS
+    assert bytes_of(results[0]) == bytes_of(results[1])
+    assert bytes_of(results[0]) != bytes_of(here(job))
+
+
+def test_the_run_begins_when_every_site_is_there(own_job, net):
+    there = net(own_job())
+    del there.lines["west"]
+    with pytest.raises(AwayError, match="west: it is not connected"):
+        there.run()
+
+
+def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, net, in_thread, wait_until):
+    job = own_job(
+        federate={**KEPT, "rounds": 1, "evaluate_on": None},
+        engine={"min_clients": 3, "network": {"silence": 30, "enough": True}},
+    )
+    there = net(job)
+    release = []
+    east = there.lines["east"]
+
+    def before(header):
+        if asks(header, "fit"):
+            wait_until(lambda: bool(release))
+
+    east.before_ask = before
+    there.run()
+    release.append(1)
+    [line] = there.metrics()
+    assert line["answered"] == OTHERS
+    assert "came too late: the round ended with 3 answers" in json.dumps(line)
+
+
+def test_a_node_with_other_labels_is_left_out_and_named(own_job, net, manifests, tmp_path):
+    strange = tmp_path / "east.csv"
+    strange.write_text(manifests["east"].read_text().replace(",MEL,", ",CAT,"))
+    there = net(own_job(engine={"min_clients": 3}))
+    there.manifests = {**manifests, "east": strange}
+    there.connect("east")
+    result = there.run()
+    assert result.setting.census.counts.keys() == set(OTHERS)
+    assert "east is left out: labels that are not in the taxonomy" in there.progress.getvalue()
+    # Without the minimum the run does not begin, and says why.
+    other = net(own_job(), "other")
+    other.manifests = there.manifests
+    other.connect("east")
+    with pytest.raises(QuorumError, match="'CAT'"):
+        other.run()
+
+
+def test_a_node_that_returns_with_other_pictures_is_refused(own_job, net, manifests, tmp_path, lose):
+    fewer = tmp_path / "east.csv"
+    fewer.write_text("\n".join(manifests["east"].read_text().splitlines()[:-4]) + "\n")
+    job = own_job(federate=KEPT, engine={"min_clients": 3})
+    there = net(job)
+    with pytest.raises(StoppedError):
+        there.run(stopped=lambda: len(there.metrics()) >= 1)
+    there.manifests = {**manifests, "east": fewer}
+    there.connect("north", "south", "east", "west")
+    with pytest.raises(StoppedError):  # the last test waits for east
+        there.run(stopped=lambda: "east" in there.conductor.status.waiting)
+    assert "east returns with other data than it began the run with" in there.progress.getvalue()
+    assert there.metrics()[-1]["answered"] == OTHERS
+
+
+def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
+    job = own_job(federate=KEPT, engine={"min_clients": 2})
+    there = net(job)
+    old = {}
+
+    def replay(header, answer):
+        if asks(header, "fit", 1):
+            old["answer"] = answer
+        return old["answer"] if asks(header, "fit", 2) else answer
+
+    def poison(header, answer):
+        from training.wire import read_body, write_body
+
+        if not asks(header, "fit", 2):
+            return answer
+        head, body = answer
+        tensors = read_body(body)
+        name = next(iter(tensors))
+        tensors[name] = torch.full_like(tensors[name], float("nan"))
+        return head, write_body(tensors)
+
+    there.lines["north"].after_ask = replay
+    there.lines["south"].after_ask = poison
+    there.run()
+    line = there.metrics()[1]
+    assert line["answered"] == ["east", "west"]
+    told = json.dumps(line)
+    assert "north answered another question: number" in told
+    assert "with values that are not finite" in told
+    assert there.metrics()[2]["answered"] == ["north", "south", "east", "west"]
+
+
+def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifests, tmp_path):
+    from clients.node.own_data import AgreedDataset, read_own
+    from clients.store import ClientStore
+    from training.data import SERVER
+    from training.engines.nvflare.conduct import OwnPictures
+    from training.errors import JobError
+    from training.site import Site
+
+    job = own_job(data={"server": {"share": 0.2, "train": 0.5}}, federate={"rounds": 1})
+    own = read_own(job, SERVER, manifests["north"], tmp_path / "cache")
+    there = net(job)
+    there.run(
+        own=OwnPictures(
+            own.introduction,
+            lambda roster: Site(job, AgreedDataset(own, roster), ClientStore(tmp_path / "server")),
+        )
+    )
+    [line] = there.metrics()
+    assert line["answered"] == ["north", "south", "east", "west", "server"]
+    with pytest.raises(JobError, match="started without --data"):
+        net(job, "bare").run()
+
+
+def test_a_site_that_will_not_join_is_left_out_or_ends_the_run_before_it_begins(own_job, net):
+    job = own_job(engine={"min_clients": 3}, federate={"rounds": 1})
+    there = net(job)
+    there.lines["south"].join = lambda roster, seconds: json.dumps({"refused": "no memory for the model"})
+    there.run()
+    assert "south is left out: no memory for the model" in there.progress.getvalue()
+    assert there.metrics()[0]["answered"] == ["north", "east", "west"]
+    other = net(own_job(), "other")
+    other.lines["south"].join = there.lines["south"].join
+    with pytest.raises(QuorumError, match="south: no memory for the model"):
+        other.run()

@@ -1,0 +1,1 @@
+"""Fewer bytes for the weights that travel: half precision and 8 bits, with what rounding lost is kept."""

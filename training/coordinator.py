@@ -1,0 +1,182 @@
+"""What a job runs at the coordinator: the wiring inside FLARE's server job, as `run.py` is on one machine.
+
+Like `run.py` it puts the rooms together and decides nothing. Results, checkpoints and the registry are here;
+whoever sent the job fetches what it wants to see.
+"""
+
+import fcntl
+import json
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nvflare.collab import collab
+from nvflare.collab.api.context import get_call_context
+from rich.console import Console
+
+from clients.federation.kit import Kit, open_kit
+from clients.node.hospital import cache_folder, read_packed
+from clients.node.orphan import end_with_parent
+from clients.node.own_data import AgreedDataset, read_own
+from clients.store import ClientStore
+from personalization.report.page import render_report
+from personalization.run_report import report_data
+from training.allocator import keep_freed_memory
+from training.data import SERVER
+from training.engines.nvflare.collab_line import CollabLine
+from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
+from training.engines.nvflare.door import AwayError
+from training.errors import CheckpointError, JobError, QuorumError, TrainingError
+from training.files import write_text
+from training.job import Job
+from training.roster import Roster
+from training.run import open_registrar
+from training.run_folder import RunFolder
+from training.site import Site
+
+LOGGER = logging.getLogger("dermfed.coordinator")
+OUTCOME = "outcome.json"  # how the job ended, for whoever sent it
+RESULTS = "dermfed"  # the folder of a FLARE job's results that holds ours
+PROGRESS = "progress.log"
+FETCHED = ("job.resolved.yaml", "metrics.jsonl", "summary.json", "report.html", PROGRESS, ROSTER)
+FOLLOW = "follow"  # the command by which whoever follows the run asks where it stands
+WIDTH = 200  # columns of a line of progress
+PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
+DONE, AWAY, REFUSED, WRONG = "done", "away", "refused", "wrong"
+
+
+class Coordinator:
+    """The coordinator in one job; FLARE makes it when the job starts.
+
+    Args:
+        job: the job, packed.
+        run: the folder's name under `private/runs`, the same whenever the run is taken up again.
+    """
+
+    def __init__(self, job: str, run: str) -> None:
+        self._packed = job
+        self._run = run
+        self._conductor: Conductor | None = None
+
+    @collab.main
+    def coordinate(self) -> None:
+        """Run the job from where it was left; leave behind how it ended."""
+        end_with_parent()
+        session = collab.fl_ctx.get_job_id()
+        kit = open_kit(Path(collab.workspace.get_root_dir()), "server")
+        folder = RunFolder(kit.private / "runs" / self._run)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        progress = folder.path / PROGRESS
+        collab.fl_ctx.get_engine().register_app_command(
+            FOLLOW, lambda _topic, asked, _context: self._tell(progress, asked)
+        )
+        outcome = {"state": DONE, "error": "", "text": ""}
+        try:
+            with only_one(folder.path), progress.open("a", buffering=1) as file:
+                self._work(kit, read_packed(self._packed), folder, session, Console(file=file, width=WIDTH))
+        except (TrainingError, OSError) as error:
+            outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
+        LOGGER.info("%s", outcome)
+        results = Path(collab.workspace.get_run_dir(session)) / RESULTS
+        leave(folder, results)
+        write_text(results / OUTCOME, json.dumps(outcome) + "\n")
+
+    def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
+        context = get_call_context()
+        self._conductor = Conductor(
+            job,
+            session,
+            {proxy.name: CollabLine(proxy, context) for proxy in collab.clients},
+            folder,
+            console,
+            own=own_pictures(kit, job, folder),
+            stopped=context.is_aborted,
+        )
+        with open_registrar(job) as registrar:
+            result = self._conductor.run(expected(kit, job), registrar)
+        data = report_data(result)
+        if data.counts:
+            write_text(folder.report, render_report(data))
+
+    def _tell(self, progress: Path, asked: object) -> dict[str, Any]:
+        """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
+        start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
+        content = progress.read_bytes() if progress.exists() else b""
+        told: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
+        if self._conductor is not None:
+            status = self._conductor.status
+            told |= {"away": status.away, "waiting": list(status.waiting), "asking": status.asking}
+            told["outside"] = list(self._conductor.outside)
+        return told
+
+
+def state_of(error: Exception) -> str:
+    """How a run ended that an error ended."""
+    if isinstance(error, AwayError):
+        return AWAY
+    return REFUSED if isinstance(error, QuorumError) else WRONG
+
+
+def expected(kit: Kit, job: Job) -> tuple[str, ...]:
+    """The sites that a job is for: those that its sources name, or every hospital of the federation.
+
+    Raises:
+        JobError: the job names a site that is not in the federation.
+    """
+    named = [client for source in job.data.sources for client in source.clients]
+    strange = sorted(set(named) - set(kit.federation.names))
+    if strange:
+        raise JobError(
+            f"the job's sources name {', '.join(strange)}, which are not in the federation: "
+            f"{', '.join(kit.federation.names)}"
+        )
+    return tuple(named) or kit.federation.names
+
+
+def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
+    """The coordinator's own pictures, where the job has a use for them and there are any."""
+    data = kit.settings().data
+    if job.data.server is None or data is None:
+        return None
+    own = read_own(job, SERVER, Path(data), cache_folder())
+
+    def site(roster: Roster) -> Site:
+        keep_freed_memory()
+        return Site(job, AgreedDataset(own, roster), ClientStore(folder.store))
+
+    return OwnPictures(own.introduction, site)
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold a run's folder: of a predecessor that was taken for dead, two may never write at once.
+
+    Raises:
+        CheckpointError: it is still held.
+    """
+    with (path / "lock").open("w") as file:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    raise CheckpointError(f"{path} is held by another process; end it first") from error
+                time.sleep(0.2)
+            else:
+                break
+        yield
+
+
+def leave(folder: RunFolder, results: Path) -> None:
+    """Put what may be fetched where FLARE takes a job's results from."""
+    results.mkdir(parents=True, exist_ok=True)
+    for name in FETCHED:
+        if (folder.path / name).is_file():
+            shutil.copyfile(folder.path / name, results / name)
+    if (folder.path / "bundles").is_dir():
+        shutil.copytree(folder.path / "bundles", results / "bundles", dirs_exist_ok=True)
