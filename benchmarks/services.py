@@ -24,7 +24,7 @@ def running(
     log: Path,
     environment: Mapping[str, str] = {},
     folder: Path | None = None,
-) -> Iterator[None]:
+) -> Iterator[subprocess.Popen[bytes]]:
     """A service that answers at `ready`; what it prints goes into `log`."""
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -39,7 +39,7 @@ def running(
                 time.sleep(0.5)
         else:
             raise SystemExit(f"{command} did not come up:\n{log.read_text()}")
-        yield
+        yield process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

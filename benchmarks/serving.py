@@ -7,8 +7,11 @@ with their defaults (Pillow's full decode, ONNX Runtime's own choice of threads)
 All use the same model (a ResNet-18 with random weights) and the same JPEG. The load comes from a process of
 its own, each caller waiting for its answer. The four take turns for some seconds each, several times, and who
 comes first changes, so that a machine whose speed drifts slows all alike. Throughputs are given as ratios to
-the limit, medians over the turns; latencies are over all requests of all turns. FastAPI is only needed here:
-pip install fastapi.
+the limit, medians over the turns; latencies are over all requests of all turns.
+
+Half load: requests come whether or not earlier ones are answered, as those of people do, on average half as
+many a second as the same contestant answered in the median turn at concurrency 8. Each is timed from when it
+came. FastAPI is only needed here: pip install fastapi.
 """
 
 import json
@@ -16,17 +19,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from time import perf_counter
-from typing import Annotated
+from time import perf_counter, sleep
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
+from load import arrivals
 from PIL import Image, ImageFilter
 from services import free_port, running
 from tables import print_conditions, print_table
@@ -49,6 +53,7 @@ class Measured:
 
     per_second: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
+    of_limit: list[float] = field(default_factory=list)
 
     def add(self, latencies: list[float], seconds: float) -> None:
         """One turn."""
@@ -58,6 +63,12 @@ class Measured:
     def percentile(self, q: float) -> float:
         """Milliseconds."""
         return 1000 * float(np.percentile(self.latencies, q))
+
+    def row(self) -> list[str]:
+        """Throughput, its ratio to the limit's, and latencies."""
+        p50, p99 = self.percentile(50), self.percentile(99)
+        throughput, ratio = median(self.per_second), median(self.of_limit)
+        return [f"{throughput:.1f}", f"{ratio:.2f}", f"{p50:.0f}", f"{p99:.0f}", f"{p99 / p50:.1f}"]
 
 
 def make_picture(path: Path) -> None:
@@ -83,33 +94,64 @@ def make_bundle(size: int) -> Bundle:
     return Bundle(manifest, graph, bundle_digest(manifest))
 
 
-def loop(bundle: Bundle, picture: bytes) -> Callable[[int, float], tuple[list[float], float]]:
+@dataclass(frozen=True)
+class Load:
+    """How requests come: so many at once, or so many a second."""
+
+    kind: Literal["at-once", "a-second"]
+    number: float
+
+
+Turn = Callable[[Load, float], tuple[list[float], float]]
+"""Puts a load on a contestant for some seconds: the latencies, and how long it took."""
+
+
+def loop(bundle: Bundle, picture: bytes) -> Turn:
     """The limit: decode and run, in as many threads as are asked for and the machine has cores."""
-    graph = Graph(bundle.model)
+    graph, cores = Graph(bundle.model), os.cpu_count() or 1
 
-    def turn(concurrency: int, seconds: float) -> tuple[list[float], float]:
+    def work(came: float) -> float:
+        graph.run(decode_picture(picture, bundle.manifest.picture)[None])
+        return perf_counter() - came
+
+    def again_and_again(until: float) -> list[float]:
+        latencies = []
+        while (now := perf_counter()) < until:
+            latencies.append(work(now))
+        return latencies
+
+    def turn(load: Load, seconds: float) -> tuple[list[float], float]:
         began = perf_counter()
-
-        def work(_: int) -> list[float]:
-            latencies = []
-            while (start := perf_counter()) < began + seconds:
-                graph.run(decode_picture(picture, bundle.manifest.picture)[None])
-                latencies.append(perf_counter() - start)
-            return latencies
-
-        threads = min(concurrency, os.cpu_count() or 1)
+        threads = min(int(load.number), cores) if load.kind == "at-once" else cores
         with ThreadPoolExecutor(threads) as pool:
-            latencies = [one for each in pool.map(work, range(threads)) for one in each]
+            if load.kind == "at-once":
+                callers = pool.map(again_and_again, [began + seconds] * threads)
+                latencies = [one for each in callers for one in each]
+            else:
+                asked = []
+                for arrival in arrivals(load.number, seconds):
+                    sleep(max(0.0, began + arrival - perf_counter()))
+                    asked.append(pool.submit(work, began + arrival))
+                latencies = [one.result() for one in asked]
         return latencies, perf_counter() - began
 
     return turn
 
 
-def over_http(url: str, how: str, picture: Path) -> Callable[[int, float], tuple[list[float], float]]:
+def over_http(url: str, how: str, picture: Path) -> Turn:
     """A service, asked by a process of its own."""
 
-    def turn(concurrency: int, seconds: float) -> tuple[list[float], float]:
-        command = [sys.executable, HERE / "load.py", url, how, picture, str(concurrency), str(seconds)]
+    def turn(load: Load, seconds: float) -> tuple[list[float], float]:
+        command = [
+            sys.executable,
+            HERE / "load.py",
+            url,
+            how,
+            picture,
+            load.kind,
+            str(load.number),
+            str(seconds),
+        ]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise SystemExit(ended.stderr)
@@ -124,7 +166,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="Length of one turn.")] = 5.0,
     turns: Annotated[int, typer.Option(help="Turns of each contestant at each concurrency.")] = 5,
 ) -> None:
-    """Measure throughput and latency at concurrency 1, 8 and 32."""
+    """Measure throughput and latency at concurrency 1, 8 and 32, and at half load."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         picture = folder / "lesion.jpg"
@@ -138,6 +180,7 @@ def main(
             "ORT_DISABLE_TELEMETRY": "1",
             "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
             "DERMFED_STORE": str(folder / "store"),
+            "DERMFED_SERVE_RECORDS": str(folder / "records"),
         }
         with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
             registry.add([bundle])
@@ -178,31 +221,44 @@ def main(
             "turns": f"{turns} of {seconds:g} s each",
         }
         print_conditions("The service beside others", conditions)
-        rows = []
+        rows, halves = [], {name: Load("a-second", 1.0) for name in contestants}
         for concurrency in (1, 8, 32):
-            measured = {name: Measured() for name in contestants}
-            for ask in contestants.values():
-                ask(concurrency, 1.0)  # to warm up
-            for turn in range(turns):
-                order = list(contestants)[turn % 4 :] + list(contestants)[: turn % 4]
-                for name in order:
-                    measured[name].add(*contestants[name](concurrency, seconds))
-            for name, found in measured.items():
-                ratios = [
-                    ours / limit
-                    for ours, limit in zip(found.per_second, measured["limit"].per_second, strict=True)
-                ]
-                rows.append(
-                    [
-                        concurrency,
-                        name,
-                        f"{median(found.per_second):.1f}",
-                        f"{median(ratios):.2f}",
-                        f"{found.percentile(50):.0f}",
-                        f"{found.percentile(99):.0f}",
-                    ]
-                )
-        print_table(["at once", "service", "pictures a second", "of the limit", "p50, ms", "p99, ms"], rows)
+            loads = dict.fromkeys(contestants, Load("at-once", concurrency))
+            for name, found in measure(contestants, loads, turns, seconds).items():
+                rows.append([concurrency, name, *found.row()])
+                if concurrency == 8:
+                    halves[name] = Load("a-second", median(found.per_second) / 2)
+        for name, found in measure(contestants, halves, turns, seconds).items():
+            rows.append(["half load", name, *found.row()])
+        header = [
+            "at once",
+            "service",
+            "pictures a second",
+            "of the limit",
+            "p50, ms",
+            "p99, ms",
+            "p99 / p50",
+        ]
+        print_table(header, rows)
+
+
+def measure(
+    contestants: Mapping[str, Turn], loads: Mapping[str, Load], turns: int, seconds: float
+) -> dict[str, Measured]:
+    """Every contestant under its load, in turns."""
+    measured = {name: Measured() for name in contestants}
+    for name, ask in contestants.items():
+        ask(loads[name], 1.0)  # to warm up
+    for turn in range(turns):
+        names = list(contestants)
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            measured[name].add(*contestants[name](loads[name], seconds))
+    for found in measured.values():
+        found.of_limit = [
+            ours / limit for ours, limit in zip(found.per_second, measured["limit"].per_second, strict=True)
+        ]
+    return measured
 
 
 if __name__ == "__main__":

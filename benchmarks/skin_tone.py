@@ -123,6 +123,26 @@ def warning_table(kind: str, rows: Sequence[Row], found: Sequence[float | None])
     )
 
 
+def another_kind(kinds: Mapping[str, Sequence[Row]], angles: Mapping[str, Angles]) -> None:
+    """How often ranges of one kind would warn of pictures of the other that have their own tone."""
+    lines = []
+    for learned in kinds:
+        for judged in kinds:
+            counts = []
+            for kind, side in ((learned, 0), (judged, 1)):
+                mine = [
+                    (angle, row.skin_tone)
+                    for angle, row, half in zip(
+                        angles[kind][METHODS[0]], kinds[kind], number_lesions(kinds[kind]) % 2, strict=True
+                    )
+                    if half == side
+                ]
+                counts.append(count_angles([angle for angle, _ in mine], [tone for _, tone in mine], SCALE))
+            rates = np.diagonal(warning_rates(counts[1], learn_ranges(counts[0])))
+            lines.append([learned, judged, *("–" if np.isnan(rate) else f"{rate:.3f}" for rate in rates)])
+    print_table(["ranges of", "asked about", *(f"tone {tone}" for tone in from_dark(SCALE))], lines)
+
+
 def same_skin(kinds: Mapping[str, Sequence[Row]], angles: Mapping[str, Angles]) -> None:
     """The rank correlation of the angles of both pictures of a lesion."""
     first, second = (
@@ -150,6 +170,7 @@ def main(
     agreement_table(kinds, angles, replicates)
     for kind, rows in kinds.items():
         warning_table(kind, rows, angles[kind][METHODS[0]])
+    another_kind(kinds, angles)
     same_skin(kinds, angles)
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -23,25 +23,28 @@ from clients.api import (
     UnexpectedAnswer,
 )
 from clients.data.progress import progress
+from clients.diagnose_ahead import in_order
 from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result, printable
+from clients.diagnose_resume import answered
 
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".dcm")
 
 # What no other picture would change: the key, the options or the URL are wrong.
 STOPPING = (ConnectionFailed, Unauthorized, Forbidden, NotFound, InvalidParameter, UnexpectedAnswer)
 
 HELP = """Ask the diagnosis service about pictures.
 
-PICTURE_OR_FOLDER is a JPEG, PNG or WebP file, or a folder: all of these in it and below, in order of their
-names, hidden ones left out. One picture gives a readable answer, several give a line each.
+PICTURE_OR_FOLDER is a JPEG, PNG, WebP or DICOM file, or a folder: all of these in it and below, in order of
+their names, hidden ones left out. One picture gives a readable answer, several give a line each, in order.
 
 \b
 Examples:
   dermfed-diagnose lesion.jpg --skin-tone V
   dermfed-diagnose lesion.jpg --skin-tone 7 --skin-tone-scale monk --json
   dermfed-diagnose ./pictures --csv answers.csv
+  dermfed-diagnose ./pictures --csv answers.csv --resume
   dermfed-diagnose ./pictures --csv - > answers.csv
   DERMFED_API_KEY=... dermfed-diagnose lesion.jpg --url https://dermfed.hospital.example
 """
@@ -100,6 +103,16 @@ def diagnose(
         str | None,
         typer.Option("--csv", metavar="FILE", help="Write a row a picture to this file; - is the output."),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Keep the diagnoses that the CSV file holds already; ask about the others."
+        ),
+    ] = False,
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", metavar="N", min=1, max=64, help="How many pictures are asked about at once."),
+    ] = 4,
     wait: Annotated[
         float,
         typer.Option(
@@ -113,13 +126,17 @@ def diagnose(
     """Ask about pictures; the command's help is `HELP`."""
     if as_json and csv_file is not None:
         _stop("--json and --csv exclude each other; choose one")
+    if resume and csv_file in (None, "-"):
+        _stop("--resume goes on with a file; name it with --csv FILE")
     files = _files(pictures)
     single = len(pictures) == 1 and pictures[0].is_file()
     parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
     try:
-        with DermFed(url, api_key) as service, closing(_output(csv_file, as_json, single)) as output:
-            _wait_until_ready(service, wait)
-            refused = _diagnose_all(service, files, parameters, output)
+        with DermFed(url, api_key) as service, closing(_output(csv_file, as_json, single, resume)) as output:
+            left = _left(files, output)
+            if left:
+                _wait_until_ready(service, wait)
+            refused = _diagnose_all(service, left, parameters, output, jobs)
     except InvalidInput as error:
         _stop(str(error))
     except BrokenPipeError:  # whoever read the output has seen enough
@@ -135,17 +152,31 @@ def main() -> None:
     app()
 
 
-def _diagnose_all(service: DermFed, files: Sequence[Path], parameters: dict[str, Any], output: Output) -> int:
-    """Ask about each file and hand the results to `output`; returns how many were refused."""
+def _left(files: Sequence[Path], output: Output) -> Sequence[Path]:
+    """The files that the output holds no diagnosis of."""
+    left = output.without_done(files) if isinstance(output, AsCsv) else files
+    if len(left) < len(files):
+        print(f"{len(files) - len(left)} of {len(files)} pictures were diagnosed before", file=sys.stderr)
+    return left
+
+
+def _diagnose_all(
+    service: DermFed, files: Sequence[Path], parameters: Mapping[str, Any], output: Output, jobs: int
+) -> int:
+    """Ask about each file and hand the results to `output`, in order; returns how many were refused."""
     refused = 0
-    with _progress(len(files), output) as advance:
-        for done, file in enumerate(files):
+    with (
+        _progress(len(files), output) as advance,
+        in_order(lambda file: service.diagnose(file, **parameters), files, jobs) as asked,
+    ):
+        for done, (file, answer) in enumerate(asked):
             name = printable(str(file))
             try:
-                output.add(Result(name, service.diagnose(file, **parameters)))
+                output.add(Result(name, answer()))
             except STOPPING as error:
                 after = f"; stopped after {done} of {len(files)} pictures" if len(files) > 1 else ""
-                _stop(f"{name}: {_said(error)}{after}")
+                again = "; --resume goes on from there" if after and isinstance(output, AsCsv) else ""
+                _stop(f"{name}: {_said(error)}{after}{again}")
             except DermFedError as error:
                 refused += 1
                 print(f"dermfed-diagnose: {name}: {_said(error)}", file=sys.stderr)
@@ -200,9 +231,10 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _output(csv_file: str | None, as_json: bool, single: bool) -> Output:
+def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool) -> Output:
     if csv_file is not None:
-        return AsCsv(None if csv_file == "-" else Path(csv_file))
+        path = None if csv_file == "-" else Path(csv_file)
+        return AsCsv(path, answered(path, AsCsv.COLUMNS) if resume and path else ())
     if as_json:
         return AsJson(single)
     return AsText() if single else AsLines()

@@ -4,7 +4,7 @@ import csv
 import errno
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clients.api import Diagnosis
+from clients.data.atomic import sync_file, write_atomically
 
 DECISIONS = {
     "report": "The findings may be reported",
@@ -150,14 +151,25 @@ class AsCsv:
         *("model", "version", "subgroup", "route", "warnings", "error"),
     )
 
-    def __init__(self, path: Path | None) -> None:
-        """Write to `path`, which the first row makes or replaces, or to the standard output."""
+    def __init__(self, path: Path | None, kept: Sequence[Mapping[str, str]] = ()) -> None:
+        """Write to `path`, which the first row makes or replaces, or to the standard output.
+
+        Args:
+            path: None for the standard output.
+            kept: rows of a run before, which the file begins with.
+        """
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise OSError(errno.ENOENT, "name a file in a folder that exists")
         self.scrolls = path is None
+        self._kept = kept
         self._path = path
         self._out = sys.stdout
         self._begun = False
+
+    def without_done(self, files: Sequence[Path]) -> list[Path]:
+        """Those of the files that no row of a run before is about."""
+        done = {row["file"] for row in self._kept}
+        return [file for file in files if harmless(printable(str(file))) not in done]
 
     def add(self, result: Result) -> None:
         """Write one row."""
@@ -174,10 +186,19 @@ class AsCsv:
             self._out.close()
 
     def _begin(self) -> None:
-        if self._path is not None:
-            self._out = self._path.open("w", encoding="utf-8", newline="")
         self._begun = True
-        self._write(self.COLUMNS)
+        if self._path is None or not self._kept:
+            if self._path is not None:
+                self._out = self._path.open("w", encoding="utf-8", newline="")
+            self._write(self.COLUMNS)
+            return
+        with write_atomically(self._path) as temporary:  # what is kept is there at every moment
+            with temporary.open("w", encoding="utf-8", newline="") as self._out:
+                self._write(self.COLUMNS)
+                for row in self._kept:
+                    self._write(row[column] for column in self.COLUMNS)
+            sync_file(temporary)
+        self._out = self._path.open("a", encoding="utf-8", newline="")
 
     def _write(self, cells: Iterable[object]) -> None:
         csv.writer(self._out, lineterminator="\n").writerow(cells)
@@ -207,7 +228,8 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     """What stands below the findings, a line each."""
     kept, confidence, quality = diagnosis.prediction_set, diagnosis.confidence, diagnosis.quality
     promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
-    yield f"Not ruled out: {', '.join(kept.codes) or 'nothing'} ({promise}; {kept.calibration_n} lesions)"
+    codes = ", ".join(kept.codes) or "no class reaches the threshold"
+    yield f"Not ruled out: {codes} ({promise}; {kept.calibration_n} lesions)"
     yield f"Malignancy: {_number(diagnosis.malignancy.probability)}"
     yield (
         f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
@@ -218,6 +240,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"Quality: {judged}{': ' if quality.issues else ''}{' '.join(quality.issues)}"
     model = diagnosis.model
     yield f"Model: {model.name}, version {model.version}, for {model.subgroup} ({model.route})"
+    yield from (f"Reason: {reason.text}" for reason in diagnosis.reasons)
     yield from (f"Warning: {warning}" for warning in diagnosis.warnings)
 
 

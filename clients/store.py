@@ -64,6 +64,17 @@ class ClientStore:
         for number in sorted(rounds)[:-KEPT_ROUNDS]:
             rounds[number].unlink(missing_ok=True)
 
+    def forget(self, client: str, stage: str, *, after: int) -> None:
+        """Forget what `client` kept after round `after` in `stage` and all that is below it (`stage/…`)."""
+        whole, below = _file_name(stage), _file_name(f"{stage}/")
+        for folder in (self._folder / _file_name(client)).glob("*"):
+            if folder.name != whole and not folder.name.startswith(below):
+                continue
+            for path in folder.glob("round-*"):
+                match = _FILE.fullmatch(path.name)
+                if match and int(match[1]) > after:
+                    path.unlink(missing_ok=True)
+
     def _place(self, client: str, stage: str) -> Path:
         return self._folder / _file_name(client) / _file_name(stage)
 

@@ -16,16 +16,11 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from serving.headers import secured
 from serving.metrics import OTHER, Metrics
 from serving.problems import Problem, problem_response, status_response
 
 log = logging.getLogger("dermfed.serve")
-
-_HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
 
 # What Starlette's routes raise says no more than its status.
 _WAYS_OUT: Final = {
@@ -62,11 +57,10 @@ class Exchange:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", []),
-                    (b"x-request-id", request_id.encode()),
-                    *_HEADERS,
-                ]
+                own = [(b"x-request-id", request_id.encode())]
+                told = scope["state"].get("headers", {}).items()  # how its caller stands
+                own += [(name.lower().encode(), value.encode()) for name, value in told]
+                message["headers"] = secured([*message.get("headers", []), *own])
             await send(message)
 
         try:

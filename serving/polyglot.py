@@ -1,7 +1,7 @@
 """Files that are a picture and something else as well.
 
-A picture whose bytes also open as an archive, a PDF or a web page is harmless to a decoder and
-dangerous to whatever it is handed on to, and no camera writes one. Phones do append things to a JPEG
+A picture whose bytes also open as an archive, a PDF, a web page or a DICOM file is harmless to a decoder
+and dangerous to whatever it is handed on to, and no camera writes one. Phones do append things to a JPEG
 (a thumbnail, a depth map, a short film): those pass.
 """
 
@@ -27,6 +27,8 @@ def second_nature(content: bytes) -> str | None:
         return "a web page or script"
     if zipfile.is_zipfile(io.BytesIO(content)):
         return "a ZIP archive"
+    if content[128:132] == b"DICM" and any(content[:128]):
+        return "a DICOM file"
     return None
 
 

@@ -3,12 +3,19 @@
 Problem
 ├── NotAnImage          400  the bytes are no picture that can be read
 ├── MalformedRequest    400  the request itself cannot be read
-├── KeyMissing          401  no API key, or one that is not known
+├── KeyMissing          401  no API key, or one that is not good
+├── ScopeMissing        403  an API key that is for something else
+├── CrossSite           403  a picture that a page of somebody else sends
 ├── UnknownModel        404  nothing of this name is served
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
 ├── WrongMediaType      415  not a type, or not the type, that was declared
 ├── InvalidParameter    422  a parameter cannot be what it is
-└── NothingServed       503  no model can answer at the moment
+├── TooManyRequests     429  more requests than a key or an address may make
+├── CallerGone          499  the caller closed the connection; the answer is for the log alone
+├── NothingServed       503  no model can answer at the moment
+├── Busy                503  as many requests are waiting as may
+├── DeadlinePassed      503  the answer was not ready in time
+└── Draining            503  the service is ending
 """
 
 from collections.abc import Mapping
@@ -57,9 +64,27 @@ class MalformedRequest(Problem):
 
 
 class KeyMissing(Problem):
-    """No API key, or one that is not known."""
+    """No API key, or one that is not good."""
 
     status, name, title = 401, "unauthorized", "An API key is needed"
+
+
+class ScopeMissing(Problem):
+    """An API key that is for something else."""
+
+    status, name, title = 403, "forbidden", "The API key is for something else"
+
+
+class CrossSite(Problem):
+    """A picture that a page of somebody else sends."""
+
+    status, name, title = 403, "cross-site", "Sent by another site"
+
+
+class TooManyRequests(Problem):
+    """More requests than a key or an address may make."""
+
+    status, name, title = 429, "too-many-requests", "Too many requests"
 
 
 class UnknownModel(Problem):
@@ -90,6 +115,30 @@ class NothingServed(Problem):
     """No model can answer at the moment."""
 
     status, name, title = 503, "no-model", "No model can answer"
+
+
+class CallerGone(Problem):
+    """The caller closed the connection; the answer is for the log and the counters alone."""
+
+    status, name, title = 499, "caller-gone", "The caller went away"
+
+
+class Busy(Problem):
+    """As many requests are waiting as may."""
+
+    status, name, title = 503, "busy", "Too many requests are waiting"
+
+
+class DeadlinePassed(Problem):
+    """The answer was not ready in time."""
+
+    status, name, title = 503, "deadline", "The time is over"
+
+
+class Draining(Problem):
+    """The service is ending."""
+
+    status, name, title = 503, "draining", "The service is ending"
 
 
 def problem_response(problem: Problem, request_id: str) -> JSONResponse:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from registry.bundle.labels import Malignancy
+from registry.bundle.labels import Coding, Malignancy
 from registry.bundle.schema import Guarantee
 from serving.routing import Route
 
@@ -70,12 +70,20 @@ class Quality(Answer):
     issues: list[str]
 
 
+class Reason(Answer):
+    """Why the decision is this one, or why this version answered: a code for programs, a text for people."""
+
+    code: str
+    text: str
+
+
 class Diagnosis(Answer):
     """The answer to `POST /v1/diagnoses`."""
 
     id: str
     created: datetime
     decision: Literal["report", "refer", "retake"]
+    reasons: list[Reason]
     model: AnsweringModel
     findings: list[Finding]
     prediction_set: PredictionSet
@@ -97,12 +105,17 @@ class ServedVersion(Answer):
 
 
 class ServedModel(Answer):
-    """One model that is served, with the release that is current."""
+    """One model that is served, with the release that is current.
+
+    `codings` tells, by label, its codes in other systems: whose system, which edition, and whether a
+    terminologist has to look at the code before it is relied on (`certain` is false).
+    """
 
     name: str
     release: int
     alias: str
     labels: list[str]
+    codings: dict[str, list[Coding]]
     versions: list[ServedVersion]
 
 

@@ -1,8 +1,9 @@
 """What BentoML runs: `dermfed-serve`, or `bentoml serve serving.service:DiagnosisService`.
 
 BentoML supervises the worker processes and owns the socket; every request is answered by our own
-routes (`serving.app`). They stand in front of BentoML's: its own would answer unknown paths, failures
-and health checks in other shapes.
+routes (`serving.app`). They stand in front of all that BentoML has: its own routes would answer unknown
+paths, failures and health checks in other shapes, its tracing takes longer than all we do besides the
+picture, and its time-out keeps a timer for each request until it would have rung.
 """
 
 import logging
@@ -55,4 +56,14 @@ class DiagnosisService:
         logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-DiagnosisService.add_asgi_middleware(FrontDoor)  # type: ignore[attr-defined]
+class _BehindTheFrontDoor(type(DiagnosisService)):  # type: ignore[misc]
+    """A service whose workers serve `FrontDoor`; a middleware added in BentoML's way stands behind theirs."""
+
+    __slots__ = ()
+
+    def to_asgi(self, is_main: bool = True) -> ASGIApp:
+        """What a worker serves."""
+        return FrontDoor(super().to_asgi(is_main))
+
+
+DiagnosisService.__class__ = _BehindTheFrontDoor  # type: ignore[method-assign]

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from registry.signing.envelope import TRUSTED_KEYS
+from serving.cores import cores
 
 PREFIX: Final = "DERMFED_SERVE_"
 
@@ -24,9 +26,23 @@ class ServeSettings(BaseModel):
         max_bytes: the largest body that is read.
         max_pixels: the largest picture that is decoded; a bundle's own ceiling holds as well.
         threads: pictures that are worked on at once.
+        lone_threads: threads that share a picture while no other is worked on; more than one need a second
+            copy of each model in memory.
+        max_batch: pictures that a model is shown at once, where so many wait.
+        queue: requests that one process lets in at once; who comes then is told to come back.
+        deadline_seconds: how long a request may take, from its first byte to its answer.
+        drain_seconds: how long a service that was told to end refuses new requests before it closes its port.
         poll_seconds: how often the registry is asked what is current.
         max_age_seconds: how long ago a release may have been confirmed as current when it answers.
         patience_seconds: how long a request waits for a release that is being loaded.
+        requests_per_minute: how many requests a key may make that has no rate of its own; 0 for any number.
+        burst: how many of them at once.
+        open_per_minute: how many requests this machine may make while there are no keys; 0 for any number.
+        records: the folder of the records of diagnoses; `none` to keep none.
+        records_days: for how many days a record is kept.
+        records_picture_hash: whether a record holds the sha256 of the picture as it was sent.
+        shadow_alias: whose releases are shown a share of the pictures beside what is served; by default none.
+        shadow_share: which share.
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
@@ -38,11 +54,33 @@ class ServeSettings(BaseModel):
     default_model: str | None = None
     max_bytes: int = Field(20 * 2**20, ge=1)
     max_pixels: int = Field(50_000_000, ge=1)
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
+    lone_threads: int = Field(default_factory=cores, ge=1)
+    max_batch: int = Field(1, ge=1)
+    queue: int = Field(64, ge=1)
+    deadline_seconds: float = Field(60.0, gt=0)
+    drain_seconds: float = Field(1.0, ge=0, le=20)
     poll_seconds: float = Field(0.5, gt=0, le=1)
     max_age_seconds: float = Field(2.0, gt=0, le=2)
     patience_seconds: float = Field(60.0, gt=0)
+    requests_per_minute: int = Field(1200, ge=0, le=1_000_000)
+    burst: int = Field(100, ge=1, le=1_000_000)
+    open_per_minute: int = Field(0, ge=0, le=1_000_000)
+    records: Path | None = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("dermfed")) / "records"
+    )
+    records_days: int = Field(400, ge=1, le=36500)
+    records_picture_hash: bool = False
+    shadow_alias: str | None = Field(None, min_length=1)
+    shadow_share: float = Field(0.1, gt=0, le=1)
     trusted_keys: tuple[Path, ...] = ()
+
+    @field_validator("shadow_alias")
+    @classmethod
+    def _another(cls, alias: str | None, info: ValidationInfo) -> str | None:
+        if alias is not None and alias == info.data.get("alias"):
+            raise ValueError("it is what is served; name the alias of the candidate, such as staging")
+        return alias
 
     @field_validator("trusted_keys", mode="before")
     @classmethod
@@ -54,6 +92,13 @@ class ServeSettings(BaseModel):
                 "a file has no name; name files, or unset the variable to serve without signatures"
             )
         return files
+
+    @field_validator("records", mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("a folder has no name; name one, or say `none` to keep no records")
+        return None if value == "none" else value
 
 
 class SettingsError(Exception):

@@ -28,6 +28,7 @@ MEDIA_TYPES: Final[Mapping[str, Format]] = {
     "image/jpg": "JPEG",
     "image/png": "PNG",
     "image/webp": "WebP",
+    "application/dicom": "DICOM",
 }
 
 # What a form's file is called by senders who do not look.
@@ -78,7 +79,7 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
     if declared not in MEDIA_TYPES:
         raise WrongMediaType(
             f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
-            f"image/png or image/webp, or a form ({FORM}) with one file `{FIELD}`"
+            f"image/png, image/webp or application/dicom, or a form ({FORM}) with one file `{FIELD}`"
         )
     content = b"".join([chunk async for chunk in _body(request, max_bytes, max_bytes)])
     await anyio.to_thread.run_sync(check_format, content, declared)

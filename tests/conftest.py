@@ -1,5 +1,6 @@
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ TINY: dict[str, Any] = {
 }
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended: its exit code and what it printed."""
@@ -60,6 +64,15 @@ def job_file(tmp_path: Path) -> Callable[[dict[str, Any]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's data folder while tests run: nothing that they start leaves anything in his own."""
+    folder = tmp_path_factory.mktemp("data-folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -109,3 +122,17 @@ def quiet_environment(pictures_cache: Path) -> dict[str, str]:
 def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs leave an empty report: drawing it takes longer than a tiny run."""
     monkeypatch.setattr("training.run.render_report", lambda data: "")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A headless browser, where this machine has one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"no browser on this machine (looked for {', '.join(BROWSERS)})")
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=as_root)
+        yield browser
+        browser.close()

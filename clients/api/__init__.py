@@ -7,11 +7,14 @@ with DermFed("https://dermfed.hospital.example", api_key) as service:
     diagnosis = service.diagnose("lesion.jpg", skin_tone="V")
 ```
 
-Nothing of ours is imported here, and no torch, numpy or Pillow: httpx, pydantic and the standard library.
-Only `client` does anything. `settings` and `requests` say what is sent, `retries` when it is sent again,
-`answers` what came back: functions without input or output, for clients that wait in another way to share.
+`AsyncDermFed` is the same for apps that wait with `await`.
+
+Nothing of ours is imported here, and no torch, numpy or Pillow: httpx (with its anyio), pydantic and the
+standard library. Only `client` and `async_client` do anything. `settings` and `requests` say what is sent,
+`retries` when it is sent again, `answers` what came back: functions that both share.
 """
 
+from clients.api.async_client import AsyncDermFed
 from clients.api.client import DermFed
 from clients.api.diagnosis import (
     Confidence,
@@ -21,6 +24,7 @@ from clients.api.diagnosis import (
     ModelUsed,
     PredictionSet,
     Quality,
+    Reason,
 )
 from clients.api.errors import (
     BadRequest,
@@ -44,6 +48,7 @@ from clients.api.errors import (
 )
 
 __all__ = [
+    "AsyncDermFed",
     "BadRequest",
     "Confidence",
     "ConnectionFailed",
@@ -61,6 +66,7 @@ __all__ = [
     "PredictionSet",
     "ProblemError",
     "Quality",
+    "Reason",
     "ServerError",
     "TimedOut",
     "TooLarge",

@@ -1,6 +1,8 @@
 """What came back: a diagnosis, other JSON, or a typed error."""
 
 import json
+import os
+import ssl
 from typing import Any
 
 import httpx
@@ -130,7 +132,7 @@ def _problem(response: httpx.Response) -> dict[str, Any] | None:
 
 
 def _failure(error: httpx.RequestError, url: httpx.URL, attempts: int) -> DermFedError:
-    why = _shown(str(error), error.request) or type(error).__name__
+    why = _shown(_reason(error), error.request) or type(error).__name__
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
         return TimedOut(
             f"{url} was silent for too long ({why}); the service is overloaded, or allow it a longer timeout"
@@ -145,6 +147,20 @@ def _failure(error: httpx.RequestError, url: httpx.URL, attempts: int) -> DermFe
     else:
         advice = "check that the service runs there, and the URL's host and port"
     return ConnectionFailed(f"{url} cannot be reached after {tried} ({why}); {advice}")
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says, and what the system says below it where that has another text (anyio's has)."""
+    said, below = str(error), error.__cause__ or error.__context__
+    while below is not None:
+        if isinstance(below, BaseExceptionGroup):  # an attempt for each address of the host
+            below = below.exceptions[0]
+            continue
+        number = below.errno if isinstance(below, OSError) and not isinstance(below, ssl.SSLError) else None
+        if number is not None and number > 0 and (why := os.strerror(number)) not in said:
+            return f"{said}: {why}"
+        below = below.__cause__ or below.__context__
+    return said
 
 
 def _whence(response: httpx.Response) -> str:

@@ -13,7 +13,7 @@ from clients.api.diagnosis import Diagnosis
 from clients.api.errors import Unavailable
 from clients.api.requests import Call, Image, card_call, diagnosis_call, models_call, ready_call
 from clients.api.retries import Outcome, wait_before_next
-from clients.api.settings import headers, retry_count, service_url, time_limits, trusted
+from clients.api.settings import connection, retry_count, service_url
 
 
 class DermFed:
@@ -57,15 +57,8 @@ class DermFed:
         self._url = service_url(base_url)
         self._retries = retry_count(retries)
         self._sleep = sleep
-        self._http = httpx.Client(
-            base_url=self._url,
-            headers=headers(api_key),
-            timeout=time_limits(timeout),
-            verify=trusted(self._url) if transport is None else True,
-            transport=transport,
-            follow_redirects=False,
-            trust_env=False,
-        )
+        settings = connection(self._url, api_key, timeout, own_transport=transport is not None)
+        self._http = httpx.Client(**settings, transport=transport)
 
     def diagnose(
         self,
@@ -79,8 +72,8 @@ class DermFed:
         """Ask about one picture.
 
         Args:
-            image: the picture's bytes (JPEG, PNG or WebP), a path on disk (a text is always a path, never a
-                URL), or an open binary file, which is read to its end.
+            image: the picture's bytes (JPEG, PNG, WebP or DICOM), a path on disk (a text is always a path,
+                never a URL), or an open binary file, which is read to its end.
             skin_tone: the declared skin tone; the model for it answers where there is one.
             skin_tone_scale: the scale it was declared on; `fitzpatrick` where none is given.
             model: which model; may be left out where the service has but one.

@@ -11,6 +11,18 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class Reason(_Part):
+    """Why an answer is what it is.
+
+    Attributes:
+        code: for programs, such as `low-confidence`; a newer service may have new ones.
+        text: for people.
+    """
+
+    code: str
+    text: str
+
+
 class ModelUsed(_Part):
     """Which model answered.
 
@@ -108,6 +120,7 @@ class Diagnosis(_Part):
         created: when it was given.
         decision: `report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture
             is too bad to say anything.
+        reasons: why this decision, and last why this model; empty where an older service answered.
         model: which model answered, and why that one.
         findings: most probable first.
         prediction_set: the diagnoses that cannot be ruled out.
@@ -121,6 +134,7 @@ class Diagnosis(_Part):
     id: str
     created: AwareDatetime
     decision: Literal["report", "refer", "retake"]
+    reasons: tuple[Reason, ...] = ()
     model: ModelUsed
     findings: tuple[Finding, ...]
     prediction_set: PredictionSet

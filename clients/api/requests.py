@@ -44,7 +44,7 @@ def diagnosis_call(image: Image, parameters: Mapping[str, str | int | None]) -> 
 
     Raises:
         UnreadablePicture: the file cannot be read.
-        NotAPicture: no JPEG, PNG or WebP, told from the first bytes.
+        NotAPicture: no JPEG, PNG, WebP or DICOM, told from the first bytes.
     """
     content = read_picture(image)
     given = {name: str(value) for name, value in parameters.items() if value is not None}
@@ -76,7 +76,7 @@ def media_type(content: bytes) -> str:
     """The picture's media type, told from its first bytes.
 
     Raises:
-        NotAPicture: no JPEG, PNG or WebP.
+        NotAPicture: no JPEG, PNG, WebP or DICOM.
     """
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
@@ -84,6 +84,8 @@ def media_type(content: bytes) -> str:
         return "image/png"
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
         return "image/webp"
+    if content[128:132] == b"DICM":
+        return "application/dicom"
     what = f"begins with {bytes(content[:8])!r}" if content else "is empty"
     raise NotAPicture(f"the picture {what}: no JPEG, PNG or WebP; convert it to one of these")
 

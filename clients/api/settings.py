@@ -3,12 +3,35 @@
 import math
 import ssl
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import httpx
 
 from clients.api.errors import InvalidInput
 
 CONNECT_SECONDS = 10.0  # a service that is there accepts a connection long before
+
+
+def connection(url: httpx.URL, api_key: str | None, timeout: float, *, own_transport: bool) -> dict[str, Any]:
+    """What a client of httpx is made with, whichever way it waits.
+
+    Args:
+        url: where the service is.
+        api_key: None where the service needs none.
+        timeout: seconds of silence that are borne.
+        own_transport: whether requests travel another way, which says itself whom it trusts.
+
+    Raises:
+        InvalidInput: the key, the number or what the environment trusts cannot be used.
+    """
+    return {
+        "base_url": url,
+        "headers": headers(api_key),
+        "timeout": time_limits(timeout),
+        "verify": True if own_transport else trusted(url),
+        "follow_redirects": False,
+        "trust_env": False,
+    }
 
 
 def service_url(text: str) -> httpx.URL:

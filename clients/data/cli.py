@@ -255,7 +255,11 @@ def tones(
             "undeclared": undeclared,
             "broken": broken,
             "checks": [
-                {**asdict(check), "ranges": {tone: r.model_dump() for tone, r in check.ranges.items()}}
+                {
+                    **asdict(check),
+                    "ranges": {tone: r.model_dump() for tone, r in check.ranges.items()},
+                    "tones": check.for_bundles.model_dump() if check.for_bundles else None,
+                }
                 for check in checks
             ],
         }

@@ -36,6 +36,7 @@ def prepare(
     folder: Path,
     cache: Path,
     intersections: Sequence[IntersectionConfig] = (),
+    whole: bool = True,
 ) -> PreparedDataset:
     """The data of a job, as its `data` block asks.
 
@@ -45,6 +46,7 @@ def prepare(
         folder: what relative paths in `config` start from: the job file's folder.
         cache: where decoded and made-up pictures are kept.
         intersections: columns of which the pictures' traits are kept.
+        whole: whether these are all of the job's pictures, and not one hospital's own.
 
     Raises:
         ClientDataError: the pictures cannot be used as the job asks; see `clients.data.errors`.
@@ -76,7 +78,7 @@ def prepare(
     classes = [number for _, number in usable]
     places = np.array([place[picture.file] for picture in pictures], dtype=np.int64)
     seen = np.array([not picture.unseen for picture in pictures], dtype=bool)
-    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups, seen)
+    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups, seen, whole=whole)
     shares = share_out(
         pictures,
         decoded.contents[places],

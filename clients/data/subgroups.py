@@ -32,6 +32,8 @@ def assign_subgroups(
     rows: Sequence[Row],
     config: ToneSubgroups | ColumnSubgroups | None,
     seen: NDArray[np.bool_] | None = None,
+    *,
+    whole: bool = True,
 ) -> Grouping:
     """The subgroup of every row.
 
@@ -43,6 +45,7 @@ def assign_subgroups(
         rows: the pictures.
         config: the job's `subgroups`.
         seen: the rows that somebody trains on `(rows,)`, by default all: a subgroup is one that they have.
+        whole: whether these are all of a job's pictures; one hospital's own may lack a tone's subgroup.
 
     Raises:
         SubgroupError: no such scale, a value that is not on it, or a subgroup without pictures.
@@ -52,7 +55,7 @@ def assign_subgroups(
     counted = np.ones(len(rows), dtype=bool) if seen is None else seen
     if isinstance(config, ColumnSubgroups):
         return _by_column(rows, config.column, counted)
-    return _by_tone(rows, config, counted)
+    return _by_tone(rows, config, counted, whole=whole)
 
 
 def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Grouping:
@@ -63,7 +66,7 @@ def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Gro
     return _grouping(names, values)
 
 
-def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_]) -> Grouping:
+def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
     try:
         scale = read_scale(config.scale)
         group_of = {
@@ -77,7 +80,7 @@ def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_]
     )
     held = Counter(grouping.members[seen].tolist())
     empty = [name for number, name in enumerate(grouping.names) if not held[number]]
-    if empty:
+    if whole and empty:
         tones = _tones([row for row, counts in zip(rows, seen, strict=True) if counts])
         raise SubgroupError(
             f"no picture belongs to the subgroup {', '.join(empty)} (scale {scale}); "

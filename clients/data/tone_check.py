@@ -8,7 +8,7 @@ from rich.table import Table
 from clients.data.groups import number_lesions
 from clients.data.tone_angles import SeenTone
 from personalization.skin_tone import Agreement, Estimate, agreement, count_angles, learn_ranges
-from registry.bundle.skin_tone import ToneRange, contradicted_by, from_dark
+from registry.bundle.skin_tone import ToneRange, ToneRanges, contradicted_by, from_dark
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ class ToneCheck:
     agreement: Agreement
     ranges: dict[str, ToneRange]
     contradictions: tuple[Contradiction, ...]
+
+    @property
+    def for_bundles(self) -> ToneRanges | None:
+        """What a job may give its bundles (`tones` of the stage `calibrate`); None where nothing is known."""
+        follows = self.agreement.spearman.value
+        if follows is None or not self.ranges:
+            return None
+        return ToneRanges(scale=self.agreement.scale, rank_correlation=round(follows, 3), ranges=self.ranges)
 
 
 def check_tones(

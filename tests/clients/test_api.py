@@ -1,4 +1,4 @@
-"""`DermFed`, by answers that are made up and over real sockets."""
+"""`DermFed` and `AsyncDermFed` under the same tests, by answers that are made up and over real sockets."""
 
 import inspect
 import io
@@ -20,24 +20,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, get_args
 
+import anyio
 import httpx
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pydantic import BaseModel, ValidationError
 
 import clients.api
-from clients.api import DermFed, Diagnosis, errors
+from clients.api import AsyncDermFed, DermFed, Diagnosis, errors
 from clients.api.answers import BY_STATUS
 from clients.api.retries import retry_after, wait_before_next
+from tests.clients.both_clients import NAMES, connector, told_apart
 
 ROOT = Path(__file__).parents[2]
 KEY = "dfk_7_a-very-secret-key-that-nobody-may-see"
 JPEG = b"\xff\xd8\xff\xe0" + b"jpeg"
 PNG = b"\x89PNG\r\n\x1a\n" + b"png"
 WEBP = b"RIFF\x04\x00\x00\x00WEBPVP8 "
+DICOM = bytes(128) + b"DICM"
 
 # The answer as the service's documents print it; "a | b" stands for one of these.
 CONTRACT = """
 {"id": "…", "created": "2026-01-01T00:00:00Z", "decision": "report | refer | retake",
+ "reasons": [{"code": "confident", "text": "…"}],
  "model": {"name": "…", "version": 3, "subgroup": "V", "digest": "sha256:…", "route": "declared | unknown-tone | other-scale | no-model-for-subgroup"},
  "findings": [{"code": "MEL", "name": "Melanoma", "malignancy": "malignant | premalignant | benign | unknown", "probability": 0.62, "coding": {"icd10": "C43.9"}}],
  "prediction_set": {"codes": ["MEL", "NV"], "coverage": 0.9, "guarantee": "subgroup | global | none", "calibration_n": 412},
@@ -68,11 +73,13 @@ Answer = Callable[[httpx.Request], httpx.Response]
 class Service:
     """A client of a service that exists only here; keeps what was asked and how long was waited."""
 
-    def __init__(self, answer: Answer, *, key: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, connect: Callable[..., Any], answer: Answer, *, key: str | None = None, **settings: Any
+    ) -> None:
         self.requests: list[httpx.Request] = []
         self.waits: list[float] = []
         self._answer = answer
-        self.client = DermFed(
+        self.client = connect(
             settings.pop("url", "http://service.test"),
             key,
             transport=httpx.MockTransport(self._handle),
@@ -85,15 +92,28 @@ class Service:
         return self._answer(request)
 
 
+@pytest.fixture(scope="module")
+def portal() -> Iterator[BlockingPortal]:
+    """An event loop in a thread of its own."""
+    with start_blocking_portal("asyncio") as opened:
+        yield opened
+
+
+@pytest.fixture(params=NAMES, ids=told_apart)
+def connect(request: pytest.FixtureRequest, portal: BlockingPortal) -> Callable[..., Any]:
+    """Makes a client: of the one kind, and of the other."""
+    return connector(request.param, portal)
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Service]]:
+def serve(connect: Callable[..., Any]) -> Iterator[Callable[..., Service]]:
     made: list[Service] = []
 
     def make(answer: Answer | httpx.Response | None = None, **settings: Any) -> Service:
         if answer is None:
             answer = httpx.Response(200, json=example())
         said = answer
-        made.append(Service(said if callable(said) else lambda request: said, **settings))
+        made.append(Service(connect, said if callable(said) else lambda request: said, **settings))
         return made[-1]
 
     yield make
@@ -115,6 +135,12 @@ def test_the_contracts_example_is_read_without_loss(serve, number):
     said = example(number)
     diagnosis = serve(httpx.Response(200, json=said)).client.diagnose(JPEG)
     assert json.loads(diagnosis.model_dump_json()) == said
+
+
+def test_an_older_service_says_no_reasons(serve):
+    said = example()
+    del said["reasons"]
+    assert serve(httpx.Response(200, json=said)).client.diagnose(JPEG).reasons == ()
 
 
 def parts(model: type[BaseModel], said: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -207,14 +233,17 @@ def test_a_200_of_somebody_else_is_unexpected(serve, body):
 # What is sent
 
 
-@pytest.mark.parametrize(("content", "media"), [(JPEG, "jpeg"), (PNG, "png"), (WEBP, "webp")])
+@pytest.mark.parametrize(
+    ("content", "media"),
+    [(JPEG, "image/jpeg"), (PNG, "image/png"), (WEBP, "image/webp"), (DICOM, "application/dicom")],
+)
 def test_the_picture_is_the_body_and_its_first_bytes_say_what_it_is(serve, content, media):
     service = serve(key=KEY)
     service.client.diagnose(content, skin_tone="V", skin_tone_scale="fitzpatrick", model="a b", top=3)
     (request,) = service.requests
     assert (request.method, request.url.path) == ("POST", "/v1/diagnoses")
     assert request.content == content
-    assert request.headers["Content-Type"] == f"image/{media}"
+    assert request.headers["Content-Type"] == media
     assert request.headers["Accept"] == "application/json"
     assert request.headers["Authorization"] == f"Bearer {KEY}"
     assert dict(request.url.params) == {
@@ -334,21 +363,21 @@ def test_models_that_are_no_json_are_unexpected(serve, body):
         None,
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused(url):
+def test_a_url_that_cannot_be_used_is_refused(connect, url):
     with pytest.raises(errors.InvalidInput, match="service's URL"):
-        DermFed(url)
+        connect(url)
 
 
-def test_a_password_in_the_url_is_refused_and_not_shown():
+def test_a_password_in_the_url_is_refused_and_not_shown(connect):
     with pytest.raises(errors.InvalidInput, match="api_key") as caught:
-        DermFed(f"http://user:{KEY}@host")
+        connect(f"http://user:{KEY}@host")
     assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["", f"{KEY}\n", f"{KEY} x", f"{KEY}é"])
-def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(connect, key):
     with pytest.raises(errors.InvalidInput, match="API key") as caught:
-        DermFed("http://host", key)
+        connect("http://host", key)
     assert KEY not in str(caught.value)
 
 
@@ -356,30 +385,30 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key):
     "settings",
     [{"timeout": 0}, {"timeout": None}, {"timeout": float("inf")}, {"retries": -1}, {"retries": 1.5}],
 )
-def test_patience_without_an_end_is_refused(settings):
+def test_patience_without_an_end_is_refused(connect, settings):
     with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
-        DermFed("http://host", **settings)
+        connect("http://host", **settings)
 
 
-@pytest.mark.parametrize(("timeout", "connect"), [(30, 10), (4, 4)])
-def test_a_connection_is_made_sooner_than_an_answer(serve, timeout, connect):
+@pytest.mark.parametrize(("timeout", "connecting"), [(30, 10), (4, 4)])
+def test_a_connection_is_made_sooner_than_an_answer(serve, timeout, connecting):
     service = serve(timeout=timeout)
     service.client.diagnose(JPEG)
     limits = service.requests[0].extensions["timeout"]
-    assert limits == {"connect": connect, "read": timeout, "write": timeout, "pool": timeout}
+    assert limits == {"connect": connecting, "read": timeout, "write": timeout, "pool": timeout}
 
 
-def test_the_environment_says_whom_to_trust_but_not_where_to_send(monkeypatch):
+def test_the_environment_says_whom_to_trust_but_not_where_to_send(connect, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
     monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
-    with DermFed("http://127.0.0.1:9", retries=0) as service:
+    with connect("http://127.0.0.1:9", retries=0) as service:
         with pytest.raises(errors.ConnectionFailed) as caught:
             service.ready()
         assert "127.0.0.1:9" in str(caught.value)
         assert not any(service._http._mounts.values())
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/certificates.pem")
     with pytest.raises(errors.InvalidInput, match="SSL_CERT_FILE"):
-        DermFed("https://host")
+        connect("https://host")
 
 
 # Refusals
@@ -488,7 +517,8 @@ def answers(*outcomes: httpx.Response | Exception) -> Answer:
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        # Each a new one: a response that was read belongs to the client that read it.
+        return httpx.Response(outcome.status_code, headers=outcome.headers, content=outcome.content)
 
     return answer
 
@@ -618,7 +648,7 @@ def test_the_key_is_never_shown(serve, caplog):
         assert KEY not in str(caught.value) + repr(caught.value)
         assert KEY not in f"{vars(service.client)} {service.client!r}"
         assert service.requests[0].headers["Authorization"].endswith(KEY)
-    assert repr(service.client) == "DermFed('http://service.test')"
+    assert repr(service.client) in (f"{name}('http://service.test')" for name in NAMES)
     assert KEY not in caplog.text
 
 
@@ -679,38 +709,38 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def test_a_dropped_connection_is_made_again(server):
+def test_a_dropped_connection_is_made_again(connect, server):
     server.script = ["drop", "drop"]
     waits: list[float] = []
-    with DermFed(server.url, sleep=waits.append) as service:
+    with connect(server.url, sleep=waits.append) as service:
         assert service.diagnose(JPEG).decision == "report"
     assert server.bodies == [JPEG] * 3
     assert len(waits) == 2
 
 
-def test_a_connection_that_is_always_dropped_is_given_up(server):
+def test_a_connection_that_is_always_dropped_is_given_up(connect, server):
     server.script = ["drop"] * 9
     with (
-        DermFed(server.url, retries=2, sleep=lambda seconds: None) as service,
+        connect(server.url, retries=2, sleep=lambda seconds: None) as service,
         pytest.raises(errors.ConnectionFailed, match=r"after 3 attempts.*dropped"),
     ):
         service.diagnose(JPEG)
     assert len(server.bodies) == 3
 
 
-def test_it_really_waits_as_long_as_it_is_asked_to(server):
+def test_it_really_waits_as_long_as_it_is_asked_to(connect, server):
     server.script = [(429, {"Retry-After": "1"})]
-    with DermFed(server.url) as service:
+    with connect(server.url) as service:
         service.diagnose(JPEG)
     first, second = server.times
     assert 0.95 <= second - first < 10
 
 
-def test_a_silent_service_is_given_up_in_time(server):
+def test_a_silent_service_is_given_up_in_time(connect, server):
     server.script = ["silence"]
     began = time.monotonic()
     with (
-        DermFed(server.url, timeout=0.3) as service,
+        connect(server.url, timeout=0.3) as service,
         pytest.raises(errors.TimedOut, match=re.escape(server.url)),
     ):
         service.diagnose(JPEG)
@@ -718,34 +748,34 @@ def test_a_silent_service_is_given_up_in_time(server):
     assert len(server.bodies) == 1
 
 
-def test_nobody_listens():
+def test_nobody_listens(connect):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     waits: list[float] = []
     with (
-        DermFed(url, sleep=waits.append) as service,
+        connect(url, sleep=waits.append) as service,
         pytest.raises(errors.ConnectionFailed, match=f"{url} .*5 attempts.*refused.*host and port"),
     ):
         service.diagnose(JPEG)
     assert len(waits) == 4
 
 
-def test_a_redirect_leads_no_picture_to_another_host(server):
+def test_a_redirect_leads_no_picture_to_another_host(connect, server):
     with Server() as other:
         server.script = [(307, {"Location": f"{other.url}/v1/diagnoses"})]
-        with DermFed(server.url) as service, pytest.raises(errors.UnexpectedAnswer, match="redirects"):
+        with connect(server.url) as service, pytest.raises(errors.UnexpectedAnswer, match="redirects"):
             service.diagnose(JPEG)
         other.timeout = 0.2
         other.handle_request()  # takes a request if there is one
         assert other.bodies == []
 
 
-def test_the_wire_is_logged_without_the_key(server, caplog):
+def test_the_wire_is_logged_without_the_key(connect, server, caplog):
     caplog.set_level(logging.DEBUG)
     server.script = [(503, {}), (401, {"Content-Type": "text/plain"})]
     with (
-        DermFed(server.url, KEY, sleep=lambda seconds: None) as service,
+        connect(server.url, KEY, sleep=lambda seconds: None) as service,
         pytest.raises(errors.Unauthorized),
     ):
         service.diagnose(JPEG)
@@ -753,19 +783,66 @@ def test_the_wire_is_logged_without_the_key(server, caplog):
     assert KEY not in caplog.text
 
 
-def test_one_client_serves_many_threads(server):
+def test_one_client_serves_many_threads(connect, server):
     pictures = [JPEG + bytes([number]) for number in range(40)]
-    with DermFed(server.url) as service, ThreadPoolExecutor(8) as threads:
+    with connect(server.url) as service, ThreadPoolExecutor(8) as threads:
         given = list(threads.map(service.diagnose, pictures))
     assert len(given) == 40
     assert sorted(server.bodies) == sorted(pictures)
 
 
-def test_a_closed_client_is_closed(server):
-    with DermFed(server.url) as service:
+def test_a_closed_client_is_closed(connect, server):
+    with connect(server.url) as service:
         service.diagnose(JPEG)
     with pytest.raises(RuntimeError, match="closed"):
         service.diagnose(JPEG)
+
+
+# Both clients
+
+
+def test_both_clients_say_the_same_of_themselves():
+    """The same names, parameters and defaults; of what is waited for, only the way of waiting differs."""
+    public = [name for name in vars(DermFed) if not name.startswith("_")]
+    assert public == [name for name in vars(AsyncDermFed) if not name.startswith("_")]
+    for name in public:
+        one, other = getattr(DermFed, name), getattr(AsyncDermFed, name)
+        assert inspect.signature(one) == inspect.signature(other), name
+        assert inspect.iscoroutinefunction(other), name
+        assert not inspect.iscoroutinefunction(one), name
+    ones, others = (inspect.signature(kind).parameters for kind in (DermFed, AsyncDermFed))
+    assert list(ones) == list(others)
+    alike = [name for name in ones if name not in ("transport", "sleep")]
+    assert [ones[name] for name in alike] == [others[name] for name in alike]
+
+
+def test_a_task_that_is_cancelled_while_it_waits_sends_nothing_more(server):
+    server.script = [(503, {"Retry-After": "20"})] * 9
+
+    async def give_up() -> bool:
+        async with AsyncDermFed(server.url) as service:
+            with anyio.move_on_after(0.5) as waiting:
+                await service.diagnose(JPEG)
+            return waiting.cancelled_caught
+
+    assert anyio.run(give_up)
+    assert len(server.bodies) == 1
+
+
+def test_others_go_on_while_one_waits_for_the_service(server):
+    server.script = ["silence"]
+
+    async def ask() -> int:
+        async with AsyncDermFed(server.url) as service, anyio.create_task_group() as tasks:
+            tasks.start_soon(service.diagnose, JPEG)
+            while not server.bodies:
+                await anyio.sleep(0.01)
+            answers = [await service.diagnose(JPEG) for _ in range(3)]
+            server.ended.set()
+            tasks.cancel_scope.cancel()
+        return len(answers)
+
+    assert anyio.run(ask) == 3
 
 
 # What an app loads

@@ -29,7 +29,7 @@ KEY = "dfk_7_a-very-secret-key"
 JPEG = b"\xff\xd8\xff\xe0"
 OPTIONS = (
     *("--url", "--api-key", "--skin-tone", "--skin-tone-scale", "--model", "--top", "--wait"),
-    *("--json", "--csv", "--version"),
+    *("--json", "--csv", "--resume", "--jobs", "--version"),
 )
 DIAGNOSIS: dict[str, Any] = {
     "id": "1",
@@ -62,6 +62,7 @@ DIAGNOSIS: dict[str, Any] = {
     "confidence": {"value": 0.62, "threshold": 0.65, "calibrated_on_n": 409},
     "quality": {"acceptable": True, "issues": []},
     "warnings": ["First warning.", "Second warning."],
+    "reasons": [{"code": "low-confidence", "text": "The confidence is below its threshold."}],
     "disclaimer": "No substitute for a clinician.",
 }
 
@@ -74,6 +75,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append((self.path, self.headers.get("Authorization"), body))
+        self.server.at_once += 1
+        self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
+        self.server.meeting.wait()
+        self.server.at_once -= 1
         asked = body.removeprefix(JPEG).decode()
         if asked.isdigit():
             said: dict[str, Any] = {"title": "Refused", "detail": "=as asked", "request_id": "r-1"}
@@ -98,6 +103,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, str | None, bytes]] = []
         self.answer = DIAGNOSIS
+        self.meeting = threading.Barrier(1)
+        self.at_once = self.most_at_once = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -182,6 +189,7 @@ def test_a_person_reads_the_decision_first_and_the_disclaimer_last(command, pict
         "Malignancy: 0.710",
         "Confidence: 0.620, threshold 0.650 (409 pictures)",
         "Model: skin-lesion, version 3, for V (declared)",
+        "Reason: The confidence is below its threshold.",
         "Warning: First warning.",
         "Warning: Second warning.",
     ):
@@ -204,7 +212,7 @@ def test_a_person_reads_the_decision_first_and_the_disclaimer_last(command, pict
                     "calibration_n": 3,
                 }
             },
-            "Not ruled out: nothing (nothing is promised; 3 lesions)",
+            "Not ruled out: no class reaches the threshold (nothing is promised; 3 lesions)",
         ),
         ({"disclaimer": "[red]no\x1b[31m markup"}, r"[red]no\x1b[31m markup"),
     ],
@@ -382,6 +390,108 @@ def test_a_file_name_that_is_no_text(command, tmp_path):
     assert rows((tmp_path / "odd.csv").read_text())[0]["file"] == r"odd/\udcff\n.jpg"
 
 
+# Many at once
+
+
+def test_pictures_are_asked_about_at_once_and_answered_in_order(command, server, tmp_path):
+    names = [f"{number:02}" for number in range(12)]
+    for name in names:
+        write(tmp_path / "in" / f"{name}.jpg", f"x{name}")
+    server.meeting = threading.Barrier(3, timeout=20)  # nobody is answered before three have asked
+    ended = command("in", "--json", "--jobs", 3)
+    assert ended.exit_code == 0, ended.stderr
+    assert [answer["id"] for answer in json.loads(ended.stdout)] == [f"x{name}" for name in names]
+
+
+def test_one_job_asks_about_one_at_a_time(command, server, folder):
+    command("pictures", "--jobs", 1)
+    asked = [body.removeprefix(JPEG) for _, _, body in server.asked]
+    assert asked == [b"400", b"z", b"b", b"500", b"p"]
+    assert server.most_at_once == 1
+
+
+def test_a_wrong_key_sends_no_more_than_what_was_under_way(command, server, tmp_path):
+    write(tmp_path / "in" / "000.jpg", "401")
+    for number in range(1, 100):
+        write(tmp_path / "in" / f"{number:03}.jpg")
+    assert command("in", "--csv", "-", "--jobs", 2).exit_code == 2
+    assert len(server.asked) <= 6
+
+
+# Going on
+
+
+def test_a_run_that_was_interrupted_goes_on(command, server, folder, tmp_path):
+    whole = command("pictures", "--csv", "whole.csv")
+    text = (tmp_path / "whole.csv").read_text()
+    lines = text.splitlines(keepends=True)
+    for number in range(len(text) + 1):
+        if text[number : number + 1] in ("\n", "6", "V") or number in (0, 1, len(text)):
+            (tmp_path / "cut.csv").write_text(text[:number])
+            server.asked.clear()
+            ended = command("pictures", "--csv", "cut.csv", "--resume")
+            assert ended.exit_code == 1, ended.stderr
+            kept = [
+                line for line in lines[1:] if text[:number].count(line.rstrip("\n")) and "Error" not in line
+            ]
+            kept = [line for line in kept if "Request" not in line and "NotAPicture" not in line]
+            assert sorted((tmp_path / "cut.csv").read_text().splitlines(keepends=True)) == sorted(lines)
+            assert len(server.asked) == 5 - len(kept)
+    assert whole.exit_code == 1
+
+
+def test_what_failed_before_is_asked_for_again(command, server, folder, tmp_path):
+    assert command("pictures", "--csv", "a.csv").exit_code == 1
+    for name, asks in (("a/refused.jpg", "r"), ("c/broken.webp", "w"), ("c/text.png", "t")):
+        write(folder / name, asks)
+    server.asked.clear()
+    ended = command("pictures", "--csv", "a.csv", "--resume")
+    assert ended.exit_code == 0
+    assert sorted(body.removeprefix(JPEG) for _, _, body in server.asked) == [b"r", b"t", b"w"]
+    assert ended.stderr.splitlines() == [
+        "3 of 6 pictures were diagnosed before",
+        "3 of 3 pictures diagnosed",
+    ]
+    found = rows((tmp_path / "a.csv").read_text())
+    assert sorted(row["file"] for row in found) == [f"pictures/{name}" for name in SORTED]
+    assert not any(row["error"] for row in found)
+
+
+def test_what_is_done_is_left_alone(command, server, folder, tmp_path):
+    for bad in ("a/refused.jpg", "c/broken.webp", "c/text.png"):
+        (folder / bad).unlink()
+    write(folder / "=1.jpg")  # stands in the file with an apostrophe in front
+    assert command("pictures", "--csv", "a.csv").exit_code == 0
+    before, server.asked[:] = (tmp_path / "a.csv").read_text(), []
+    ended = command("pictures", "--csv", "a.csv", "--resume")
+    assert (ended.exit_code, server.asked) == (0, [])
+    assert (tmp_path / "a.csv").read_text() == before
+
+
+def test_a_run_that_stopped_says_how_to_go_on_and_does(command, server, tmp_path):
+    for name, asks in (("a", "a"), ("b", "401"), ("c", "c")):
+        write(tmp_path / "in" / f"{name}.jpg", asks)
+    ended = command("in", "--csv", "a.csv", "--resume", "--jobs", 1)
+    assert ended.exit_code == 2
+    assert "--resume goes on from there" in ended.stderr
+    write(tmp_path / "in" / "b.jpg", "b")
+    assert command("in", "--csv", "a.csv", "--resume").exit_code == 0
+    assert [row["file"] for row in rows((tmp_path / "a.csv").read_text())] == [
+        "in/a.jpg",
+        "in/b.jpg",
+        "in/c.jpg",
+    ]
+
+
+@pytest.mark.parametrize("content", [b"name,age\nJane,7\n", b"\xff\xfe\n", b"file\n"])
+def test_a_file_of_somebody_else_is_left_alone(command, server, picture, tmp_path, content):
+    (tmp_path / "other.csv").write_bytes(content)
+    ended = command("lesion.jpg", "--csv", "other.csv", "--resume")
+    assert (ended.exit_code, server.asked) == (2, [])
+    assert "leave out --resume" in ended.stderr
+    assert (tmp_path / "other.csv").read_bytes() == content
+
+
 # Wrong use
 
 
@@ -389,7 +499,7 @@ def test_a_file_name_that_is_no_text(command, tmp_path):
 def test_a_wrong_key_or_option_stops_at_once(command, server, tmp_path, status):
     for name, asks in (("a", "a"), ("b", str(status)), ("c", "c")):
         write(tmp_path / "in" / f"{name}.jpg", asks)
-    ended = command("in", "--csv", "-", DERMFED_API_KEY=KEY)
+    ended = command("in", "--csv", "-", "--jobs", 1, DERMFED_API_KEY=KEY)
     assert ended.exit_code == 2
     assert f": {status} Refused" in ended.stderr
     assert "stopped after 1 of 3 pictures" in ended.stderr
@@ -436,6 +546,9 @@ def test_another_server_is_wrong_use(command, server, picture):
     [
         (["no-such.jpg"], "does not exist"),
         (["lesion.jpg", "--json", "--csv", "-"], "exclude each other"),
+        (["lesion.jpg", "--resume"], "name it with --csv"),
+        (["lesion.jpg", "--csv", "-", "--resume"], "name it with --csv"),
+        (["lesion.jpg", "--jobs", "0"], "--jobs"),
         (["lesion.jpg", "--csv", "no/such/a.csv"], "cannot be written"),
         (["lesion.jpg", "--csv", "empty"], "cannot be written"),
         (["lesion.jpg", "--csv", "/dev/full"], "/dev/full cannot be written (No space left on device)"),

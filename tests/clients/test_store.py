@@ -135,3 +135,20 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ClientDataError, match=r"round-000000.safetensors cannot be read: .*; delete it"):
         store.load("c", "s", 1)
+
+
+def test_what_is_of_later_rounds_is_forgotten_here_and_below_and_nowhere_else(tmp_path: Path) -> None:
+    store = ClientStore(tmp_path)
+    for stage in ("s", "s/residual", "st", "s2/residual"):
+        for round in (1, 2):
+            store.save("c", stage, round, state(round))
+    store.save("other", "s", 2, state(2.0))
+    store.forget("c", "s", after=1)
+    assert [value_at(store, 3, stage=stage) for stage in ("s", "s/residual", "st", "s2/residual")] == [
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert value_at(store, 3, client="other") == 2.0
+    store.forget("nobody", "s", after=0)

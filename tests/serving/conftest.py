@@ -242,7 +242,7 @@ def running(
     source: Callable[[], AbstractContextManager[Any]], headers: Mapping[str, str] | None = None, **set_to: Any
 ) -> Iterator[Service]:
     """The service over a source of releases, on a free port; keywords are settings."""
-    settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, **set_to})
+    settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, "records": None, **set_to})
     config = uvicorn.Config(
         build_app(settings, source),
         log_config=None,

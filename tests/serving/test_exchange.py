@@ -49,7 +49,7 @@ def test_every_answer_is_kept_by_nobody_and_guessed_by_nobody(service, path):
     headers = service.client.get(path).headers
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 def test_no_header_comes_from_a_sender(service):

@@ -11,7 +11,7 @@ from registry.bundle.picture import decode_picture
 from registry.bundle.schema import Abstention, OutOfDistribution
 from registry.records import Version
 from serving.parameters import Parameters
-from serving.predictor import LoadedVersion, diagnose
+from serving.predictor import LoadedVersion, answer, decode
 
 
 @pytest.mark.parametrize(("away", "decision"), [(0, "report"), (50, "refer")])
@@ -23,15 +23,13 @@ def test_it_is_referred_and_the_answer_keeps_its_form(bundle, picture, away, dec
     known = OutOfDistribution.of(near, ["MEL"], trained_on=80, rate=0.1, n=40, threshold_bin=700)
     drawn = bundle(abstention=Abstention(threshold_bin=0), out_of_distribution=known)
     version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
-    answer = diagnose(
-        LoadedVersion.of(version, drawn),
-        content,
-        Parameters(),
-        "unknown-tone",
-        request_id="1",
-        max_pixels=10_000,
-    ).model_dump(mode="json")
-    assert answer["decision"] == decision
-    warned = [said for said in answer["warnings"] if "unlike the pictures the model was trained on" in said]
+    loaded = LoadedVersion.of(version, drawn)
+    decoded = decode(loaded, content, max_pixels=10_000)
+    outputs = loaded.graph.run(decoded.pixels[None])
+    told = answer(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1").model_dump(
+        mode="json"
+    )
+    assert told["decision"] == decision
+    warned = [said for said in told["warnings"] if "unlike the pictures the model was trained on" in said]
     assert len(warned) == (away > 0)
-    assert "unfamiliar" not in answer
+    assert "unfamiliar" not in told

@@ -1,16 +1,22 @@
+import gc
 import logging
 import threading
 import time
+import weakref
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from registry.bundle.schema import Subgroup
+from registry.bundle.familiarity import Gaussians
+from registry.bundle.schema import OutOfDistribution, Subgroup
 from registry.errors import DatabaseError, ObjectCorrupt
 from serving import live as live_module
 from serving.live import REGISTRY, Live
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
+
+GREY = np.full((1, 8, 8, 3), 128, np.uint8)
 
 
 class Source:
@@ -180,7 +186,6 @@ def test_keys_count_while_a_release_is_being_loaded(serve, source, promote, bund
         promote(source.registry, bundle(seed=1))
         assert source.loading.wait(5)
         assert service.client.get("/v1/models").status_code == 401
-        source.registry.revoke_key(key.id)
         time.sleep(0.6)
         got = []
         headers = {"Authorization": f"Bearer {secret}"}
@@ -188,6 +193,7 @@ def test_keys_count_while_a_release_is_being_loaded(serve, source, promote, bund
         asking.start()
         asking.join(0.1)
         assert asking.is_alive()  # the request is in, and waits for the release
+        source.registry.revoke_key(key.id)
         source.go.set()
         asking.join(5)
         assert got == [401]  # it was good when the request came, and is not any more
@@ -269,7 +275,8 @@ def test_while_the_registry_fails_the_old_release_goes_on(serve, source, promote
 def test_a_registry_that_fails_from_the_start_lets_nobody_in(serve, source, problem):
     source.error = DatabaseError("the disk is gone")
     with serve(lambda: nullcontext(source)) as service:
-        assert "the disk is gone" in problem(service.client.get("/readyz"), 503)["detail"]
+        # Who asks cannot be known either.
+        assert "the service's log says why" in problem(service.client.get("/readyz"), 503)["detail"]
         assert "no key can be checked" in problem(service.diagnose(), 503)["detail"]
         assert service.client.get("/livez").status_code == 200
         source.error = None
@@ -285,6 +292,20 @@ def test_a_failure_that_takes_long_does_not_make_the_old_release_stale(following
     began = time.monotonic()
     following.refresh()
     assert following.state.confirmed >= began + 0.3
+
+
+def test_a_moments_failure_does_not_confirm_a_release_that_is_being_replaced(
+    following, source, promote, bundle, monkeypatch
+):
+    newer = promote(source.registry, bundle(seed=1))
+    assert following.look() == [newer]  # it has yet to be loaded
+    replaced = following.state.confirmed_for("skin-lesion")
+    source.error = DatabaseError("locked")
+    following.look()
+    assert following.state.confirmed_for("skin-lesion") == replaced
+    monkeypatch.setattr(live_module, "SILENT_SECONDS", 0.0)
+    following.look()  # nobody can say any more what is current: the old one is better than none
+    assert following.state.confirmed_for("skin-lesion") > replaced
 
 
 @pytest.mark.parametrize("error", [ObjectCorrupt("altered"), MemoryError("too much"), KeyError("a bug")])
@@ -356,3 +377,166 @@ def test_the_tones_of_a_version_are_those_it_was_registered_with(following):
         "global": Subgroup(),
         "light": Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
     }
+
+
+def test_a_replaced_release_is_freed_with_its_last_request(following, source, promote, bundle, light):
+    before = following.state.releases["skin-lesion"]
+    kept, model = before.versions["light"], weakref.ref(before.versions["global"].graph)
+    promote(source.registry, bundle(seed=1))
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 2
+    # A request that began before still has what it began with; light skin's version is in both releases.
+    assert before.versions["global"].graph.run(GREY).probabilities.shape == (1, 3)
+    assert following.state.releases["skin-lesion"].versions["light"] is kept
+    del before
+    gc.collect()
+    assert model() is None
+
+
+def test_a_release_that_is_dropped_before_it_was_put_in_place_is_freed(following, source, promote, bundle):
+    new = promote(source.registry, bundle(seed=1))
+    (wanted,) = following.look()
+    assert wanted == new
+    following.load(wanted)
+    version = weakref.ref(following._ready[new.id].versions["global"])
+    source.registry.rollback("skin-lesion", alias="production")
+    assert following.look() == []
+    gc.collect()
+    assert version() is None
+
+
+def test_going_back_while_a_release_is_loading_waits_for_nothing(serve, source, promote, bundle):
+    with serve(lambda: nullcontext(source), max_age_seconds=0.5) as service:
+        source.slow = {3}
+        promote(source.registry, bundle(seed=1))
+        assert source.loading.wait(5)
+        time.sleep(0.6)  # whoever asks now waits for the new release
+        got = []
+        asking = threading.Thread(target=lambda: got.append(answering(service)))
+        asking.start()
+        asking.join(0.2)
+        assert asking.is_alive()
+        source.registry.rollback("skin-lesion", alias="production")
+        asking.join(5)
+        assert got == [(1, 2)]
+        source.go.set()
+
+
+def test_other_models_do_not_wait_for_one_that_is_loading(serve, source, promote, bundle):
+    promote(source.registry, bundle(model="nails"))
+    with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
+        source.slow = {3}
+        promote(source.registry, bundle(seed=1))
+        assert source.loading.wait(5)
+        time.sleep(0.3)
+        nails = {"model": "nails"}
+        assert service.diagnose(params=nails).json()["model"]["version"] == 1
+        promote(source.registry, bundle(model="nails", seed=1))
+        service.eventually(lambda: service.diagnose(params=nails).json()["model"]["version"] == 2)
+        assert not source.go.is_set()  # the first model is still being loaded
+        source.go.set()
+
+
+def test_trying_a_release_again_keeps_nobody_waiting(serve, source, promote, bundle, monkeypatch):
+    monkeypatch.setattr(live_module, "RETRY_SECONDS", 0)
+    with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
+        source.broken = {3: ObjectCorrupt("altered")}
+        promote(source.registry, bundle(seed=1))
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        source.slow = {3}
+        assert source.loading.wait(5)
+        time.sleep(0.3)
+        assert answering(service) == (1, 2)  # though it is being loaded again, and takes its time
+        source.broken = {}
+        source.go.set()
+        service.eventually(lambda: answering(service) == (3, 2))
+
+
+def test_a_registry_that_does_not_answer_at_all_leaves_the_old_release_serving(
+    serve, source, promote, bundle, monkeypatch
+):
+    monkeypatch.setattr(live_module, "SILENT_SECONDS", 0.5)
+    hanging, go = threading.Event(), threading.Event()
+    current = source.current
+
+    def hang(alias):
+        hanging.set()
+        assert go.wait(20)
+        return current(alias)
+
+    with serve(lambda: nullcontext(source), max_age_seconds=0.2) as service:
+        source.current = hang
+        assert hanging.wait(5)
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        (trouble,) = service.client.get("/readyz").json()["troubles"]
+        assert "the registry cannot be read: it has not answered for" in trouble
+        assert answering(service) == (1, 2)
+        promote(source.registry, bundle(seed=1))
+        source.current = current
+        go.set()
+        service.eventually(lambda: answering(service) == (3, 2))
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
+
+
+def test_a_model_that_cannot_answer_is_not_put_in_place(following, source, promote, bundle):
+    """It loads, and every request would fail: its manifest speaks of another embedding than it has."""
+    promote(source.registry, bundle(seed=1))
+    known = OutOfDistribution.of(
+        Gaussians(np.zeros((1, 4), np.float32), np.eye(4, dtype=np.float32)),
+        ["MEL"],
+        trained_on=9,
+        rate=0.5,
+        n=9,
+        threshold_bin=1000,
+    )
+    sound, source.bundle = source.bundle, lambda version: bundle(out_of_distribution=known)
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 1
+    assert "4 features" in following.state.troubles["skin-lesion"]
+    source.bundle = sound
+    following._failed.clear()
+    following.refresh()
+    assert following.state.releases["skin-lesion"].release.id == 2
+
+
+def test_what_two_aliases_share_is_loaded_once(following, source, promote, bundle):
+    candidate = source.registry.add([bundle(seed=1)])[0].number
+    source.registry.promote("skin-lesion", [candidate], to="staging", reason="t", override_gates=True)
+    beside = Live(source, ServeSettings(), alias="staging", loader=following.loader)
+    assert source.loaded == [1, 2, 3]
+    assert set(beside.state.releases["skin-lesion"].versions) == {"global"}
+    source.registry.promote("skin-lesion", [candidate], to="production", reason="t", override_gates=True)
+    following.refresh()
+    assert source.loaded == [1, 2, 3]
+    served = following.state.releases["skin-lesion"].versions["global"]
+    assert served is beside.state.releases["skin-lesion"].versions["global"]
+
+
+def test_metrics_tell_of_releases(source, promote, bundle, monkeypatch):
+    monkeypatch.setattr(Live, "_follow", lambda self: None)
+    metrics = Metrics()
+    following = Live(source, ServeSettings(), metrics)
+
+    def told(name):
+        found = {tuple(labels.values()): value for labels, value in metrics.totals().named(name) if value}
+        return dict(sorted(found.items()))
+
+    production = ("production", "skin-lesion")
+    assert told("dermfed_release_workers") == {(*production, "1"): 1}
+    assert told("dermfed_release_loads_total") == {(*production, "loaded"): 1}
+    assert told("dermfed_troubles") == {}
+    source.broken = {3: ObjectCorrupt("altered")}
+    promote(source.registry, bundle(seed=1))
+    following.refresh()
+    assert told("dermfed_release_workers") == {(*production, "1"): 1}
+    assert told("dermfed_release_loads_total") == {(*production, "loaded"): 1, (*production, "failed"): 1}
+    assert told("dermfed_troubles") == {production: 1}
+    promote(source.registry, bundle(seed=2))
+    following.refresh()
+    assert told("dermfed_release_workers") == {(*production, "3"): 1}
+    assert told("dermfed_release_load_seconds_count") == {production: 2}
+    assert told("dermfed_troubles") == {}
+    source.error = DatabaseError("gone")
+    following.refresh()
+    assert told("dermfed_troubles") == {("production", ""): 1}
+    assert told("dermfed_release_workers") == {(*production, "3"): 1}

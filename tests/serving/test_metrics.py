@@ -1,6 +1,16 @@
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+from registry.bundle.counts import count
+from registry.bundle.schema import ReferenceHistograms
+from serving.drift import distance
+from serving.drift.table import drift_metrics
+from serving.metrics import Metrics
+from serving.running import Running
+from serving.settings import ServeSettings
 
 
 @pytest.fixture
@@ -78,3 +88,113 @@ def test_they_are_in_prometheus_own_format(counted):
     answer = counted.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE dermfed_diagnoses_total counter" in answer.text
+
+
+def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
+    sure, unsure = picture(), picture("PNG", colour=(90, 90, 90))
+    counted.diagnose(sure)
+    counted.diagnose(sure, params={"skin_tone": "1", "top": "1"})
+    counted.diagnose(unsure, "image/png", params={"skin_tone": "5"})
+    counted.diagnose(picture(size=(2, 2)), params={"skin_tone": "V"})
+    answers = [counted.diagnose(sure).json(), counted.diagnose(unsure, "image/png").json()]
+    decided = "dermfed_decisions_total"
+    counted.eventually(lambda: sum(of(series(counted), decided).values()) == 6)  # counted after the answer
+    found = series(counted)
+    name, version, light = 'model="skin-lesion"', 'version="1"}', 'version="2"}'
+    assert of(found, "dermfed_diagnosis_seconds_count") == {
+        f'{{decision="report",{name},route="unknown-tone",{version}': 2,
+        f'{{decision="refer",{name},route="unknown-tone",{version}': 1,
+        f'{{decision="report",{name},route="declared",{light}': 1,
+        f'{{decision="refer",{name},route="no-model-for-subgroup",{version}': 1,
+        f'{{decision="retake",{name},route="no-model-for-subgroup",{version}': 1,
+    }
+    for stage in ("waiting", "decoding", "model"):
+        told = of(found, "dermfed_stage_seconds_count")
+        assert told[f'{{{name},stage="{stage}",{version}'] == 5
+        assert told[f'{{{name},stage="{stage}",{light}'] == 1
+    assert of(found, "dermfed_prediction_sets_total") == {
+        f'{{guarantee="global",{name},subgroup="global",{version}': 5,
+        f'{{guarantee="subgroup",{name},subgroup="light",{light}': 1,
+    }
+    sizes = of(found, "dermfed_prediction_set_codes_total")
+    assert sizes[f'{{guarantee="global",{name},subgroup="global",{version}'] >= sum(
+        len(one["prediction_set"]["codes"]) for one in answers
+    )
+    reasons = of(found, "dermfed_reasons_total")
+    assert reasons == {
+        f'{{{name},reason="confident",{version}': 2,
+        f'{{{name},reason="confident",{light}': 1,
+        f'{{{name},reason="low-confidence",{version}': 2,
+        f'{{{name},reason="too-small",{version}': 1,
+    }
+    assert of(found, decided) == {
+        f'{{decision="report",{name},subgroup="undeclared",{version}': 2,
+        f'{{decision="refer",{name},subgroup="undeclared",{version}': 1,
+        f'{{decision="report",{name},subgroup="light",{light}': 1,
+        f'{{decision="refer",{name},subgroup="fitzpatrick 5",{version}': 1,
+        f'{{decision="retake",{name},subgroup="fitzpatrick 5",{version}': 1,
+    }
+    issues = of(found, "dermfed_quality_issues_total")
+    assert issues[f'{{bad="yes",issue="too-small",{name},subgroup="fitzpatrick 5",{version}'] == 1
+
+
+def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, bundle, picture, monkeypatch):
+    monkeypatch.setattr(distance, "FEWEST", 10)
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet((2, 2, 2), 500)
+    counts = count(shares, np.zeros(500, dtype=int), malignant=np.array([True, False, False])).point
+    promote(registry, bundle(reference=ReferenceHistograms.from_counts(counts)))
+    with serve() as service:
+        for n in range(9):
+            service.diagnose(picture("PNG", colour=(20 * n, 255 - 20 * n, 60)), "image/png")
+        place = '{measure="confidence",model="skin-lesion",subgroup="all",version="1"}'
+        total = "dermfed_confidence_count"
+        service.eventually(lambda: sum(of(series(service), total).values()) == 9)
+        assert of(series(service), "dermfed_drift_psi") == {}
+        service.diagnose(picture("PNG"), "image/png")
+        service.eventually(lambda: sum(of(series(service), total).values()) == 10)
+        found = series(service)
+        assert found["dermfed_drift_pictures" + place] == 10
+        up_to = of(found, "dermfed_confidence_bucket")
+        kept = np.diff([0, *up_to.values()])[:25]
+        expected = np.histogram(shares.max(axis=1), np.linspace(0, 1, 26))[0]
+        oracle = distance.compare(expected, kept)
+        assert found["dermfed_drift_psi" + place] == oracle.psi
+        assert found["dermfed_drift_psi_by_chance" + place] == oracle.by_chance
+        assert found["dermfed_drift_jensen_shannon" + place] == oracle.jensen_shannon
+
+
+def test_refusals_and_lost_records_are_counted_by_what_was_in_the_way():
+    metrics = Metrics()
+    for refusal in (metrics.busy, metrics.deadline, metrics.limited, metrics.cancelled, metrics.draining):
+        refusal()
+    metrics.busy()
+    metrics.record_lost()
+    metrics.waiting(4)
+    assert metrics.are_waiting
+    metrics.waiting(0)
+    assert not metrics.are_waiting
+    metrics.batch(3)
+    totals = metrics.totals()
+    assert {labels["why"]: value for labels, value in totals.named("dermfed_refused_total")} == {
+        "busy": 2,
+        "deadline": 1,
+        "limited": 1,
+        "cancelled": 1,
+        "draining": 1,
+    }
+    assert list(totals.named("dermfed_records_lost_total")) == [({}, 1)]
+    assert list(totals.named("dermfed_waiting")) == [({}, 0)]
+    batches = {labels["le"]: value for labels, value in totals.named("dermfed_batch_size_bucket")}
+    assert (batches["2.0"], batches["4.0"], batches["+Inf"]) == (0, 1, 1)
+
+
+def test_every_metric_is_described():
+    """`docs/service.md` names each family, those of a candidate by what follows the common beginning."""
+    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    running = Running(ServeSettings(records=None))
+    families = {family.name for family in running.metrics.totals().metrics}
+    drift = {family.name for family in drift_metrics(running.metrics.totals(), [])}
+    assert {"dermfed_requests", "dermfed_shadow_comparisons", "dermfed_confidence"} <= families
+    for name in families | drift:
+        assert re.search(rf"`{name}(_total)?`", text), name

@@ -30,5 +30,7 @@ def test_archives_and_documents_are_found(picture, tmp_path):
     with zipfile.ZipFile(path, "w") as opened:
         opened.writestr("a", "b")
     assert second_nature(picture() + path.read_bytes()) == "a ZIP archive"
+    assert second_nature(picture()[:128].ljust(128, b"\1") + b"DICM") == "a DICOM file"
+    assert second_nature(bytes(128) + b"DICM") is None
     assert second_nature(bytes(1000) + b"%PDF-1.7") == "a PDF"
     assert second_nature(bytes(1020) + b"%PDF-1.7") is None

@@ -2,6 +2,7 @@ import inspect
 import logging
 
 import httpx
+import numpy as np
 import pytest
 
 from registry.bundle.errors import GraphError
@@ -27,7 +28,7 @@ def test_what_a_sender_wrote_is_cut_and_made_writable():
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "//", 404),
         ("GET", "/v1", 404),
         ("GET", "/v1/models/", 404),
         ("GET", "//livez", 404),
@@ -88,7 +89,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_sender(service, problem, monkey
     def fail(*arguments, **options):
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr("serving.app.diagnose", fail)
+    monkeypatch.setattr("serving.endpoints.diagnoses.answer", fail)
     answer = service.diagnose()
     assert "secret" not in answer.text
     assert "RuntimeError" not in answer.text
@@ -108,12 +109,14 @@ def test_a_model_that_answers_no_number_is_a_failure_and_no_diagnosis(service, p
     assert "finite" not in problem(service.diagnose(), 500)["detail"]
 
 
-def test_a_graph_that_overflows_is_a_failure_and_no_diagnosis(serve, registry, promote, bundle, problem):
-    import numpy as np
-
-    promote(registry, bundle(weights=np.full((3, 3), 3e38)))
+def test_a_picture_for_which_a_graph_overflows_has_no_diagnosis(
+    serve, registry, promote, bundle, picture, problem
+):
+    # The sum of a white picture's colours times this is no number any more; that of a darker one is.
+    promote(registry, bundle(weights=np.full((3, 3), 8e35)))
     with serve() as service:
-        problem(service.diagnose(), 500)
+        problem(service.diagnose(picture("PNG", (255, 255, 255)), "image/png"), 500)
+        assert service.diagnose().status_code == 200
         assert service.client.get("/readyz").status_code == 200
 
 

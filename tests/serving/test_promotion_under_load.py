@@ -1,5 +1,9 @@
-"""Promotions and a rollback while requests keep coming: none fails, none is answered by what was replaced."""
+"""Promotions and a rollback while requests keep coming: none fails, none is answered by what was replaced.
 
+And the death of a worker; `benchmarks/promotions.py` is the long form.
+"""
+
+import os
 import signal
 import socket
 import subprocess
@@ -8,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -40,6 +45,7 @@ class Answers:
 
     got: list[tuple[float, float, int, dict[str, float]]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    lost: list[float] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -60,7 +66,7 @@ def address(places) -> Iterator[Callable[[], str]]:
             try:
                 if httpx.get(f"{address}/readyz").status_code == 200:
                     return address
-            except httpx.ConnectError:
+            except httpx.TransportError:
                 time.sleep(0.1)
         raise AssertionError("the service did not come up")
 
@@ -68,6 +74,23 @@ def address(places) -> Iterator[Callable[[], str]]:
     for process in running:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+def workers():
+    """The processes that answer, below this one."""
+    parents, commands = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+                commands[int(entry.name)] = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(status[1])
+    found = [os.getpid()]
+    for one in found:
+        found += [pid for pid, parent in parents.items() if parent == one]
+    return [pid for pid in found if b"_bentoml_impl.worker.service" in commands.get(pid, b"")]
 
 
 def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, answers: Answers) -> None:
@@ -84,6 +107,7 @@ def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, 
                 answer.raise_for_status()
             except httpx.HTTPError as error:
                 answers.failed.append(repr(error))
+                answers.lost.append(began)
                 continue
             told = answer.json()
             shares = {row["code"]: row["probability"] for row in told["findings"]}
@@ -153,3 +177,35 @@ def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, pi
     for _, _, version, shares in answers.got:
         told = [shares[label.code] for label in made[version].manifest.labels]
         assert told == expected[version].astype(float).tolist()
+
+
+@pytest.mark.long
+def test_only_what_a_killed_worker_had_in_hand_is_lost(registry, promote, bundle, picture, address):
+    promote(registry, bundle())
+    url, stop, answers = address(), threading.Event(), Answers()
+    callers = [
+        threading.Thread(target=keep_asking, args=(url, picture("PNG"), "", stop, answers))
+        for _ in range(CALLERS)
+    ]
+    for caller in callers:
+        caller.start()
+    time.sleep(1)
+    before = workers()
+    os.kill(before[0], signal.SIGKILL)
+    while (
+        Path(f"/proc/{before[0]}/stat").exists() and " Z " not in Path(f"/proc/{before[0]}/stat").read_text()
+    ):
+        time.sleep(0.001)
+    dead = time.monotonic()
+    deadline = dead + 60
+    while len(now := [pid for pid in workers() if pid != before[0]]) < 2:
+        assert time.monotonic() < deadline, "no worker came in its place"
+        time.sleep(0.1)
+    time.sleep(3)
+    stop.set()
+    for caller in callers:
+        caller.join()
+    assert len(before) == len(now) == 2
+    assert len(answers.lost) <= CALLERS
+    assert [began for began in answers.lost if began > dead] == []
+    assert any(began > dead for began, _, _, _ in answers.got)

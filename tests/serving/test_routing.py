@@ -98,6 +98,7 @@ def test_an_answer_is_what_the_contract_says(service):
         "id",
         "created",
         "decision",
+        "reasons",
         "model",
         "findings",
         "prediction_set",

@@ -129,7 +129,7 @@ def test_our_paths_answer(started, released, picture):
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/docs.json", "/schema.json", "/healthz", "/nothing", "/static_content/index.css", "/favicon.ico"],
+    ["/docs.json", "/schema.json", "/healthz", "/nothing", "/static_content/index.css", "/favicon.ico"],
 )
 def test_no_path_of_bentoml_answers(started, problem, path):
     for method in ("GET", "POST", "HEAD"):
@@ -193,10 +193,11 @@ def asked(started, picture):
     return started
 
 
-def test_nothing_is_written_at_home_but_in_our_cache(asked, home):
+def test_nothing_is_written_at_home_but_our_cache_and_records(asked, home):
     written = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
-    assert written
-    assert all(path.startswith(".cache/dermfed/") for path in written), written
+    ours = (".cache/dermfed/", ".local/share/dermfed/records/diagnoses-")
+    assert {place for place in ours if any(path.startswith(place) for path in written)} == set(ours)
+    assert all(path.startswith(ours) for path in written), written
 
 
 def test_the_log_tells_of_requests_and_not_of_what_is_in_them(started, request):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.cores import cores
 from serving.settings import ServeSettings, SettingsError, read_settings, variable_of
 
 GOOD = {
@@ -11,18 +12,44 @@ GOOD = {
     "max_bytes": ("1000", 1000),
     "max_pixels": ("5000", 5000),
     "threads": ("3", 3),
+    "lone_threads": ("4", 4),
+    "max_batch": ("8", 8),
+    "queue": ("100", 100),
+    "deadline_seconds": ("12.5", 12.5),
+    "drain_seconds": ("0", 0.0),
     "poll_seconds": ("0.25", 0.25),
     "max_age_seconds": ("1.5", 1.5),
     "patience_seconds": ("10", 10.0),
+    "requests_per_minute": ("0", 0),
+    "burst": ("7", 7),
+    "open_per_minute": ("60", 60),
+    "records": ("/srv/records", Path("/srv/records")),
+    "records_days": ("30", 30),
+    "records_picture_hash": ("yes", True),
+    "shadow_alias": ("staging", "staging"),
+    "shadow_share": ("0.25", 0.25),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
     "max_pixels": ("0", "many"),
     "threads": ("0", "all"),
+    "lone_threads": ("0", "all"),
+    "max_batch": ("0", "none"),
+    "queue": ("0", "-1", "long"),
+    "deadline_seconds": ("0", "-1", "nan"),
+    "drain_seconds": ("-1", "21", "nan"),
     "poll_seconds": ("0", "1.1", "nan", "soon"),
     "max_age_seconds": ("0", "2.5", "inf"),
     "patience_seconds": ("0", "-3", "nan"),
+    "requests_per_minute": ("-1", "many"),
+    "burst": ("0", "1.5"),
+    "open_per_minute": ("-1", ""),
+    "records": ("", " "),
+    "records_days": ("0", "-1", "1e9"),
+    "records_picture_hash": ("perhaps",),
+    "shadow_alias": ("", "production"),
+    "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
 }
 
@@ -45,7 +72,7 @@ def test_without_variables_they_are_what_the_contract_says():
     assert (settings.alias, settings.max_bytes, settings.threads) == (
         "production",
         20 * 2**20,
-        os.cpu_count(),
+        cores(),
     )
     assert settings.poll_seconds <= 1
     assert settings.max_age_seconds == 2
@@ -58,3 +85,10 @@ def test_a_wrong_value_is_refused_naming_its_variable(name, text):
         read_settings({variable: text})
     assert variable in str(caught.value)
     assert repr(text) in str(caught.value)
+
+
+def test_records_are_kept_beside_the_registry_unless_there_are_to_be_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert read_settings({}).records == tmp_path / "dermfed" / "records"
+    assert read_settings({variable_of("records"): "none"}).records is None
+    assert read_settings({variable_of("records"): "./none"}).records == Path("none")

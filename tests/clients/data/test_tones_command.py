@@ -14,7 +14,7 @@ from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import SKIN, draw
 from clients.data.tone_angles import look_at_tones
 from clients.data.tone_check import check_tones
-from registry.bundle.skin_tone import CAUTION, lab, skin_tone_angle, typology_angle
+from registry.bundle.skin_tone import CAUTION, ToneRanges, lab, skin_tone_angle, typology_angle
 
 
 def run(*words: object) -> Result:
@@ -84,6 +84,9 @@ def test_made_up_pictures_agree_with_their_types(tmp_path: Path) -> None:
     assert told["spearman"]["value"] > 0.85
     assert told["spearman"]["interval"][0] > 0.75
     assert answer["caution"] == CAUTION
+    known = ToneRanges.model_validate(check["tones"])  # what the stage `calibrate` takes
+    assert known.rank_correlation == round(told["spearman"]["value"], 3)
+    assert {tone: one.model_dump() for tone, one in known.ranges.items()} == check["ranges"]
     for row in check["contradictions"]:
         assert row["image"].startswith("images/")
 

@@ -1,0 +1,45 @@
+"""The worker processes of a running service: which they are, and how much memory each holds."""
+
+import os
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def workers(root: int) -> list[int]:
+    """The processes below `root` that answer requests."""
+    return [pid for pid in _below(root) if b"_bentoml_impl.worker.service" in _command(pid)]
+
+
+def resident(pid: int) -> float:
+    """The memory that a process holds; MiB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
+
+
+def alive(pid: int) -> bool:
+    """Whether the process has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _below(root: int) -> list[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue  # it has just ended
+    found = [root]
+    for one in found:
+        found += [pid for pid, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

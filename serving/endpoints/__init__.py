@@ -1,0 +1,1 @@
+"""The paths of the interface, by what they are about; each over what `serving.running` shares."""

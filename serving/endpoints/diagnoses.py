@@ -1,0 +1,105 @@
+"""`POST /v1/diagnoses`: a picture in, a diagnosis out."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from serving.auth import refuse_other_sites
+from serving.exchange import request_id
+from serving.fhir.bundle import fhir_bundle
+from serving.fhir.negotiation import FHIR, prefers_fhir
+from serving.parameters import Parameters, read_parameters
+from serving.predictor import LoadedVersion, answer, decode
+from serving.records.keeping import Record
+from serving.routing import choose
+from serving.running import Running, pick
+from serving.schemas import Diagnosis
+from serving.upload import read_upload
+
+Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
+"""Reads parameters from the query and the form."""
+
+
+class Diagnoses:
+    """The endpoint that everything else is about."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    def routes(self) -> list[Route]:
+        """Its path."""
+        return [Route("/v1/diagnoses", self.diagnose, methods=["POST"])]
+
+    async def diagnose(self, request: Request) -> Response:
+        """The diagnosis of the picture in the request."""
+        with self._running.records.of(request) as record:
+            return await self._diagnose(request, record)
+
+    async def _diagnose(self, request: Request, record: Record) -> Response:
+        await self._running.authorise(request, "diagnose")
+        if request.state.key is None:  # any page that is open on this machine could send pictures
+            refuse_other_sites(request)
+        made = await self.make(request, record)
+        if prefers_fhir(request.headers.getlist("accept")):
+            bundle = fhir_bundle(made.diagnosis, made.loaded.manifest.labels, made.parameters)
+            return JSONResponse(bundle, media_type=FHIR, background=made.afterwards)
+        content = made.diagnosis.model_dump_json()
+        return Response(content, media_type="application/json", background=made.afterwards)
+
+    async def make(self, request: Request, record: Record, read: Reader = read_parameters) -> "Made":
+        """The diagnosis that an authorised request asks for, counted and recorded.
+
+        Args:
+            request: the request, of which nothing has been read.
+            record: of the request.
+            read: how its parameters are read.
+        """
+        running = self._running
+        async with running.admission.place(request) as place:
+            upload = await read_upload(request, running.settings.max_bytes)
+            place.watch()
+            await record.picture(upload.content)
+            parameters = read(request.query_params.multi_items(), upload.fields)
+            asked = parameters.model or running.settings.default_model
+            served = pick(await running.state(request, asked), asked)
+            routed = choose(served.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+            loaded = served.versions[routed.subgroup]
+            began = time.monotonic()
+            decoded = await running.batching.decode(
+                partial(decode, loaded, upload.content, running.settings.max_pixels)
+            )
+            version = loaded.version
+            running.metrics.stage(version.model, version.number, "decoding", time.monotonic() - began)
+            outputs = await running.batching.run(loaded, decoded.pixels)
+            diagnosis = answer(
+                loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
+            )
+        running.metrics.diagnosis(diagnosis, time.monotonic() - request.state.began)
+        afterwards = running.monitoring.afterwards(
+            served, loaded, parameters, upload.content, decoded, outputs, diagnosis
+        )
+        record.diagnosed(diagnosis)
+        return Made(diagnosis, loaded, parameters, afterwards)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A diagnosis, and what goes with it.
+
+    Attributes:
+        diagnosis: the answer.
+        loaded: the version that gave it.
+        parameters: what was asked for.
+        afterwards: what is to be done once the answer has been sent.
+    """
+
+    diagnosis: Diagnosis
+    loaded: LoadedVersion
+    parameters: Parameters
+    afterwards: BackgroundTask

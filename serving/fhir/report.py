@@ -1,0 +1,64 @@
+"""The DiagnosticReport: what was concluded, in words, and in a code only where a result is reported.
+
+Its status is `partial`, which in R4 is a report that may be unverified, and never `final`, which is one that
+a person has verified.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+from registry.bundle.labels import Label
+from serving.fhir.elements import OWN, Element, class_concept, clean, concept, own, public, reference
+from serving.fhir.observations import DECISIONS
+from serving.schemas import Diagnosis
+
+
+def report(diagnosis: Diagnosis, labels: Sequence[Label], identifier: str, results: Sequence[str]) -> Element:
+    """The report over the observations of one diagnosis.
+
+    Args:
+        diagnosis: what was answered.
+        labels: the classes of the model.
+        identifier: the report's id.
+        results: the ids of the observations.
+    """
+    said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
+    shown = "".join(f"<p>{escape(line)}</p>" for line in said)
+    coded = diagnosis.decision == "report" and diagnosis.findings
+    return {
+        "resourceType": "DiagnosticReport",
+        "id": identifier,
+        "text": {
+            "status": "generated",
+            "div": f'<div xmlns="http://www.w3.org/1999/xhtml">{shown}</div>',
+        },
+        "identifier": [{"system": OWN + "diagnosis", "value": diagnosis.id}],
+        "status": "partial",
+        "category": [concept("Diagnostic imaging", public("v2-0074", "IMG", "Diagnostic Imaging"))],
+        "code": concept("Automated assessment of a skin picture", own("observation", "report")),
+        "issued": diagnosis.created.isoformat(),
+        "result": [reference(one) for one in results],
+        "conclusion": " ".join(said),
+        **({"conclusionCode": [class_concept(diagnosis.findings[0].code, labels)]} if coded else {}),
+    }
+
+
+def conclusion(diagnosis: Diagnosis, labels: Sequence[Label]) -> list[str]:
+    """What was concluded, sentence by sentence: the decision, its reasons, and what all this is not."""
+    if diagnosis.decision == "report" and diagnosis.findings:
+        names = {label.code: label.name for label in labels}
+        first = diagnosis.findings[0]
+        left = ", ".join(names.get(code, code) for code in diagnosis.prediction_set.codes)
+        lines = [
+            f"Most probable: {first.name} ({_percent(first.probability)} %).",
+            f"Not ruled out: {left}." if left else "No class is likely enough for the prediction set.",
+        ]
+    else:
+        lines = [f"No result is reported. {DECISIONS[diagnosis.decision]}."]
+    reasons = [reason.text for reason in diagnosis.reasons]
+    return [*lines, *reasons, *diagnosis.quality.issues, *diagnosis.warnings, diagnosis.disclaimer]
+
+
+def _percent(probability: float) -> str:
+    """Whole per cents, of which a hundred would be a certainty that no model has."""
+    return f"{100 * probability:.0f}" if probability < 0.995 else "more than 99"

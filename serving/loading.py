@@ -1,0 +1,113 @@
+"""A release with all its versions ready to answer.
+
+A version is loaded once in a process, however many releases hold it and under whichever alias: one that
+answers already, for production or as a candidate, is taken over. It is freed when the last release and
+the last request that use it have ended.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from registry.bundle.decision import decide
+from registry.bundle.folder import Bundle
+from registry.bundle.schema import Subgroup
+from registry.records import ApiKey, Event, Release, Version
+from serving.predictor import LoadedVersion
+
+if TYPE_CHECKING:
+    from registry.signing.pem import Trust
+
+log = logging.getLogger("dermfed.serve")
+
+
+class Source(Protocol):
+    """What the service needs of the registry."""
+
+    def current(self, alias: str = ...) -> dict[str, Release]:
+        """Every model's release under the alias."""
+        ...
+
+    def bundle(self, version: Version) -> Bundle:
+        """A version's bundle, verified."""
+        ...
+
+    def keys(self) -> tuple[ApiKey, ...]:
+        """All API keys."""
+        ...
+
+    def require_signature(self, version: Version, trust: "Trust") -> str:
+        """Who among the trusted has signed the version; raises if none of them has."""
+        ...
+
+    def history(self, model: str) -> tuple[Event, ...]:
+        """What was done to a model, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedRelease:
+    """A release with all its versions ready to answer, by subgroup."""
+
+    release: Release
+    versions: Mapping[str, LoadedVersion]
+
+    @property
+    def subgroups(self) -> dict[str, Subgroup]:
+        """Whom each version is for."""
+        return {name: loaded.version.subgroup for name, loaded in self.versions.items()}
+
+
+class Loader:
+    """Loads releases from the registry; safe to share between threads."""
+
+    def __init__(self, source: Source, trust: "Trust | None", lone_threads: int = 1) -> None:
+        """Loads nothing yet.
+
+        Args:
+            source: the registry.
+            trust: the keys of which one must have signed each version; None asks for no signature.
+            lone_threads: threads that share a picture while no other is worked on.
+        """
+        self._source = source
+        self._trust = trust
+        self._lone_threads = lone_threads
+        # What is loaded somewhere in this process; what nobody uses any more is not in it.
+        self._loaded: WeakValueDictionary[tuple[str, int, str], LoadedVersion] = WeakValueDictionary()
+
+    def load(self, release: Release) -> LoadedRelease:
+        """The release with its versions loaded.
+
+        Raises:
+            RegistryError, BundleError: a version cannot be had, is not signed, or cannot answer.
+        """
+        return LoadedRelease(
+            release, {version.subgroup.name: self._version(version) for version in release.versions}
+        )
+
+    def _version(self, version: Version) -> LoadedVersion:
+        place = version.model, version.number, version.digest
+        if (known := self._loaded.get(place)) is not None:
+            return known
+        if self._trust is not None:
+            who = self._source.require_signature(version, self._trust)
+            log.info("version %d of %s is signed by %s", version.number, version.model, who)
+        loaded = LoadedVersion.of(version, self._source.bundle(version), self._lone_threads)
+        try_out(loaded)
+        self._loaded[place] = loaded
+        return loaded
+
+
+def try_out(loaded: LoadedVersion) -> None:
+    """Lets a version answer once for a grey picture: what fails here would fail for every caller.
+
+    Raises:
+        GraphError: the model cannot run, or does not answer what its manifest says.
+    """
+    size = loaded.manifest.picture.size
+    outputs = loaded.graph.run(np.full((1, size, size, 3), 128, dtype=np.uint8))
+    decide(outputs.probabilities[0], loaded.manifest, embedding=outputs.embedding[0])

@@ -1,0 +1,120 @@
+"""Why an answer is what it is: why `report`, `refer` or `retake`, and why this version answered.
+
+| code | decision |
+| --- | --- |
+| `confident` | `report`: the highest probability reaches the version's threshold |
+| `low-confidence` | `refer`: it does not |
+| `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
+| `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
+| what is wrong with the picture | `retake`: see `serving.quality.rules` |
+
+The last reason is the route's, by the route's own name. There may be new codes: a program that meets one it
+does not know shows the text.
+"""
+
+from collections.abc import Sequence
+from math import floor
+from typing import Literal, get_args
+
+import numpy as np
+
+from registry.bundle.decision import Decision
+from registry.bundle.schema import BundleManifest
+from registry.bundle.scores import SCORE_BINS, score_bin
+from registry.records import Version
+from serving.parameters import Parameters
+from serving.quality import Judged
+from serving.quality.rules import Trouble
+from serving.routing import ROUTES, Route
+from serving.schemas import Reason
+
+Ground = Literal["confident", "low-confidence", "refers-all", "unfamiliar"]
+CODES: tuple[str, ...] = (*get_args(Ground), *get_args(Trouble), *ROUTES)
+"""Every code there is."""
+
+
+def outcome(decision: Decision, judged: Judged) -> Literal["report", "refer", "retake"]:
+    """A bad picture is taken again, whatever the model says of it."""
+    if not judged.acceptable:
+        return "retake"
+    return "report" if decision.reported else "refer"
+
+
+def reasons(
+    decision: Decision,
+    judged: Judged,
+    manifest: BundleManifest,
+    version: Version,
+    route: Route,
+    parameters: Parameters,
+) -> list[Reason]:
+    """The reasons for the decision, then the one for the route.
+
+    Args:
+        decision: what the model's answer comes to.
+        judged: what is wrong with the picture.
+        manifest: of the version that answered.
+        version: that version.
+        route: why it was this one.
+        parameters: what the request declared.
+    """
+    if judged.acceptable:
+        grounds = [Reason(code=code, text=text) for code, text in _grounds(decision, manifest)]
+    else:
+        grounds = [Reason(code=issue.trouble, text=issue.text) for issue in judged.issues if issue.bad]
+    return [*grounds, Reason(code=route, text=_of_route(route, version, parameters))]
+
+
+def _grounds(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[Ground, str]]:
+    threshold_bin, known = manifest.abstention.threshold_bin, manifest.out_of_distribution
+    threshold, n = decision.confidence_threshold, decision.confidence_calibrated_on
+    # A threshold is a multiple of 1/500: cut to three digits a confidence stays on its side of it.
+    confidence = f"{floor(decision.confidence * 1000) / 1000:.3f}"
+    found: list[tuple[Ground, str]] = []
+    if threshold_bin == SCORE_BINS:
+        why = f"on {n} pictures no confidence was high enough" if n else "it was not calibrated"
+        found.append(("refers-all", f"This version refers every picture: {why}."))
+    elif score_bin(np.asarray(decision.confidence)) < threshold_bin:
+        found.append(
+            (
+                "low-confidence",
+                f"The highest probability is {confidence}; below {threshold:.3f}, chosen on {n} pictures, "
+                "this version refers.",
+            )
+        )
+    if decision.unfamiliar and known is not None:
+        found.append(
+            (
+                "unfamiliar",
+                "The picture is unlike those that this version was trained on, as are at most "
+                f"{100 * known.rate:g} % of known pictures.",
+            )
+        )
+    if not found:
+        found.append(
+            (
+                "confident",
+                f"The highest probability is {confidence}; from {threshold:.3f} on, chosen on {n} pictures, "
+                "this version reports.",
+            )
+        )
+    return found
+
+
+def _of_route(route: Route, version: Version, parameters: Parameters) -> str:
+    subgroup = version.subgroup
+    if subgroup.is_global:
+        answered = f"version {version.number}, which is for everybody, answered."
+    else:
+        answered = (
+            f"version {version.number}, which is for skin tones {', '.join(subgroup.values)} "
+            f"({subgroup.scale}), answered."
+        )
+    declared = f"skin tone {parameters.skin_tone} ({parameters.skin_tone_scale})"
+    begins = {
+        "declared": f"A {declared} was declared: ",
+        "unknown-tone": "No skin tone was declared: ",
+        "other-scale": f"No version is for tones on the scale {parameters.skin_tone_scale}: ",
+        "no-model-for-subgroup": f"No version is for {declared}: ",
+    }
+    return begins[route] + answered

@@ -1,0 +1,105 @@
+"""What whoever runs the service has to see: the release, its fairness, what was done, and what comes in."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from registry.card import sections
+from registry.card.tables import Table
+from registry.printing import event_lines
+from registry.records import Event
+from serving.card import card
+from serving.drift.table import EVERYBODY, DriftRow
+from serving.live import LoadedRelease, State
+from serving.schemas import ServedModel
+from serving.shadow.table import ShadowRow
+from serving.web.reliability import points, reliability
+from serving.web.rendering import render
+
+SIDE = 200.0
+"""Of the square in which a reliability diagram is drawn; units of its own."""
+
+NEWEST = 20
+"""Events of a model that are shown."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known at one moment.
+
+    Attributes:
+        state: what is served.
+        served: the same as the interface lists it, by model.
+        history: what was done to each model, the oldest first.
+        troubles: what keeps something from working.
+        drift: what came in beside what was tested on.
+        decisions: how often what was decided, by model, version and subgroup.
+        shadow: candidates beside what is served.
+        shadow_alias: whose release is the candidate; None where none is followed.
+    """
+
+    state: State
+    served: Mapping[str, ServedModel]
+    history: Mapping[str, Sequence[Event]]
+    troubles: Sequence[str]
+    drift: Sequence[DriftRow]
+    decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
+    shadow: Sequence[ShadowRow]
+    shadow_alias: str | None
+
+
+def operator_page(seen: Seen) -> str:
+    """The page."""
+    return render(
+        "operator.html",
+        here="operator",
+        troubles=seen.troubles,
+        shadow_alias=seen.shadow_alias,
+        models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
+        side=SIDE,
+    )
+
+
+def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
+    history = seen.history.get(name, ())
+    pointed = next((one for one in reversed(history) if one.release == release.release.id), None)
+    return {
+        "name": name,
+        "served": seen.served[name],
+        "since": pointed,
+        # Of whichever event made it: a rollback to it does not undo that.
+        "overridden": any(one.overridden for one in history if one.release == release.release.id),
+        "fairness": fairness_tables(release, seen.served[name].alias),
+        "reliability": [
+            {"name": subgroup, "version": one.version.number, "points": points(marks, SIDE)}
+            for subgroup, one in release.versions.items()
+            if one.manifest.reference is not None and (marks := reliability(one.manifest.reference))
+        ],
+        "events": [event_lines(event).splitlines() for event in reversed(history[-NEWEST:])],
+        "older": max(len(history) - NEWEST, 0),
+        "drift": told_once([row for row in seen.drift if row.model == name]),
+        "decisions": [
+            (version, subgroup, counts, sum(counts.values()))
+            for (model, version, subgroup), counts in sorted(seen.decisions.items())
+            if model == name
+        ],
+        "shadow": [row for row in seen.shadow if row.model == name],
+    }
+
+
+def fairness_tables(release: LoadedRelease, alias: str) -> list[tuple[str, Table]]:
+    """Each version's figures by skin tone, as its card shows them."""
+    shown = card(release, alias).model_dump(mode="json")["versions"]
+    tables = [(one, sections.by_subgroup(one)) for one in shown]
+    return [
+        (f"version {one['version']}, {one['subgroup']['name']}", table)
+        for one, table in tables
+        if table is not None
+    ]
+
+
+def told_once(rows: Sequence[DriftRow]) -> list[DriftRow]:
+    """Without the rows of everybody together, where everybody is of one subgroup."""
+    subgroups = Counter((row.version, row.measure) for row in rows)
+    return [row for row in rows if row.subgroup != EVERYBODY or subgroups[row.version, row.measure] > 2]

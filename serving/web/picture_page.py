@@ -1,0 +1,93 @@
+"""The page on which one picture is tried: the form, and the answer as a clinician reads it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from registry.bundle.tones import SCALES
+from serving.live import State
+from serving.parameters import Parameters, read_parameters
+from serving.schemas import Diagnosis
+from serving.web.rendering import render
+
+TONE: Final = "tone"
+"""The form's own field: a scale and a value of it, as one choice."""
+
+DECISIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "report": ("Report", "The model is confident enough for this answer to be reported to a clinician."),
+    "refer": ("Refer", "The model is not sure enough. A clinician has to see the lesion."),
+    "retake": ("Take another picture", "This picture cannot be judged."),
+}
+
+GUARANTEES: Final[Mapping[str, str]] = {
+    "subgroup": "promised for people with the declared skin tone",
+    "global": "promised over all skin tones together, not for each of them",
+    "none": "not promised: too few pictures to calibrate on, or a skin tone it was not calibrated on",
+}
+
+_SCALES: Final[Mapping[str, tuple[str, str]]] = {
+    "fitzpatrick": ("Fitzpatrick skin type", "1 burns always, 6 burns never"),
+    "monk": ("Monk skin tone", "1 lightest, 10 darkest"),
+    "milk10k": ("MILK10k skin tone", "0 darkest, 5 lightest"),
+    "ddi": ("DDI group", "pairs of Fitzpatrick types"),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value that can be chosen, and what it is called."""
+
+    value: str
+    text: str
+
+
+def tones(state: State) -> list[tuple[str, list[Choice]]]:
+    """Skin tones to choose from, by scale: those first on which a served version is."""
+    used = {
+        version.version.subgroup.scale
+        for release in state.releases.values()
+        for version in release.versions.values()
+    }
+    return [
+        (
+            f"{_SCALES[scale][0]} ({_SCALES[scale][1]})",
+            [Choice(f"{scale} {value}", f"{_SCALES[scale][0]} {value}") for value in values],
+        )
+        for scale, values in sorted(SCALES.items(), key=lambda one: one[0] not in used)
+    ]
+
+
+def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Parameters:
+    """The parameters of the page's form, whose one choice of a tone names the scale too.
+
+    Raises:
+        InvalidParameter: as `read_parameters`.
+    """
+    given = dict(fields)
+    scale, _, tone = given.pop(TONE, "").partition(" ")
+    if scale:
+        given |= {"skin_tone": tone, "skin_tone_scale": scale}
+    return read_parameters(query, given)
+
+
+def picture_page(state: State, diagnosis: Diagnosis | None = None, asked: Parameters | None = None) -> str:
+    """The page, with an answer where there is one.
+
+    Args:
+        state: what is served.
+        diagnosis: the answer.
+        asked: what was asked for, so that the form says it again.
+    """
+    declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
+    return render(
+        "picture.html",
+        here="picture",
+        models=sorted(state.releases),
+        model=(asked.model if asked else None) or "",
+        scales=tones(state),
+        declared=declared,
+        diagnosis=diagnosis,
+        decision=DECISIONS[diagnosis.decision] if diagnosis else None,
+        guarantee=GUARANTEES[diagnosis.prediction_set.guarantee] if diagnosis else None,
+        names={finding.code: finding.name for finding in diagnosis.findings} if diagnosis else {},
+    )

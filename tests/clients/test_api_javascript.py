@@ -1,0 +1,106 @@
+"""The example in JavaScript, against the real service."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.conftest import DARK, Places, draw_bundle, encode, paint, release, running
+
+EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "diagnose.mjs"
+NODE = shutil.which("node")
+
+Ended = subprocess.CompletedProcess[str]
+
+
+def test_it_is_short_and_needs_no_package():
+    lines = EXAMPLE.read_text().splitlines()
+    assert len(lines) <= 25
+    assert [line for line in lines if "import" in line] == ['import { readFile } from "node:fs/promises";']
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., Ended]:
+    """Calls the example for a picture; keywords are its environment."""
+    if NODE is None:
+        pytest.skip("there is no node on this machine")
+
+    def call(picture: bytes, *arguments: str, **environment: str) -> Ended:
+        path = tmp_path / "picture"
+        path.write_bytes(picture)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DERMFED_")}
+        return subprocess.run(
+            [NODE, EXAMPLE, path, *arguments],
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return call
+
+
+def test_it_diagnoses_and_says_why_not(ask, tmp_path):
+    places = Places(tmp_path / "registry")
+    with places.open() as registry:
+        release(registry, draw_bundle(), draw_bundle(DARK))
+        secret = registry.create_key("example")[1]
+        with running(places.open) as service:
+            key = {"DERMFED_URL": service.url, "DERMFED_API_KEY": secret}
+            headers = {"Authorization": f"Bearer {secret}"}
+            for form in ("JPEG", "PNG", "WEBP"):
+                picture = encode(paint(), form)
+                ended = ask(picture, "V", **key)
+                said = service.diagnose(
+                    picture, f"image/{form.lower()}", params={"skin_tone": "V"}, headers=headers
+                ).json()
+                assert ended.returncode == 0, ended.stderr
+                codes = ", ".join(said["prediction_set"]["codes"])
+                assert ended.stdout.startswith(f"{said['decision']}: {codes} not ruled out")
+                assert ended.stdout.rstrip().endswith(said["disclaimer"])
+            for picture, arguments, environment, says in (
+                (encode(paint())[:300], [], key, "400 Not an image: "),
+                (b"text", [], key, "415 "),
+                (encode(paint()), ["9"], key, "422 Invalid parameter: "),
+                (encode(paint()), [], {"DERMFED_URL": service.url}, "401 "),
+            ):
+                ended = ask(picture, *arguments, **environment)
+                assert ended.returncode == 1
+                assert says in ended.stderr
+                assert "(request " in ended.stderr
+                assert secret not in ended.stdout + ended.stderr
+
+
+def test_it_waits_once_as_long_as_the_service_asks(ask):
+    asked: list[float] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(time.monotonic())
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(503)
+            self.send_header("Retry-After", "1")
+            self.end_headers()
+            self.wfile.write(b'{"status": 503, "title": "Busy", "detail": "Full.", "request_id": "r-1"}')
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        ended = ask(encode(paint()), DERMFED_URL=f"http://127.0.0.1:{server.server_port}/")
+        server.shutdown()
+        thread.join()
+    assert ended.returncode == 1
+    assert "503 Busy: Full. (request r-1)" in ended.stderr
+    assert len(asked) == 2
+    assert asked[1] - asked[0] >= 0.95

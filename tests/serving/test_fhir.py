@@ -1,0 +1,479 @@
+"""A diagnosis as FHIR.
+
+Validated by `fhir.resources`, which has R4B (4.3.0) and no R4 (4.0.1): the resources that are used here
+are the same in both. It does not hold codes against value sets; `check` does for those that R4 requires.
+"""
+
+import json
+import re
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from fhir.resources.R4B.bundle import Bundle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from registry.bundle.labels import Coding, Label
+from serving.fhir.bundle import fhir_bundle
+from serving.fhir.description import described
+from serving.fhir.elements import UNCERTAIN, clean, identity
+from serving.fhir.negotiation import prefers_fhir
+from serving.fhir.report import conclusion
+from serving.openapi import describe
+from serving.parameters import Parameters
+from serving.schemas import Diagnosis
+from serving.settings import ServeSettings
+
+FHIR = "application/fhir+json"
+ICD10 = "http://hl7.org/fhir/sid/icd-10"
+SNOMED = "http://snomed.info/sct"
+ID = "6809b5ae-ae04-498f-bca7-08193bed3284"
+LABELS = (
+    Label(
+        code="MEL",
+        name="Melanoma",
+        malignancy="malignant",
+        codings=(
+            Coding(system=ICD10, version="2019", code="C43.9", display="Malignant melanoma", certain=True),
+            Coding(system=SNOMED, code="93655004", display="Malignant melanoma of skin"),
+        ),
+    ),
+    Label(code="NV", name="Melanocytic naevus", malignancy="benign", coding={"icd10": "D22.9"}),
+    Label(code="ODD", name="Something else"),
+)
+
+DECLARED = Parameters("5")
+
+
+def diagnosis(decision: str = "report", **parts) -> Diagnosis:
+    findings = [("MEL", "Melanoma", "malignant", 0.62), ("NV", "Melanocytic naevus", "benign", 0.3)]
+    given = {
+        "id": ID,
+        "created": datetime(2026, 1, 1, tzinfo=UTC),
+        "decision": decision,
+        "reasons": [{"code": "confident", "text": "It is."}, {"code": "declared", "text": "V was declared."}],
+        "model": {
+            "name": "skin-lesion",
+            "version": 3,
+            "subgroup": "dark",
+            "digest": "sha256:" + "a" * 64,
+            "route": "declared",
+        },
+        "findings": [
+            {"code": code, "name": name, "malignancy": kind, "probability": p, "coding": {}}
+            for code, name, kind, p in findings
+        ],
+        "prediction_set": {
+            "codes": ["MEL", "NV"],
+            "coverage": 0.9,
+            "guarantee": "subgroup",
+            "calibration_n": 412,
+        },
+        "malignancy": {"probability": 0.62},
+        "confidence": {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 400},
+        "quality": {"acceptable": True, "issues": []},
+        "warnings": ["Mind the < & >."],
+    }
+    return Diagnosis.model_validate({**given, **parts})
+
+
+def translated(one: Diagnosis | None = None, labels=LABELS, parameters=DECLARED):
+    """The bundle, once it has been found valid, with its resources by type."""
+    bundle = fhir_bundle(one or diagnosis(), labels, parameters)
+    check(bundle)
+    return bundle
+
+
+def resources(bundle, kind):
+    return [one["resource"] for one in bundle["entry"] if one["resource"]["resourceType"] == kind]
+
+
+def observed(bundle, code):
+    return [one for one in resources(bundle, "Observation") if one["code"]["coding"][0]["code"] == code]
+
+
+def parts(observation):
+    return [(one["code"]["coding"][0]["code"], one) for one in observation.get("component", [])]
+
+
+def every(part, name):
+    """All values of a key, however deep."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key == name:
+                yield value
+            yield from every(value, name)
+    elif isinstance(part, list):
+        for one in part:
+            yield from every(one, name)
+
+
+# Elements whose value set R4 requires, with the one code of it that is used.
+REQUIRED = {
+    "DiagnosticReport.status": "partial",
+    "DiagnosticReport.text.status": "generated",
+    "Observation.status": "preliminary",
+    "Device.status": "active",
+    "Device.deviceName.type": "model-name",
+    "Provenance.entity.role": "source",
+}
+
+
+def reached(part, path):
+    """The values at a path, lists seen through."""
+    if isinstance(part, list):
+        for one in part:
+            yield from reached(one, path)
+    elif path:
+        yield from reached(part[path[0]], path[1:])
+    else:
+        yield part
+
+
+def check(bundle) -> None:
+    """What R4 asks of a bundle like this."""
+    Bundle.model_validate_json(json.dumps(bundle))
+    assert bundle["type"] == "collection"
+    for name, allowed in REQUIRED.items():
+        kind, _, path = name.partition(".")
+        for resource in resources(bundle, kind):
+            assert set(reached(resource, path.split("."))) == {allowed}, name
+    addresses = [one["fullUrl"] for one in bundle["entry"]]
+    assert len(set(addresses)) == len(addresses)
+    for one in bundle["entry"]:
+        assert one["fullUrl"] == f"urn:uuid:{uuid.UUID(one['resource']['id'])}"
+    assert set(every(bundle, "reference")) <= set(addresses)
+    (report,) = resources(bundle, "DiagnosticReport")
+    observations = [
+        one["fullUrl"] for one in bundle["entry"] if one["resource"]["resourceType"] == "Observation"
+    ]
+    assert [one["reference"] for one in report["result"]] == observations
+    (origin,) = resources(bundle, "Provenance")
+    assert len(origin["target"]) == len(observations) + 1
+    assert not list(every(bundle, "subject")), "nobody is made up"
+    for one in resources(bundle, "Observation"):
+        values = [name for name in one if name.startswith("value")]
+        assert len(values) + ("dataAbsentReason" in one) <= 1  # obs-6
+        assert values or one.get("component") or "dataAbsentReason" in one
+        for _, component in parts(one):
+            assert component["code"] != one["code"]  # obs-7
+            assert len([name for name in component if name.startswith("value")] or ["x"]) == 1
+    for text in [*every(bundle, "text"), *every(bundle, "display"), *every(bundle, "valueString")]:
+        assert isinstance(text, dict) or (text.strip() == text and text)
+    for code in every(bundle, "code"):
+        assert isinstance(code, dict) or re.fullmatch(r"[^\s]+(\s[^\s]+)*", code)
+    for system in every(bundle, "system"):
+        assert re.fullmatch(r"(urn|https?):\S+", system)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda observation: observation.pop("code"),
+        lambda observation: observation.update(made_up=1),
+        lambda observation: observation.update(issued="yesterday"),
+        lambda observation: observation["valueQuantity"].update(value="much"),
+        lambda observation: observation["device"].update(reference="urn:uuid:" + ID),
+        lambda observation: observation.update(subject={"display": "Jane"}),
+        lambda observation: observation.update(status="finally"),
+    ],
+)
+def test_what_is_no_bundle_is_found_out(spoil):
+    bundle = translated()
+    spoil(observed(bundle, "class-probability")[0])
+    with pytest.raises((ValueError, AssertionError)):
+        check(bundle)
+
+
+def test_the_example_of_the_description_is_one():
+    said = described()
+    check(said["example"])
+    assert set(said["schema"]["required"]) <= set(said["example"])
+    kinds = {one["resource"]["resourceType"] for one in said["example"]["entry"]}
+    shape = said["schema"]["properties"]["entry"]["items"]["properties"]["resource"]["properties"]
+    assert kinds == set(shape["resourceType"]["enum"])
+    offered = describe(ServeSettings())["paths"]["/v1/diagnoses"]["post"]["responses"]["200"]["content"]
+    assert set(offered) == {"application/json", FHIR}
+    assert offered[FHIR] == said
+
+
+@pytest.mark.parametrize(
+    ("p", "said"), [(0.4, "40 %"), (0.994, "99 %"), (0.996, "more than 99 %"), (1.0, "more than 99 %")]
+)
+def test_no_conclusion_is_a_certainty(p, said):
+    finding = {"code": "MEL", "name": "Melanoma", "malignancy": "malignant", "probability": p, "coding": {}}
+    assert conclusion(diagnosis(findings=[finding]), LABELS)[0] == f"Most probable: Melanoma ({said})."
+
+
+def test_an_empty_set_does_not_read_as_if_all_were_ruled_out():
+    none = {"codes": [], "coverage": 0.9, "guarantee": "global", "calibration_n": 412}
+    said = conclusion(diagnosis(prediction_set=none), LABELS)
+    assert said[1] == "No class is likely enough for the prediction set."
+    assert "ruled out" not in " ".join(said)
+
+
+def test_a_report_concludes_with_the_codes_of_the_first_finding():
+    bundle = translated()
+    (report,) = resources(bundle, "DiagnosticReport")
+    assert report["conclusionCode"] == [
+        {
+            "coding": [
+                {"system": "urn:dermfed:class", "code": "MEL", "display": "Melanoma"},
+                {"system": ICD10, "version": "2019", "code": "C43.9", "display": "Malignant melanoma"},
+                {
+                    "extension": [{"url": UNCERTAIN, "valueBoolean": True}],
+                    "system": SNOMED,
+                    "code": "93655004",
+                    "display": "Malignant melanoma of skin",
+                },
+            ],
+            "text": "Melanoma",
+        }
+    ]
+    assert report["conclusion"].startswith(
+        "Most probable: Melanoma (62 %). Not ruled out: Melanoma, Melanocytic naevus. "
+        "It is. V was declared. Mind the < & >."
+    )
+    assert report["conclusion"].endswith(diagnosis().disclaimer)
+    assert "<p>Mind the &lt; &amp; &gt;.</p>" in report["text"]["div"]
+    assert report["identifier"] == [{"system": "urn:dermfed:diagnosis", "value": ID}]
+    assert not list(every(bundle, "interpretation"))
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [("refer", "A clinician has to judge the lesion."), ("retake", "The picture has to be taken again.")],
+)
+def test_where_nothing_is_reported_nothing_is_concluded(decision, said):
+    quality = {"acceptable": decision == "refer", "issues": [] if decision == "refer" else ["Come nearer."]}
+    bundle = translated(diagnosis(decision, quality=quality))
+    (report,) = resources(bundle, "DiagnosticReport")
+    assert "conclusionCode" not in report
+    assert report["conclusion"].startswith(f"No result is reported. {said}")
+    (decided,) = observed(bundle, "decision")
+    assert decided["valueCodeableConcept"]["coding"][0]["code"] == decision
+    doubted = [decided, *observed(bundle, "class-probability"), *observed(bundle, "malignancy-probability")]
+    assert [one["interpretation"][0]["coding"][0]["code"] for one in doubted] == ["IND"] * 4
+    (seen,) = observed(bundle, "picture-quality")
+    assert seen["valueBoolean"] is quality["acceptable"]
+    assert [one["text"] for one in seen.get("note", [])] == quality["issues"]
+
+
+def test_findings_are_probabilities_of_classes():
+    found = observed(translated(), "class-probability")
+    assert [one["valueQuantity"]["value"] for one in found] == [0.62, 0.3]
+    assert {one["valueQuantity"]["system"] for one in found} == {"http://unitsofmeasure.org"}
+    assert [dict(parts(one))["class"]["valueCodeableConcept"]["text"] for one in found] == [
+        "Melanoma",
+        "Melanocytic naevus",
+    ]
+    kinds = [dict(parts(one))["malignancy"]["valueCodeableConcept"]["text"] for one in found]
+    assert kinds == ["malignant", "benign"]
+    (old,) = [
+        one
+        for one in dict(parts(found[1]))["class"]["valueCodeableConcept"]["coding"]
+        if one["system"] == ICD10
+    ]
+    assert old["code"] == "D22.9"
+    assert old["extension"][0]["url"] == UNCERTAIN
+
+
+def test_the_set_is_whole_with_its_promise_and_names_what_is_not_among_the_findings():
+    chosen = {"codes": ["MEL", "ODD"], "coverage": 0.9, "guarantee": "subgroup", "calibration_n": 412}
+    (found,) = observed(translated(diagnosis(prediction_set=chosen)), "prediction-set")
+    classes = [one["valueCodeableConcept"]["text"] for name, one in parts(found) if name == "class"]
+    assert classes == ["Melanoma", "Something else"]
+    promised = dict(parts(found))
+    assert promised["coverage"]["valueQuantity"]["value"] == 0.9
+    assert promised["guarantee"]["valueCodeableConcept"]["text"] == "subgroup"
+    assert promised["calibration-lesions"]["valueInteger"] == 412
+
+
+def test_confidence_has_its_threshold_and_malignancy_its_reason_to_be_absent():
+    bundle = translated(diagnosis(malignancy={"probability": None}))
+    (confidence,) = observed(bundle, "confidence")
+    assert confidence["valueQuantity"]["value"] == 0.62
+    assert confidence["referenceRange"][0]["low"]["value"] == 0.55
+    assert dict(parts(confidence))["calibration-pictures"]["valueInteger"] == 400
+    (risk,) = observed(bundle, "malignancy-probability")
+    assert risk["dataAbsentReason"]["coding"][0]["code"] == "not-applicable"
+    assert "valueQuantity" not in risk
+
+
+def test_the_tone_is_told_as_it_was_declared():
+    (decided,) = observed(translated(parameters=Parameters("7", "monk")), "decision")
+    tone = dict(parts(decided))["declared-skin-tone"]
+    assert tone["valueString"] == "7 (monk)"
+    (decided,) = observed(translated(parameters=Parameters()), "decision")
+    tone = dict(parts(decided))["declared-skin-tone"]
+    assert tone["dataAbsentReason"]["coding"][0]["code"] == "unknown"
+    assert "valueString" not in tone
+    reasons = [one["valueCodeableConcept"] for name, one in parts(decided) if name == "reason"]
+    assert [one["coding"][0]["code"] for one in reasons] == ["confident", "declared"]
+    assert [one["text"] for one in reasons] == ["It is.", "V was declared."]
+
+
+def test_the_model_is_a_device_and_the_origin_says_so():
+    bundle = translated()
+    (device,) = resources(bundle, "Device")
+    assert device["identifier"] == [{"system": "urn:dermfed:bundle", "value": "sha256:" + "a" * 64}]
+    assert device["version"][0]["value"] == "3"
+    assert device["deviceName"] == [{"name": "skin-lesion", "type": "model-name"}]
+    address = f"urn:uuid:{device['id']}"
+    (origin,) = resources(bundle, "Provenance")
+    assert origin["agent"][0]["who"] == {"reference": address}
+    assert {one["device"]["reference"] for one in resources(bundle, "Observation")} == {address}
+    assert origin["recorded"] == bundle["timestamp"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_ids_are_those_of_the_request():
+    assert translated() == translated()
+    other = translated(diagnosis(id="1" * 8 + ID[8:]))
+    ids = [{one["fullUrl"] for one in bundle["entry"]} for bundle in (translated(), other)]
+    assert not ids[0] & ids[1]
+    assert identity("not a UUID", "Device") == identity("not a UUID", "Device") != identity("other", "Device")
+
+
+texts = st.text(max_size=20)
+names = st.text(min_size=1, max_size=12)
+chances = st.floats(0, 1)
+labels = st.lists(
+    st.builds(
+        Label,
+        code=names,
+        name=names,
+        malignancy=st.sampled_from(["malignant", "premalignant", "benign", "unknown"]),
+        coding=st.dictionaries(st.sampled_from(["icd10", "icd10cm", "snomed", "own"]), texts),
+        codings=st.lists(
+            st.builds(
+                Coding,
+                system=st.sampled_from([ICD10, SNOMED]),
+                version=st.none() | texts,
+                code=names,
+                display=names,
+                certain=st.booleans(),
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+    min_size=2,
+    max_size=5,
+    unique_by=lambda label: label.code,
+)
+
+
+@given(data=st.data(), labels=labels, decision=st.sampled_from(["report", "refer", "retake"]))
+@settings(max_examples=25, deadline=None)
+def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
+    listed = labels[: data.draw(st.integers(1, len(labels)))]
+    one = diagnosis(
+        decision,
+        created=data.draw(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),
+        model={
+            "name": data.draw(names),
+            "version": data.draw(st.integers(1, 10**6)),
+            "subgroup": data.draw(names),
+            "digest": "sha256:" + "0" * 64,
+            "route": data.draw(st.sampled_from(["declared", "unknown-tone", "other-scale"])),
+        },
+        reasons=[{"code": data.draw(names), "text": data.draw(texts)}],
+        findings=[
+            {
+                "code": label.code,
+                "name": label.name,
+                "malignancy": label.malignancy,
+                "probability": data.draw(chances),
+                "coding": label.coding,
+            }
+            for label in listed
+        ],
+        prediction_set={
+            "codes": data.draw(st.lists(st.sampled_from([label.code for label in labels]), unique=True)),
+            "coverage": data.draw(chances),
+            "guarantee": data.draw(st.sampled_from(["subgroup", "global", "none"])),
+            "calibration_n": data.draw(st.integers(0, 10**6)),
+        },
+        malignancy={"probability": data.draw(st.none() | chances)},
+        confidence={
+            "value": data.draw(chances),
+            "threshold": data.draw(chances),
+            "calibrated_on_n": data.draw(st.integers(0, 10**6)),
+        },
+        quality={"acceptable": data.draw(st.booleans()), "issues": data.draw(st.lists(texts, max_size=2))},
+        warnings=data.draw(st.lists(texts, max_size=3)),
+    )
+    tone = data.draw(st.sampled_from([Parameters(), Parameters("5"), Parameters("10", "monk")]))
+    bundle = translated(one, labels, tone)
+    assert ("conclusionCode" in resources(bundle, "DiagnosticReport")[0]) == (decision == "report")
+
+
+@given(text=st.text())
+def test_a_cleaned_text_is_one_that_fhir_allows(text):
+    assert re.fullmatch(r"([^\s\x00-\x1f\x7f]+( [^\s\x00-\x1f\x7f]+)*)?", clean(text))
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ([], False),
+        (["*/*"], False),
+        (["application/json"], False),
+        ([FHIR], True),
+        (["Application/FHIR+JSON"], True),
+        ([f"{FHIR}; fhirVersion=4.0"], True),
+        ([f"{FHIR}; fhirVersion=5.0"], False),
+        ([f"{FHIR};charset=utf-8"], True),
+        ([f"{FHIR}, application/json;q=0.9"], True),
+        ([f"{FHIR};q=0.5, application/json;q=0.9"], False),
+        (["application/json;q=0.5", f"{FHIR};q=0.6"], True),
+        ([f"{FHIR}, */*"], True),
+        ([f"{FHIR};q=0.8, */*"], False),
+        ([f"{FHIR};q=0.8, */*, application/json;q=0.1"], True),
+        ([f"{FHIR};q=0.8, */*;q=0.1, application/*"], False),
+        ([f"{FHIR};q=0, application/xml"], False),
+        ([f"{FHIR};q=nonsense"], False),
+        ([f"{FHIR};q=1.5"], True),
+        (["application/fhir+xml"], False),
+        (["application/fhir+xml, application/fhir+json"], True),
+        (["text/html, " * 2000 + FHIR], False),
+        ([f"q=1;{FHIR}", ";;,=,"], False),
+    ],
+)
+def test_fhir_is_for_those_who_ask_for_it(accept, chosen):
+    assert prefers_fhir(accept) is chosen
+
+
+@given(accept=st.lists(st.text(), max_size=3))
+def test_no_header_is_a_failure(accept):
+    prefers_fhir(accept)
+
+
+def test_the_service_answers_either(service, released):
+    own = service.diagnose(params={"skin_tone": "V"})
+    assert own.headers["content-type"] == "application/json"
+    answer = service.diagnose(params={"skin_tone": "V"}, headers={"Accept": FHIR})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == FHIR
+    bundle = answer.json()
+    check(bundle)
+    found = observed(bundle, "class-probability")
+    assert [one["valueQuantity"]["value"] for one in found] == [
+        one["probability"] for one in own.json()["findings"]
+    ]
+    (device,) = resources(bundle, "Device")
+    assert device["identifier"][0]["value"] == own.json()["model"]["digest"]
+    (report,) = resources(bundle, "DiagnosticReport")
+    assert report["identifier"][0]["value"] == answer.headers["x-request-id"]
+
+
+def test_a_picture_to_be_taken_again_is_said_in_fhir_too(service, picture):
+    bundle = service.diagnose(picture(size=(4, 4)), headers={"Accept": FHIR}).json()
+    check(bundle)
+    assert observed(bundle, "decision")[0]["valueCodeableConcept"]["coding"][0]["code"] == "retake"
+    assert "conclusionCode" not in resources(bundle, "DiagnosticReport")[0]
+
+
+def test_an_error_stays_a_problem(service, problem):
+    problem(service.diagnose(b"no picture", headers={"Accept": FHIR}), 400)
+    problem(service.diagnose(params={"skin_tone": "9"}, headers={"Accept": FHIR}), 422)

@@ -1,0 +1,351 @@
+"""A candidate beside production: what is compared, by whose rule, and that no caller notices."""
+
+import gc
+import io
+import threading
+import time
+import uuid
+import weakref
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from registry.bundle.graph import Graph
+from registry.bundle.picture import PictureRule, decode_picture
+from serving.drift.counting import subgroup_of
+from serving.live import Live
+from serving.metrics import Metrics
+from serving.parameters import Parameters
+from serving.predictor import answer, decode
+from serving.routing import choose
+from serving.settings import ServeSettings
+from serving.shadow import comparing, shadow_table
+from serving.shadow.comparing import Answered, Shadow, chosen, same_pixels
+from serving.shadow.counting import ShadowCounters
+
+MODEL = "skin-lesion"
+CODES = ("MEL", "NV", "AK")
+OTHER = np.array([[0, 0.02, 0], [0.02, 0, 0], [0, 0, 0.02]])
+"""What the candidate sees in the three colours: red is another class than for production."""
+
+
+def stage(registry, *bundles):
+    """Makes these the candidate."""
+    numbers = [one.number for one in registry.add(bundles)]
+    registry.promote(MODEL, numbers, to="staging", reason="test", override_gates=True)
+
+
+def eventually(holds, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.01)
+
+
+class Pair:
+    """Production and its shadow, without a service around them."""
+
+    def __init__(self, source, **settings):
+        self.settings = ServeSettings(**{"shadow_alias": "staging", "shadow_share": 1.0, **settings})
+        self.metrics = Metrics()
+        self.live = Live(source, self.settings, self.metrics)
+        counters = ShadowCounters(self.metrics)
+        self.shadow = Shadow(source, self.settings, self.metrics, counters, self.live.loader)
+
+    def close(self):
+        self.shadow.close()
+        self.live.close()
+
+    def answered(self, content, tone=None):
+        """What production answers, as the service hands it over."""
+        release = self.live.state.releases[MODEL]
+        routed = choose(release.subgroups, tone, "fitzpatrick")
+        loaded, parameters = release.versions[routed.subgroup], Parameters(skin_tone=tone)
+        decoded = decode(loaded, content, self.settings.max_pixels)
+        outputs = loaded.graph.run(decoded.pixels[None])
+        made = answer(loaded, decoded, outputs, parameters, routed.route, request_id=str(uuid.uuid4()))
+        group = subgroup_of(release.subgroups, release.versions["global"].manifest, tone, "fitzpatrick")
+        return Answered(loaded, group, parameters, content, decoded, made)
+
+    def counted(self, name):
+        """The samples of a name, by their labels; what never happened is left out."""
+        found = self.metrics.totals().named(name)
+        return {tuple(labels.values()): value for labels, value in found if value}
+
+    def compared(self):
+        return round(sum(self.counted("dermfed_shadow_comparisons_total").values()))
+
+    def compare(self, *answered):
+        """Offers these one after the other, and waits until each is compared."""
+        for one in answered:
+            before = self.compared()
+            self.shadow.offer(one)
+            eventually(lambda before=before: self.compared() == before + 1)
+
+    def table(self):
+        found = shadow_table(
+            self.metrics.totals(), self.live.state.releases.values(), self.shadow.candidates.values()
+        )
+        return {(row.version, row.candidate, row.subgroup): row for row in found}
+
+
+@pytest.fixture
+def pair(registry, request):
+    """Starts production and its shadow over the registry."""
+    started = []
+
+    def start(source=None, *, candidate=True, **settings):
+        one = Pair(source or registry, **settings)
+        started.append(one)
+        if candidate:
+            eventually(lambda: one.shadow.candidates)
+        return one
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def test_production_and_the_candidate_are_compared_by_subgroup(
+    pair, registry, promote, bundle, light, picture
+):
+    production = {"global": bundle(), "light": bundle(light)}
+    promote(registry, *production.values())
+    candidate = bundle(weights=OTHER, seed=1)
+    stage(registry, candidate)
+    colours = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (90, 90, 90), (120, 90, 60)]
+    both = pair()
+    contents = [picture("PNG", colour=colour) for colour in colours]
+    both.compare(*(both.answered(content, tone) for content in contents for tone in (None, "1", "5")))
+
+    def shares(of, content):
+        pixels = decode_picture(content, of.manifest.picture)[None]
+        return Graph(of.model).run(pixels).probabilities[0].astype(float)
+
+    table = both.table()
+    answering = {"undeclared": (1, "global"), "light": (2, "light"), "fitzpatrick 5": (1, "global")}
+    for group, (number, name) in answering.items():
+        before = np.array([shares(production[name], content) for content in contents])
+        after = np.array([shares(candidate, content) for content in contents])
+        row = table[number, 3, group]
+        assert row.n == 5
+        assert row.agreement == np.mean(before.argmax(axis=1) == after.argmax(axis=1))
+        assert row.interval[0] < row.agreement < row.interval[1]
+        # In the bundles of these tests 0.55 is reported, and 0.2 is in the set.
+        said = [np.where(one.max(axis=1) >= 0.55, "report", "refer").tolist() for one in (before, after)]
+        assert row.decisions == Counter(zip(*said, strict=True))
+        assert row.changed == sum(one != other for one, other in zip(*said, strict=True))
+        assert row.malignancy["production"] == pytest.approx(before[:, 0].mean(), abs=1e-6)
+        assert row.malignancy["candidate"] == pytest.approx(after[:, 0].mean(), abs=1e-6)
+        assert row.malignancy_difference == pytest.approx((after - before)[:, 0].mean(), abs=1e-6)
+        of_sets = [(one >= 0.2).sum(axis=1).mean() for one in (before, after)]
+        assert [row.set_size["production"], row.set_size["candidate"]] == pytest.approx(of_sets)
+    everybody = table[1, 3, "all"]
+    parts = [table[1, 3, group] for group in ("undeclared", "fitzpatrick 5")]
+    assert everybody.n == 10
+    assert everybody.agreement == pytest.approx(np.mean([part.agreement for part in parts]))
+    assert everybody.decisions == Counter(parts[0].decisions) + Counter(parts[1].decisions)
+    assert everybody.latency_ratio > 0
+    assert set(table) == {
+        (1, 3, "all"),
+        (1, 3, "undeclared"),
+        (1, 3, "fitzpatrick 5"),
+        (2, 3, "all"),
+        (2, 3, "light"),
+    }
+
+
+def test_a_count_that_is_only_being_made_is_no_row(pair, registry, promote, bundle):
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    found = pair()
+    counters = ShadowCounters(metrics := Metrics())
+    counters._comparisons.labels(MODEL, "1", "2", "dark")
+    served, candidates = found.live.state.releases.values(), found.shadow.candidates.values()
+    assert shadow_table(metrics.totals(), served, candidates) == []
+
+
+def test_a_candidate_with_another_rule_decodes_by_its_own(pair, registry, promote, bundle):
+    promote(registry, bundle())
+    cropped = bundle(picture=PictureRule(size=8, fit="crop"))
+    stage(registry, cropped)
+    both = pair()
+    wide = Image.new("RGB", (80, 10), (20, 200, 20))
+    wide.paste((250, 60, 20), (30, 0, 50, 10))  # what a crop leaves over
+    file = io.BytesIO()
+    wide.save(file, "PNG")
+    content = file.getvalue()
+    both.compare(both.answered(content))
+    shares = (
+        Graph(cropped.model).run(decode_picture(content, cropped.manifest.picture)[None]).probabilities[0]
+    )
+    row = both.table()[1, 2, "all"]
+    assert row.malignancy["candidate"] == pytest.approx(float(shares[0]), abs=1e-6)
+    assert row.malignancy["candidate"] != pytest.approx(row.malignancy["production"], abs=1e-3)
+
+
+def test_rules_that_give_the_same_pixels():
+    rule = PictureRule(size=8)
+    assert same_pixels(rule, PictureRule(size=8, max_pixels=9))
+    for other in (PictureRule(size=9), PictureRule(size=8, fit="crop"), PictureRule(size=8, draft=False)):
+        assert not same_pixels(rule, other)
+
+
+def test_what_waits_holds_no_bytes_where_the_pixels_do(pair, registry, promote, bundle, picture, monkeypatch):
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    both = pair()
+    seen = []
+    monkeypatch.setattr(both.shadow, "_put", lambda waiting: seen.append(waiting) or True)
+    answered = both.answered(picture())
+    both.shadow.offer(answered)
+    assert seen[0].picture is answered.decoded
+
+
+def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture, monkeypatch):
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    both = pair()
+    go, at_it, compare = threading.Event(), threading.Event(), both.shadow._compare
+
+    def slow(*arguments, **options):
+        at_it.set()
+        assert go.wait(20)
+        compare(*arguments, **options)
+
+    monkeypatch.setattr(both.shadow, "_compare", slow)
+    answered = both.answered(picture())
+    both.shadow.offer(answered)
+    assert at_it.wait(5)
+    for _ in range(comparing.WAITING + 3):
+        both.shadow.offer(answered)
+    busy = (MODEL, "busy")
+    assert both.counted("dermfed_shadow_left_out_total") == {busy: 3}
+    go.set()
+    eventually(lambda: both.compared() == comparing.WAITING + 1)
+    both.metrics.waiting(1)
+    both.shadow.offer(answered)
+    assert both.counted("dermfed_shadow_left_out_total") == {busy: 4}
+    both.metrics.waiting(0)
+    both.compare(answered)
+
+
+def test_a_candidate_that_fails_on_a_picture_is_counted(
+    pair, registry, promote, bundle, picture, monkeypatch
+):
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    both = pair()
+    answered = both.answered(picture())
+    run = Graph.run
+
+    def fail(graph, images):
+        raise MemoryError("too much")
+
+    monkeypatch.setattr(Graph, "run", fail)
+    both.shadow.offer(answered)
+    eventually(lambda: both.counted("dermfed_shadow_left_out_total") == {(MODEL, "failed"): 1})
+    monkeypatch.setattr(Graph, "run", run)
+    both.compare(answered)
+
+
+def test_what_is_in_production_already_and_what_has_no_candidate_is_not_compared(
+    pair, registry, promote, bundle, light, picture
+):
+    first = promote(registry, bundle(), bundle(light))
+    registry.promote(
+        MODEL, [one.number for one in first.versions], to="staging", override_gates=True, reason="t"
+    )
+    promote(registry, bundle(model="nails"))
+    both = pair()
+    for tone in (None, "1"):
+        both.shadow.offer(both.answered(picture(), tone))
+    assert both.shadow._waiting.qsize() == 0
+    assert both.compared() == 0
+    assert "nails" not in both.shadow.candidates
+    own, beside = both.live.state.releases[MODEL], both.shadow.candidates[MODEL]
+    assert own.versions["global"] is beside.versions["global"]  # in memory once
+
+
+def test_the_candidate_is_replaced_as_production_is(pair, registry, promote, bundle, picture):
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    both = pair(poll_seconds=0.05)
+    both.compare(both.answered(picture()))
+    model = weakref.ref(both.shadow.candidates[MODEL].versions["global"].graph)
+    stage(registry, bundle(seed=2))
+    eventually(lambda: both.shadow.candidates[MODEL].versions["global"].version.number == 3)
+    both.compare(both.answered(picture()))
+    assert set(both.table()) == {(1, 3, "all"), (1, 3, "undeclared")}  # of what is a candidate now
+    gc.collect()
+    assert model() is None
+    registry.promote(MODEL, [3], to="production", reason="t", override_gates=True)
+    eventually(lambda: both.live.state.releases[MODEL].versions["global"].version.number == 3)
+    assert (
+        both.live.state.releases[MODEL].versions["global"] is both.shadow.candidates[MODEL].versions["global"]
+    )
+    assert both.table() == {}
+
+
+def test_the_share_is_chosen_by_the_requests_id():
+    ids = [str(uuid.UUID(int=n)) for n in range(4000)]
+    taken = {share: {one for one in ids if chosen(one, share)} for share in (0.1, 0.5, 1.0)}
+    assert len(taken[0.1]) == pytest.approx(400, abs=70)
+    assert len(taken[0.5]) == pytest.approx(2000, abs=120)
+    assert taken[0.1] < taken[0.5] < taken[1.0] == set(ids)
+
+
+def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, picture):
+    promote(registry, bundle())
+    stage(registry, bundle(weights=OTHER, seed=1))
+    content = picture("PNG", colour=(250, 20, 20))
+
+    def without_id(answer):
+        assert answer.status_code == 200
+        return {key: value for key, value in answer.json().items() if key not in ("id", "created")}
+
+    with serve() as plain:
+        expected = without_id(plain.diagnose(content, "image/png"))
+        assert "dermfed_shadow_comparisons_total{" not in plain.client.get("/metrics").text
+    with serve(shadow_alias="staging", shadow_share=1.0) as service:
+
+        def told():
+            return service.client.get("/metrics").text
+
+        service.eventually(
+            lambda: 'dermfed_release_workers{alias="staging",model="skin-lesion",release="2"} 1.0' in told()
+        )
+        assert without_id(service.diagnose(content, "image/png")) == expected
+        labels = 'candidate="2",model="skin-lesion",subgroup="undeclared",version="1"'
+        # The gauge is set a moment before the candidate is shown anything.
+        service.eventually(
+            lambda: (
+                without_id(service.diagnose(content, "image/png")) == expected
+                and f"dermfed_shadow_comparisons_total{{{labels}}}" in told()
+            )
+        )
+        assert f"dermfed_shadow_agreements_total{{{labels}}} 0.0" in told()
+        listed = service.client.get("/v1/models").json()["models"]
+        assert [one["version"] for model in listed for one in model["versions"]] == [1]
+        assert service.client.get("/readyz").json()["status"] == "ready"
+
+
+def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
+    serve, places, registry, promote, bundle, picture
+):
+    promote(registry, bundle())
+    candidate = bundle(seed=1, weights=OTHER)
+    stage(registry, candidate)
+    places.spoil(candidate.manifest.file.sha256)
+    with serve(shadow_alias="staging", shadow_share=1.0) as service:
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        ready = service.client.get("/readyz")
+        assert ready.status_code == 200
+        (trouble,) = ready.json()["troubles"]
+        assert trouble.startswith("shadow: release 2 of skin-lesion cannot be served")
+        assert service.diagnose(picture()).json()["model"]["version"] == 1
+        text = service.client.get("/metrics").text
+        assert 'dermfed_release_loads_total{alias="staging",model="skin-lesion",outcome="failed"} 1.0' in text
+        assert 'dermfed_troubles{alias="staging",model="skin-lesion"} 1.0' in text

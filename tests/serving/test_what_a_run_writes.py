@@ -1,0 +1,140 @@
+"""The service as it is started, with two workers: what they share, and what none of them writes anywhere."""
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+MARKER = "Erika-Musterfrau"
+BURST = 15
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """Where everything goes that the service writes, beside the registry."""
+    for name in ("home", "temporary"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def address(places, home):
+    """Starts the service; gives its address, and on leaving waits for its end."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DERMFED_", "XDG_", "BENTO"))
+    }
+    environment = {
+        **kept,
+        "HOME": str(home / "home"),
+        "TMPDIR": str(home / "temporary"),
+        "DERMFED_SERVE_BURST": str(BURST),
+        "DERMFED_SERVE_RECORDS_PICTURE_HASH": "yes",
+    }
+    started = []
+
+    def start():
+        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+        options = ["--workers", "2", "--url", places.url, "--store", str(places.store)]
+        with (home / "log").open("wb") as log:
+            where = {"stdout": log, "stderr": log, "cwd": home, "env": environment}
+            started.append(subprocess.Popen([*command, *options], **where))
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60).status_code == 200:
+                    return f"http://127.0.0.1:{port}"
+            except httpx.ConnectError:
+                time.sleep(0.1)
+        raise AssertionError((home / "log").read_text())
+
+    def stop():
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        started.clear()
+
+    yield start, stop
+    stop()
+
+
+def test_workers_share_rates_and_records_and_write_nothing_of_a_caller(
+    registry, promote, bundle, home, address, image
+):
+    promote(registry, bundle())
+    key, secret = registry.create_key("app", per_minute=BURST)
+    other, second = registry.create_key("other")
+    also = {"Authorization": f"Bearer {second}"}
+    file = io.BytesIO()
+    painted = image(size=(64, 48))
+    painted.putdata([((7 * n) % 251, (11 * n) % 241, (13 * n) % 239) for n in range(64 * 48)])
+    painted.save(file, "JPEG", comment=MARKER.encode())
+    content = file.getvalue()
+    start, stop = address
+    url = start() + "/v1/diagnoses"
+    bearer = {"Authorization": f"Bearer {secret}"}
+
+    began = time.monotonic()
+    answers = []
+    for n in range(40):  # each on a connection of its own, so that both workers are asked
+        form = {"image": (f"{MARKER}.jpg", content, "image/jpeg")}
+        tone = {"skin_tone": "5"} if n % 2 else {}
+        answers.append(httpx.post(url, files=form, params=tone, headers=bearer, timeout=60))
+    seconds = time.monotonic() - began
+    admitted = [one for one in answers if one.status_code == 200]
+    assert {one.status_code for one in answers} == {200, 429}
+    assert BURST <= len(admitted) <= BURST + seconds * BURST / 60 + 1
+
+    refused = [
+        httpx.post(
+            url, content=content, params={MARKER: MARKER}, headers={**also, "Content-Type": "image/jpeg"}
+        ),
+        httpx.post(url, content=MARKER, headers={"Authorization": f"Bearer dfk_{MARKER}"}),
+        httpx.post(url, content=MARKER, auth=(MARKER, secret)),
+        httpx.get(url.replace("diagnoses", f"models/{MARKER}/card"), headers={"Cookie": MARKER}),
+        httpx.get(url.replace("diagnoses", MARKER), headers={**also, "User-Agent": MARKER}),
+        httpx.post(url, data={"image": MARKER}, headers={**also, "X-Forwarded-For": MARKER}),
+    ]
+    assert {one.status_code for one in refused} == {401, 404, 415, 422}
+    stop()
+
+    log = (home / "log").read_text()
+    for answer in (*answers, *refused):
+        assert log.count(answer.headers["x-request-id"]) == 1
+    found = list((home / "home").rglob("diagnoses-*.jsonl"))
+    lines = [json.loads(line) for path in found for line in path.read_text().splitlines()]
+    assert {path.parent for path in found} == {home / "home" / ".local" / "share" / "dermfed" / "records"}
+    assert {line["key"] for line in lines} == {key.id, other.id}
+    given = {line["request"] for line in lines if line["status"] == 200}
+    assert given == {one.json()["id"] for one in admitted}
+    assert len(list((home / "home").rglob("dermfed-rates/keys"))) == 1
+
+    random = secret.split("_", 2)[2]
+    sent = [
+        secret.encode(),
+        random.encode(),
+        second.encode(),
+        MARKER.encode(),
+        content[-200:-100],
+        content[:40],
+    ]
+    written = [path for path in home.rglob("*") if path.is_file()]
+    assert len(written) > 5
+    for path in written:
+        held = path.read_bytes()
+        assert [part for part in sent if part in held] == [], path
+        assert MARKER.lower().encode() not in held.lower()
+    names = "\n".join(map(str, home.rglob("*")))
+    assert MARKER not in names
+    assert random not in names

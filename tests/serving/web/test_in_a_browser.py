@@ -1,0 +1,130 @@
+"""The pages in headless Chromium: upload, answer, operator; with and without a script; checked by axe."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+SCREEN, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def tab(chromium, service):
+    """`tab(viewport, **options)`: a tab on `/`; `asked` are its requests, `said` its complaints."""
+    contexts = []
+
+    def show(viewport=SCREEN, **options):
+        context = chromium.new_context(viewport=viewport, base_url=service.url, **options)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.asked, tab.said = [], []
+        tab.on("request", lambda request: tab.asked.append(request.url))
+        tab.on("console", lambda message: tab.said.append(message.text))
+        tab.goto("/")
+        return tab
+
+    yield show
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def lesion(picture, tmp_path):
+    """A file to choose."""
+    path = tmp_path / "lesion.jpg"
+    path.write_bytes(picture(size=(320, 240)))
+    return path
+
+
+def ask(tab, file, tone="fitzpatrick 5"):
+    tab.set_input_files("#image", str(file))
+    tab.select_option("#tone", tone)
+    tab.evaluate("document.querySelector('#answer')?.removeAttribute('id')")  # that of the picture before
+    tab.click("#submit")
+    tab.wait_for_selector("#answer")
+
+
+def test_a_picture_is_chosen_shown_and_answered(tab, service, lesion):
+    page = tab()
+    assert page.locator("#preview").is_hidden()
+    page.set_input_files("#image", str(lesion))
+    page.wait_for_function("document.querySelector('#preview img').naturalWidth === 320")
+    ask(page, lesion)
+    assert page.locator("#preview img").is_visible()  # still beside the answer
+    assert page.evaluate("document.activeElement.id") == "answer"
+    assert page.input_value("#tone") == "fitzpatrick 5"
+    assert "version 3 (dark)" in page.inner_text(".answer")
+    ask(page, lesion, "")
+    assert "(global)" in page.inner_text(".answer")
+    assert all(url.startswith((service.url, f"blob:{service.url}")) for url in page.asked)
+    assert page.said == []
+
+
+def test_what_goes_wrong_is_told_in_the_page(tab, tmp_path):
+    page = tab()
+    (tmp_path / "lesion.jpg").write_bytes(b"no picture")
+    page.set_input_files("#image", str(tmp_path / "lesion.jpg"))
+    page.click("#submit")
+    page.wait_for_selector("text=Not an image")
+
+
+def test_what_is_no_page_of_ours_is_left_to_the_browser(tab, lesion):
+    """A proxy may have a limit of its own, and says so in words of its own."""
+    page = tab()
+    page.route("**/", lambda route: route.fulfill(status=413, content_type="text/html", body="<h1>No.</h1>"))
+    page.set_input_files("#image", str(lesion))
+    page.click("#submit")
+    page.wait_for_selector("text=No.")
+
+
+def test_our_own_form_says_where_it_comes_from(tab, service, lesion):
+    """Over plain HTTP that is all a browser says; a policy of no-referrer would make it `null`."""
+    page = tab(java_script_enabled=False)
+    page.set_input_files("#image", str(lesion))
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.click("#submit")
+    page.wait_for_selector("#answer")
+    assert sent.value.all_headers()["origin"] == service.url
+
+
+def test_it_works_without_a_script(tab, lesion):
+    page = tab(java_script_enabled=False)
+    page.set_input_files("#image", str(lesion))
+    page.select_option("#tone", "fitzpatrick 1")
+    page.click("#submit")
+    assert "version 2 (light)" in page.inner_text(".answer")
+    assert page.locator("#preview").is_hidden()
+
+
+@pytest.mark.parametrize("viewport", [SCREEN, PHONE], ids=["screen", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(tab, lesion, viewport, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    page = tab(viewport, color_scheme=scheme, bypass_csp=True)  # axe itself is a script
+    ask(page, lesion)
+    found = axe.run(page).response["violations"]
+    page.goto("/operator")
+    found += axe.run(page).response["violations"]
+    page.goto("/")
+    found += axe.run(page).response["violations"]
+    grave = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not grave, "\n".join(
+        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in grave
+    )
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(tab, lesion):
+    page = tab(PHONE, is_mobile=True, has_touch=True)
+    ask(page, lesion)
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+    page.goto("/operator")
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+
+
+def test_a_keyboard_reaches_everything(tab):
+    page = tab()
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert reached[:1] == ["Skip to the content"]
+    assert {"image", "tone", "submit"} <= set(reached)
