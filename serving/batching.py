@@ -1,202 +1,227 @@
 """The threads that work on pictures: they decode them, and show them to their models, several together.
 
-Nobody waits for a batch to fill. While all threads are busy, pictures gather; a thread that becomes free
-takes the decoded picture that has waited longest, and with it up to `max_batch` in all of those that wait for
-the same version; where none is waiting, the next picture is decoded. More threads than cores would only get
-in each other's way, and what is nearly done comes first. A picture that comes while nothing runs goes at
-once, and may have several threads to itself.
+Nobody waits for others to come. A thread that becomes free takes the decoded picture that has waited
+longest, and with it up to `max_batch` in all of those that wait for the same version; where some of these
+are not decoded yet, it decodes one. Where no decoded picture waits, it decodes the next. More threads than
+cores would only get in each other's way, and what is nearly done comes first. A picture that comes while
+nothing else is worked on goes at once, and may have several threads to itself.
 
-One picture never harms another: where a batch fails, whatever it is about (the run, an answer that is not
-finite or of the wrong shape), each of its pictures is shown alone, and fails alone. A picture whose
-request was given up is not shown at all. A version is held by its pictures only: the one that was
-replaced goes with the last of them.
+The threads take their work from each other and tell the event loop of answers alone, so that a loop that is
+busy with requests keeps no core idle.
+
+A picture whose request was given up is neither decoded nor shown. A version is held by its pictures only:
+the one that was replaced goes with the last of them.
 """
 
 import asyncio
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-import anyio
-import anyio.to_thread
-import numpy as np
-from numpy.typing import NDArray
-
-from registry.bundle.errors import GraphError
 from registry.bundle.graph import Graph, Outputs
 from serving.metrics import Metrics
-from serving.predictor import LoadedVersion
+from serving.predictor import Decoded, LoadedVersion
+from serving.showing import show
 
 log = logging.getLogger("dermfed.serve")
 
-T = TypeVar("T")
+Answer = tuple[Decoded, Outputs]
+Answers = Sequence[tuple["asyncio.Future[Answer]", Answer | Exception]]
 
 
 @dataclass(eq=False)
-class Waiting:
-    """A picture before its model's run; `outputs` is there after it."""
+class Picture:
+    """A picture before its model's run.
+
+    Attributes:
+        loaded: the version that it is for.
+        decode: gives it as the version's model sees it.
+        answer: is there in the end.
+        since: when it began to wait.
+        waited: seconds that it waited until it was decoded.
+        decoded: what `decode` gave; None before.
+    """
 
     loaded: LoadedVersion
-    pixels: NDArray[np.uint8]
-    outputs: "asyncio.Future[Outputs]"
+    decode: Callable[[], Decoded]
+    answer: "asyncio.Future[Answer]"
     since: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    decoded: Decoded | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a thread does next.
+
+    Attributes:
+        pictures: one that is to be decoded, or those that are to be shown together.
+        graph: which they are shown to; None where one is to be decoded.
+    """
+
+    pictures: Sequence[Picture]
+    graph: Graph | None = None
 
 
 class Batching:
-    """Runs the models of all versions, for one event loop."""
+    """Decodes pictures and runs the models of all versions."""
 
     def __init__(self, at_once: int, max_batch: int, metrics: Metrics) -> None:
-        """Nothing runs yet.
+        """Nothing runs yet; threads are started when there is work for them.
 
         Args:
-            at_once: how many threads work at most at the same time, over all versions.
+            at_once: how many threads work at most, over all versions.
             max_batch: how many pictures one run is shown at most.
-            metrics: is told how many wait, and how many were shown together.
+            metrics: is told how many wait, how many were shown together, and how long each step took.
         """
         self._at_once = at_once
         self._max_batch = max_batch
         self._metrics = metrics
-        self._waiting: deque[Waiting] = deque()
-        self._undecoded: deque[asyncio.Future[None]] = deque()
-        self._decoding = 0
-        self._running: set[asyncio.Task[None]] = set()
-        self._threads = anyio.CapacityLimiter(at_once)
+        self._undecoded: deque[Picture] = deque()
+        self._decoded: deque[Picture] = deque()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0  # threads that wait for work
+        self._busy = 0  # threads whose answers are not there yet
+        self._closed = False
+        self._work = threading.Condition()
 
-    async def decode(self, work: Callable[[], T]) -> T:
-        """What `work` gives, done in a thread when one is free and no decoded picture is waiting for it."""
-        turn = asyncio.get_running_loop().create_future()
-        self._undecoded.append(turn)
-        self._start()
-        try:
-            await turn
-        except BaseException:
-            if not turn.cancelled():  # its turn had come
-                self._decoded()
-            elif turn in self._undecoded:
-                self._undecoded.remove(turn)
-            raise
-        try:
-            return await anyio.to_thread.run_sync(work, limiter=self._threads)
-        finally:
-            self._decoded()
-
-    async def run(self, loaded: LoadedVersion, pixels: NDArray[np.uint8]) -> Outputs:
-        """What the version's model answers for one picture, as a batch of one.
+    async def diagnose(self, loaded: LoadedVersion, decode: Callable[[], Decoded]) -> Answer:
+        """One picture as the version's model sees it, and what the model answers, as a batch of one.
 
         Raises:
+            Exception: whatever `decode` raises.
             GraphError: the picture is not what the model takes, or its answer is not one.
         """
-        one = Waiting(loaded, pixels, asyncio.get_running_loop().create_future())
-        self._waiting.append(one)
-        self._start()
+        picture = Picture(loaded, decode, asyncio.get_running_loop().create_future())
+        with self._work:
+            self._undecoded.append(picture)
+            self._tell()
+            if self._idle:
+                self._idle -= 1  # here, for it may take a while to wake up
+                self._work.notify()
+            elif len(self._threads) < self._at_once:
+                thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+                self._threads.append(thread)
+                thread.start()
         try:
-            return await one.outputs
+            return await picture.answer
         finally:
-            if one in self._waiting:  # given up before its turn
-                self._waiting.remove(one)
-                self._metrics.waiting(len(self._waiting))
+            if picture.answer.cancelled():
+                self._give_up(picture)
 
-    def _start(self) -> None:
-        """Gives every thread that is free something to do."""
-        while self._waiting and self._busy < self._at_once:
-            batch = self._take()
-            graph = batch[0].loaded.graph
-            if not self._busy and not self._waiting and not self._undecoded and len(batch) == 1:
-                graph = batch[0].loaded.wide or graph
-            task = asyncio.get_running_loop().create_task(self._show(graph, batch))
-            self._running.add(task)
-        while self._undecoded and self._busy < self._at_once:
-            turn = self._undecoded.popleft()
-            if not turn.done():
-                self._decoding += 1
-                turn.set_result(None)
-        self._metrics.waiting(len(self._waiting))
+    def close(self) -> None:
+        """Ends the threads, each when it has done what it is at."""
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    @property
-    def _busy(self) -> int:
-        return len(self._running) + self._decoding
+    def _give_up(self, picture: Picture) -> None:
+        with self._work:
+            for waiting in (self._undecoded, self._decoded):
+                if picture in waiting:
+                    waiting.remove(picture)
+            self._tell()
 
-    def _decoded(self) -> None:
-        self._decoding -= 1
-        self._start()
+    def _tell(self) -> None:
+        self._metrics.waiting(len(self._undecoded) + len(self._decoded))
 
-    def _take(self) -> list[Waiting]:
-        """Whoever has waited longest, and others that may be shown with it."""
-        loaded = self._waiting[0].loaded
-        batch = [one for one in self._waiting if one.loaded is loaded][: self._max_batch]
-        for one in batch:
-            self._waiting.remove(one)
-        return batch
+    def _run(self) -> None:
+        """What every thread does."""
+        while (step := self._next()) is not None:
+            try:
+                answers = self._do(step)
+            except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+                answers = [(picture.answer, error) for picture in step.pictures]
+            self._done(step)
+            del step  # which holds a version, that may go when its last answer is out
+            if answers:
+                deliver(answers)
+            del answers
 
-    async def _show(self, graph: Graph, batch: list[Waiting]) -> None:
+    def _next(self) -> Step | None:
+        """The next thing to do, when there is one; None when there will be none any more."""
+        with self._work:
+            while not self._closed:
+                if step := self._take():
+                    self._busy += 1
+                    self._tell()
+                    return step
+                self._idle += 1
+                self._work.wait()
+            return None
+
+    def _done(self, step: Step) -> None:
+        with self._work:
+            self._busy -= 1
+            if step.graph is None:
+                # Whoever did it looks for the next step at once: nobody need be woken for these.
+                self._decoded += [one for one in step.pictures if one.decoded and not one.answer.done()]
+
+    def _take(self) -> Step | None:
+        if not self._decoded:
+            return Step([self._undecoded.popleft()]) if self._undecoded else None
+        loaded = self._decoded[0].loaded
+        together = [one for one in self._decoded if one.loaded is loaded][: self._max_batch]
+        if len(together) < self._max_batch:
+            for one in self._undecoded:
+                if one.loaded is loaded:
+                    self._undecoded.remove(one)
+                    return Step([one])
+        for one in together:
+            self._decoded.remove(one)
+        lone = len(together) == 1 and not (self._undecoded or self._decoded or self._busy)
+        return Step(together, loaded.wide if lone and loaded.wide is not None else loaded.graph)
+
+    def _do(self, step: Step) -> Answers:
+        """Takes a step, and gives the answers that are there after it."""
+        if step.graph is not None:
+            return self._show(step.graph, step.pictures)
+        for picture in step.pictures:
+            if not picture.answer.done():  # not given up
+                self._decode(picture)
+        return ()
+
+    def _decode(self, picture: Picture) -> None:
         began = time.monotonic()
-        try:
-            answers = await anyio.to_thread.run_sync(
-                show, graph, [one.pixels for one in batch], limiter=self._threads
-            )
-        except BaseException:
-            for one in batch:
-                one.outputs.cancel()
-            raise
-        finally:
-            task = asyncio.current_task()
-            if task is not None:
-                self._running.discard(task)
-            self._start()
-        ended = time.monotonic()
-        self._metrics.batch(len(batch))
-        for one, outputs in zip(batch, answers, strict=True):
+        picture.waited = began - picture.since
+        picture.decoded = picture.decode()
+        picture.since = time.monotonic()
+        version = picture.loaded.version
+        self._metrics.stage(version.model, version.number, "decoding", picture.since - began)
+
+    def _show(self, graph: Graph, pictures: Sequence[Picture]) -> Answers:
+        shown = [(one, one.decoded) for one in pictures if one.decoded is not None]
+        began = time.monotonic()
+        outputs = show(graph, [decoded.pixels for _, decoded in shown])
+        seconds = time.monotonic() - began
+        self._metrics.batch(len(shown))
+        answers: list[tuple[asyncio.Future[Answer], Answer | Exception]] = []
+        for (one, decoded), output in zip(shown, outputs, strict=True):
             version = one.loaded.version
-            self._metrics.stage(version.model, version.number, "waiting", began - one.since)
-            self._metrics.stage(version.model, version.number, "model", ended - began)
-            if one.outputs.done():
-                continue  # nobody waits for it any more
-            if isinstance(outputs, Exception):
-                one.outputs.set_exception(outputs)
-            else:
-                one.outputs.set_result(outputs)
+            self._metrics.stage(version.model, version.number, "waiting", one.waited + began - one.since)
+            self._metrics.stage(version.model, version.number, "model", seconds)
+            answers.append((one.answer, output if isinstance(output, Exception) else (decoded, output)))
+        return answers
 
 
-def show(graph: Graph, pictures: Sequence[NDArray[np.uint8]]) -> list[Outputs | Exception]:
-    """What the graph answers for each picture, or what was in the way of it alone."""
-    if len(pictures) > 1:
-        try:
-            return list(rows(graph, np.stack(pictures)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may be one picture's alone
-            log.warning("%d pictures shown together failed (%s); each is shown alone", len(pictures), error)
-    return [show_alone(graph, one) for one in pictures]
-
-
-def show_alone(graph: Graph, pixels: NDArray[np.uint8]) -> Outputs | Exception:
-    """What the graph answers for one picture, or why it does not."""
+def deliver(answers: Answers) -> None:
+    """Hands answers to those who wait for them in their event loop, from another thread."""
     try:
-        return rows(graph, pixels[None])[0]
-    except Exception as error:  # noqa: BLE001 - raised again for whoever waits for it
-        return error
+        answers[0][0].get_loop().call_soon_threadsafe(_set, answers)
+    except RuntimeError:  # the loop has ended, and with it whoever waited
+        log.warning("%d answers came after the service had ended", len(answers))
 
 
-def rows(graph: Graph, images: NDArray[np.uint8]) -> list[Outputs]:
-    """The graph's answers for `(batch, size, size, 3)`, each as a batch of one.
-
-    Raises:
-        GraphError: the graph cannot run, or its answers are not finite or not one for each picture.
-    """
-    outputs = graph.run(images)
-    expected = {
-        "probabilities": (len(images), graph.num_classes),
-        "logits": (len(images), graph.num_classes),
-        "embedding": (len(images), graph.num_features),
-    }
-    for name, shape in expected.items():
-        if (found := getattr(outputs, name).shape) != shape:
-            raise GraphError(
-                f"the graph answered {name} of shape {found} for {len(images)} pictures, not {shape}; "
-                "the model is broken: export it again"
-            )
-    return [
-        Outputs(*(part[row : row + 1] for part in (outputs.probabilities, outputs.logits, outputs.embedding)))
-        for row in range(len(images))
-    ]
+def _set(answers: Answers) -> None:
+    for future, answer in answers:
+        if future.done():
+            continue  # nobody waits for it any more
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -58,6 +58,7 @@ class Running:
                     yield
             finally:
                 live, self._live, self._registry = self._live, None, None
+                await anyio.to_thread.run_sync(self.batching.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
                 await anyio.to_thread.run_sync(live.close)
                 self.limits.close()

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about us.
+settings.register_profile("dermfed", deadline=None)
+settings.load_profile("dermfed")
 
 TINY: dict[str, Any] = {
     "name": "tiny",

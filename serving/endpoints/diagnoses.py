@@ -15,12 +15,12 @@ from serving.exchange import request_id
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.parameters import Parameters, read_parameters
-from serving.predictor import LoadedVersion, answer, decode
+from serving.predictor import Decoded, LoadedVersion, answer, decode
 from serving.records.keeping import Record
 from serving.routing import choose
 from serving.running import Running, pick
 from serving.schemas import Diagnosis
-from serving.upload import read_upload
+from serving.upload import Upload, check_format, read_upload
 
 Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
 """Reads parameters from the query and the form."""
@@ -70,13 +70,9 @@ class Diagnoses:
             served = pick(await running.state(request, asked), asked)
             routed = choose(served.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
             loaded = served.versions[routed.subgroup]
-            began = time.monotonic()
-            decoded = await running.batching.decode(
-                partial(decode, loaded, upload.content, running.settings.max_pixels)
+            decoded, outputs = await running.batching.diagnose(
+                loaded, partial(prepare, loaded, upload, running.settings.max_pixels)
             )
-            version = loaded.version
-            running.metrics.stage(version.model, version.number, "decoding", time.monotonic() - began)
-            outputs = await running.batching.run(loaded, decoded.pixels)
             diagnosis = answer(
                 loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
             )
@@ -86,6 +82,16 @@ class Diagnoses:
         )
         record.diagnosed(diagnosis)
         return Made(diagnosis, loaded, parameters, afterwards)
+
+
+def prepare(loaded: LoadedVersion, upload: Upload, max_pixels: int) -> Decoded:
+    """The picture as the version's model sees it, if it is nothing but a picture; work for a thread.
+
+    Raises:
+        NotAnImage, WrongMediaType, BodyTooLarge: it cannot be shown to a model.
+    """
+    check_format(upload.content, upload.declared)
+    return decode(loaded, upload.content, max_pixels)
 
 
 @dataclass(frozen=True)

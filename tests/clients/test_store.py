@@ -97,7 +97,7 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(NAMES)
 def test_no_two_client_ids_share_a_file_even_where_case_does_not_count(names: list[str]) -> None:
     files = [store_module._file_name(name) for name in names]

@@ -48,7 +48,7 @@ def binned(probabilities):
     sizes=st.lists(st.integers(5, 150).filter(lambda n: (n + 1) % 10), min_size=1, max_size=4),
     num_classes=st.integers(2, 5),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_sets_are_those_of_crepes_on_the_binned_scores(cohort, seed, sizes, num_classes):
     calibration = cohort(seed, tuple(sizes), num_classes)
     new = cohort(seed + 1, (60,) * len(sizes), num_classes)
@@ -60,7 +60,7 @@ def test_sets_are_those_of_crepes_on_the_binned_scores(cohort, seed, sizes, num_
     seed=st.integers(0, 2**32),
     sizes=st.lists(st.integers(5, 150).filter(lambda n: (n + 1) % 10), min_size=1, max_size=4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_against_the_scores_themselves_only_the_bin_of_the_threshold_is_added(cohort, seed, sizes):
     """The stated resolution: a class that we add has its probability in the threshold's bin of 1/500."""
     calibration, new = cohort(seed, tuple(sizes)), cohort(seed + 1, (60,) * len(sizes))

@@ -35,7 +35,7 @@ DRAWS = given(
 
 
 @DRAWS
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_as_torchs_lbfgs_on_the_cross_entropy(seed, n, classes, truth):
     """The usual way of Guo et al. 2017: one parameter, cross-entropy, L-BFGS."""
     logits, labels = draw(seed, n, classes, truth)
@@ -57,7 +57,7 @@ def test_as_torchs_lbfgs_on_the_cross_entropy(seed, n, classes, truth):
 
 
 @DRAWS
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_as_scipys_bfgs_on_the_inverse_temperature(seed, n, classes, truth):
     """The log-likelihood is concave in 1/T, so whatever optimiser finds the one maximum."""
     logits, labels = draw(seed, n, classes, truth)

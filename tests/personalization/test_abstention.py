@@ -23,7 +23,7 @@ def counts_of(pictures):
 
 
 @given(answers, st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.5]), st.sampled_from([1, 5]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_threshold_within_the_target_reports_more(pictures, target, fewest):
     threshold = fit_abstention(counts_of(pictures), AbstentionConfig(target_risk=target, min_reported=fewest))
 

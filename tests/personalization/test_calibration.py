@@ -57,7 +57,7 @@ def test_log_likelihoods_are_those_of_log_softmax():
 
 
 @given(st.integers(0, 10_000), st.integers(30, 400), st.integers(2, 8), st.floats(0.2, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_fit_agrees_with_a_continuous_optimiser_to_one_percent(seed, n, classes, true_temperature):
     logits, labels = draw(seed, n, classes, true_temperature)
 
@@ -85,7 +85,7 @@ def test_clients_sums_fit_what_pooled_pictures_fit():
 
 
 @given(arrays(np.float64, (6, 3), elements=st.floats(-1e4, 1e4)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_finite_logits_give_a_temperature_on_the_grid(logits):
     labels = np.array([0, 1, 2, 0, 1, 2])
 
@@ -130,7 +130,7 @@ def test_shrinking_is_the_weighted_geometric_mean():
 
 
 @given(st.floats(0.05, 20), st.floats(0.05, 20), st.integers(0, 5000), st.floats(0, 500))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_shrinking_stays_between_the_two_temperatures(own, pooled, n, strength):
     low, high = sorted((own, pooled))
 

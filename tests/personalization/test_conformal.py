@@ -46,7 +46,7 @@ def test_threshold_is_the_bin_of_the_ranked_score():
 @given(
     st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_threshold_equals_sorting_the_scores(of_truth, coverage):
     threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=coverage))
     rank = ceil(round((len(of_truth) + 1) * coverage, 9))

@@ -62,7 +62,7 @@ def brute_force(groups, slack):
 
 
 @given(right_counts, slacks)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_step_equals_brute_force(groups, slack):
     expected = brute_force(groups, slack)
     found = frontier(accuracies_of(groups), rule_of(slack))
@@ -75,7 +75,7 @@ def test_every_step_equals_brute_force(groups, slack):
 
 
 @given(right_counts, slacks)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, slack):
     found = frontier(accuracies_of(groups), rule_of(slack))
 
@@ -87,7 +87,7 @@ def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(group
 
 
 @given(right_counts, slacks, st.sampled_from([0.0, 0.05, 0.1, 0.25, 1.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_selection_of_any_band_is_on_the_frontier(groups, slack, band):
     accuracies = accuracies_of(groups)
     rule = rule_of(slack).model_copy(update={"band": band})

@@ -56,7 +56,7 @@ def test_a_class_with_few_pictures_is_nowhere_in_the_sums():
 
 
 @given(seed=st.integers(0, 2**32), clients=st.integers(1, 5), min_count=st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_clients_sums_add_up_to_those_of_all_their_pictures(seed, clients, min_count):
     embedding, labels = drawn(seed)
     holder = np.random.default_rng(seed).integers(0, clients, len(labels))

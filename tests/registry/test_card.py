@@ -300,7 +300,7 @@ FORMS = st.fixed_dictionaries(
 
 
 @given(FORMS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_figures_in_any_form_give_a_card_and_a_page(bundle, metrics):
     entry = Entry.of_bundle(bundle(metrics=metrics))
     card = release_card([entry])

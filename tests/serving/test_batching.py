@@ -14,9 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.errors import GraphError
 from registry.bundle.graph import Graph, Outputs
-from serving.batching import Batching, show
+from serving.batching import Batching
 from serving.metrics import Metrics
-from serving.predictor import LoadedVersion
+from serving.predictor import Decoded, LoadedVersion
+from serving.quality import Judged
+from serving.showing import show
 
 SIZE = 8
 BAD = 255
@@ -60,8 +62,23 @@ def version(graph, wide=None, number=1):
     return LoadedVersion(SimpleNamespace(model="skin-lesion", number=number), None, graph, wide)
 
 
-def batching(at_once=1, max_batch=4):
-    return Batching(at_once, max_batch, Metrics())
+@pytest.fixture
+def batching():
+    """Makes one, and ends its threads."""
+    made = []
+
+    def make(at_once=1, max_batch=4):
+        made.append(Batching(at_once, max_batch, Metrics()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+async def run(asked, loaded, pixels):
+    """What the model answers for a picture that is there."""
+    return (await asked.diagnose(loaded, lambda: Decoded(pixels, Judged())))[1]
 
 
 async def begun(graph):
@@ -69,15 +86,15 @@ async def begun(graph):
     assert await asyncio.to_thread(graph.begun.acquire, timeout=10)
 
 
-def test_pictures_gather_while_the_graph_runs_and_then_go_together():
+def test_pictures_gather_while_the_graph_runs_and_then_go_together(batching):
     graph = Shown()
 
     async def ask():
         asked, loaded = batching(), version(graph)
         graph.open.clear()
-        tasks = [asyncio.create_task(asked.run(loaded, plain(0)))]
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
-        tasks += [asyncio.create_task(asked.run(loaded, plain(value))) for value in range(1, 7)]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(1, 7)]
         await asyncio.sleep(0)
         graph.open.set()
         return await asyncio.gather(*tasks)
@@ -89,16 +106,16 @@ def test_pictures_gather_while_the_graph_runs_and_then_go_together():
         assert (one.probabilities.shape, one.logits.shape, one.embedding.shape) == ((1, 2), (1, 2), (1, 3))
 
 
-def test_versions_are_not_mixed_and_whoever_waited_longest_is_next():
+def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(batching):
     first, second = Shown(), Shown()
 
     async def ask():
         asked, one, other = batching(), version(first), version(second, number=2)
         first.open.clear()
-        tasks = [asyncio.create_task(asked.run(one, plain(0)))]
+        tasks = [asyncio.create_task(run(asked, one, plain(0)))]
         await begun(first)
         waiting = [(other, 1), (one, 2), (other, 3), (one, 4)]
-        tasks += [asyncio.create_task(asked.run(loaded, plain(value))) for loaded, value in waiting]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for loaded, value in waiting]
         await asyncio.sleep(0)
         first.open.set()
         return [float(told.logits[0, 0]) for told in await asyncio.gather(*tasks)]
@@ -108,13 +125,13 @@ def test_versions_are_not_mixed_and_whoever_waited_longest_is_next():
     assert second.batches == [[1, 3]]
 
 
-def test_no_more_run_at_once_than_may():
+def test_no_more_run_at_once_than_may(batching):
     graph = Shown()
 
     async def ask():
         asked, loaded = batching(at_once=2, max_batch=1), version(graph)
         graph.open.clear()
-        tasks = [asyncio.create_task(asked.run(loaded, plain(value))) for value in range(6)]
+        tasks = [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(6)]
         await begun(graph)
         await begun(graph)
         graph.open.set()
@@ -125,35 +142,39 @@ def test_no_more_run_at_once_than_may():
     assert sorted(graph.batches) == [[value] for value in range(6)]
 
 
-def test_only_a_picture_that_is_alone_has_several_threads():
+def test_only_a_picture_that_is_alone_has_several_threads(batching):
     graph, wide = Shown(), Shown()
 
     async def ask():
         asked, loaded = batching(at_once=2, max_batch=1), version(graph, wide)
-        await asked.run(loaded, plain(1))
-        wide.open.clear()
-        tasks = [asyncio.create_task(asked.run(loaded, plain(2)))]
+        await run(asked, loaded, plain(1))
         await begun(wide)
-        tasks += [asyncio.create_task(asked.run(loaded, plain(value))) for value in (3, 4)]
+        graph.open.clear()
+        wide.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(2)))]
+        await begun(wide)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (3, 4)]
         await begun(graph)
         wide.open.set()
+        await begun(graph)  # 3 is still being shown
+        graph.open.set()
         await asyncio.gather(*tasks)
-        await asked.run(loaded, plain(5))
+        await run(asked, loaded, plain(5))
 
     asyncio.run(ask())
     assert wide.batches == [[1], [2], [5]]
     assert graph.batches == [[3], [4]]
 
 
-def test_one_that_cannot_be_answered_harms_no_other():
+def test_one_that_cannot_be_answered_harms_no_other(batching):
     graph = Shown()
 
     async def ask():
         asked, loaded = batching(), version(graph)
         graph.open.clear()
-        tasks = [asyncio.create_task(asked.run(loaded, plain(0)))]
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
-        tasks += [asyncio.create_task(asked.run(loaded, plain(value))) for value in (1, BAD, 2)]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, BAD, 2)]
         await asyncio.sleep(0)
         graph.open.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
@@ -188,15 +209,15 @@ def test_answers_that_are_not_one_for_each_picture_are_asked_for_again(part):
     assert part in str(failed[0])
 
 
-def test_what_nobody_waits_for_is_not_shown():
+def test_what_nobody_waits_for_is_not_shown(batching):
     graph = Shown()
 
     async def ask():
         asked, loaded = batching(), version(graph)
         graph.open.clear()
-        tasks = [asyncio.create_task(asked.run(loaded, plain(0)))]
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
         await begun(graph)
-        tasks += [asyncio.create_task(asked.run(loaded, plain(value))) for value in (1, 2, 3)]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, 2, 3)]
         await asyncio.sleep(0)
         tasks[0].cancel()  # is being shown already
         tasks[2].cancel()
@@ -209,14 +230,14 @@ def test_what_nobody_waits_for_is_not_shown():
     assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, False, True, False]
 
 
-def test_a_version_goes_with_its_last_picture():
+def test_a_version_goes_with_its_last_picture(batching):
     graph = Shown()
 
     async def ask():
         asked, loaded = batching(), version(graph)
         gone = weakref.ref(loaded)
         graph.open.clear()
-        task = asyncio.create_task(asked.run(loaded, plain(1)))
+        task = asyncio.create_task(run(asked, loaded, plain(1)))
         await begun(graph)
         del loaded
         gc.collect()
@@ -279,54 +300,108 @@ def test_together_or_alone_with_more_threads_or_one_they_get_the_same(seed, coun
                 np.testing.assert_allclose(getattr(told, part), getattr(lone, part), rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_decoded_waits_for_a_thread_and_lets_the_nearly_done_pass():
-    """One thread: while it decodes, a decoded picture and another to decode come; the decoded one is next."""
-    order, begun, go = [], threading.Event(), threading.Event()
-    graph = Shown()
+def decoding(order, name, *, begun=None, go=None):
+    """Gives a picture, when it may, and writes down that it did."""
 
-    def first():
-        begun.set()
-        assert go.wait(10)
-        order.append("first")
+    def decode():
+        if begun is not None:
+            begun.set()
+            assert go.wait(10)
+        order.append(f"decoded {name}")
+        return Decoded(plain(name), Judged())
+
+    return decode
+
+
+class Told(Shown):
+    """Writes down what it was shown beside what was decoded."""
+
+    def __init__(self, order):
+        super().__init__()
+        self.order = order
+
+    def run(self, images):
+        self.order.append("shown " + ", ".join(str(value) for value in images[:, 0, 0, 0]))
+        return super().run(images)
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "order"),
+    [
+        (1, ["decoded 0", "shown 0", "decoded 1", "shown 1", "decoded 2", "shown 2", "decoded 3", "shown 3"]),
+        (2, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
+        (9, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
+    ],
+)
+def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(batching, max_batch, order):
+    """One thread, and while it decodes the first come three others, every other of another version."""
+    found, begun, go = [], threading.Event(), threading.Event()
 
     async def main():
-        batching = Batching(1, 1, Metrics())
-        tasks = [asyncio.create_task(batching.decode(first))]
+        asked = batching(1, max_batch)
+        versions = [version(Told(found)), version(Told(found), number=2)]
+        tasks = [
+            asyncio.create_task(asked.diagnose(versions[0], decoding(found, 0, begun=begun, go=go))),
+        ]
         await asyncio.to_thread(begun.wait, 10)
-        tasks.append(asyncio.create_task(batching.decode(lambda: order.append("second"))))
+        tasks += [
+            asyncio.create_task(asked.diagnose(versions[name % 2], decoding(found, name)))
+            for name in (1, 2, 3)
+        ]
         await asyncio.sleep(0)
-        shown = asyncio.create_task(batching.run(version(graph), plain(1)))
-        shown.add_done_callback(lambda _: order.append("shown"))
-        await asyncio.sleep(0)
-        assert graph.batches == []
         go.set()
-        await asyncio.gather(*tasks, shown)
+        answers = await asyncio.gather(*tasks)
+        assert [float(outputs.logits[0, 0]) for _, outputs in answers] == [0, 1, 2, 3]
 
     asyncio.run(main())
-    assert order == ["first", "shown", "second"]
+    assert found == order
 
 
-@pytest.mark.parametrize("when", ["before its turn", "when its turn has come"])
-def test_a_picture_that_is_given_up_is_not_decoded_and_blocks_nobody(when):
-    decoded, begun, go = [], threading.Event(), threading.Event()
-
-    def first():
-        begun.set()
-        assert go.wait(10)
+def test_a_picture_that_cannot_be_decoded_harms_no_other(batching):
+    def broken():
+        raise ValueError("no picture")
 
     async def main():
-        batching = Batching(1, 1, Metrics())
-        holder = asyncio.create_task(batching.decode(first))
+        asked, loaded = batching(2, 4), version(Shown())
+        tasks = [asked.diagnose(loaded, broken), run(asked, loaded, plain(1)), asked.diagnose(loaded, broken)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = asyncio.run(main())
+    assert [str(one) for one in (first, third)] == ["no picture"] * 2
+    assert float(second.logits[0, 0]) == 1
+
+
+def test_a_thread_outlives_whatever_goes_wrong(batching, monkeypatch):
+    async def main():
+        asked, loaded = batching(1, 1), version(Shown())
+        with monkeypatch.context() as broken:
+            broken.setattr("serving.batching.show", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await run(asked, loaded, plain(1))
+        return await run(asked, loaded, plain(2))
+
+    assert float(asyncio.run(main()).logits[0, 0]) == 2
+
+
+@pytest.mark.parametrize("at", ["before its turn", "while it is decoded"])
+def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(batching, at):
+    found, begun, go = [], threading.Event(), threading.Event()
+
+    async def main():
+        asked, loaded = batching(1, 1), version(Told(found))
+        first = asyncio.create_task(asked.diagnose(loaded, decoding(found, 0, begun=begun, go=go)))
         await asyncio.to_thread(begun.wait, 10)
-        given_up = asyncio.create_task(batching.decode(lambda: decoded.append("given up")))
+        second = asyncio.create_task(asked.diagnose(loaded, decoding(found, 1)))
         await asyncio.sleep(0)
-        if when == "before its turn":
-            given_up.cancel()
-        go.set()
-        await holder
+        given_up, other = (second, first) if at == "before its turn" else (first, second)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-        await asyncio.wait_for(batching.decode(lambda: decoded.append("next")), 10)
+        go.set()
+        await asyncio.wait_for(other, 10)
+        await asyncio.wait_for(asked.diagnose(loaded, decoding(found, 2)), 10)
 
     asyncio.run(main())
-    assert decoded == ["next"]
+    if at == "before its turn":
+        assert found == ["decoded 0", "shown 0", "decoded 2", "shown 2"]
+    else:
+        assert found == ["decoded 0", "decoded 1", "shown 1", "decoded 2", "shown 2"]

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from serving.admission import Place
-from serving.batching import Waiting
+from serving.batching import Picture
 from serving.predictor import Decoded
 from serving.upload import Upload
 
-KINDS = (Place, Waiting, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
+KINDS = (Place, Picture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
 
 
 def alive():

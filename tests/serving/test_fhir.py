@@ -364,7 +364,7 @@ labels = st.lists(
 
 
 @given(data=st.data(), labels=labels, decision=st.sampled_from(["report", "refer", "retake"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
     listed = labels[: data.draw(st.integers(1, len(labels)))]
     one = diagnosis(

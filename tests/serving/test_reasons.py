@@ -141,7 +141,7 @@ def test_the_last_reason_is_the_routes(ask, route, parameters, words):
 
 
 @given(top=st.floats(0.34, 1), threshold_bin=st.integers(0, SCORE_BINS - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, top, threshold_bin):
     rest = (1 - top) / 2
     decision, said = ask((top, rest, rest), abstention=Abstention(threshold_bin=threshold_bin, n=9))

@@ -214,7 +214,7 @@ def test_the_memory_format_is_kept_and_does_not_matter():
     assert ((from_plain - from_last).abs() < 1e-5).float().mean() > 0.99
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     shape=st.tuples(st.integers(1, 20), st.just(3), st.integers(1, 9), st.integers(1, 9)),
     dtype=st.sampled_from([torch.float32, torch.float64]),

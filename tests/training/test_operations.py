@@ -56,7 +56,7 @@ def test_a_step_is_asked_for_when_its_turn_comes():
     assert told == ["drawn", "applied", "drawn", "applied"]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(values=st.lists(st.floats(0, 1, width=32), min_size=12, max_size=12))
 def test_inverting_twice_is_no_change(values):
     images = torch.tensor(values).view(1, 3, 2, 2)

@@ -25,7 +25,7 @@ def test_nothing_goes_to_a_share_of_zero() -> None:
     assert 1 not in deal(list(range(1, 40)), [0.5, 0.0, 0.5])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=80),
     st.lists(st.floats(0.01, 1), min_size=1, max_size=6),
@@ -40,7 +40,7 @@ def test_every_prefix_is_shared_to_within_a_few_items(sizes: list[int], raw: lis
     assert (wanted - dealt).max() <= max(sizes) * (len(shares) - 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.permutations(range(12)))
 def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
     numbers = np.array([0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 7])

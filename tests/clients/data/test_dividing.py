@@ -79,7 +79,7 @@ def test_single_pictures_are_dealt_evenly_in_every_split_and_class() -> None:
             assert held.max() - held.min() <= 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(1, 4), st.sampled_from("ab"), st.sampled_from(["NV", "MEL"])),

@@ -8,7 +8,7 @@ from clients.data.groups import components, kinship, name_groups, number_lesions
 from clients.data.manifest import Row
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=14))
 def test_components_are_those_of_the_bipartite_graph(keys: list[list[int]]) -> None:
     rows = [row for row, shared in enumerate(keys) for _ in shared]

@@ -114,7 +114,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cells=st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5))
 def test_what_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, ...]]

@@ -111,7 +111,7 @@ def test_partitions_do_not_depend_on_the_order_of_rows() -> None:
     assert (plain[order] == shuffled).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from([100.0, 1.0, 0.5]),
     st.integers(0, 5),

@@ -105,7 +105,7 @@ def test_a_component_with_two_given_splits_is_refused() -> None:
         drawn(0.5, 0.5, rows, numbers=[0, 0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from("ab"), st.sampled_from("AAB")), min_size=1),
     st.floats(0.01, 0.99),

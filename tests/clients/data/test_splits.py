@@ -67,7 +67,7 @@ def test_five_lesions_of_five_labels_do_not_all_go_to_training() -> None:
     assert len(set(split(rows).tolist())) >= 3
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_rows_does_not_matter(random: st.DataObject, seed: int) -> None:
     rows = many(60)

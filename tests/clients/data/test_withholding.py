@@ -100,7 +100,7 @@ def test_seeds_draw_different_pictures() -> None:
 LESIONS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("AAABC")), min_size=1, max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.floats(0.01, 1), st.integers(0, 5))
 def test_draws_are_nested_whole_and_near_what_is_asked(
     lesions: list[tuple[int, str]], first: float, second: float, seed: int
@@ -116,7 +116,7 @@ def test_draws_are_nested_whole_and_near_what_is_asked(
         assert labelled.any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LESIONS, st.floats(0.01, 1), st.integers(0, 5))
 def test_all_classes_keep_the_same_share(lesions: list[tuple[int, str]], share: float, seed: int) -> None:
     """One share t fits all classes: class c has t n_c labelled pictures, to within half a component."""

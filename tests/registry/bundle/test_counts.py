@@ -42,7 +42,7 @@ def same(one: Counts, other: Counts) -> bool:
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 40), num_classes=st.integers(2, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_counts_are_the_definition(predictions, seed, n, num_classes):
     probabilities, labels = predictions(seed, n, num_classes)
     malignant = np.arange(num_classes) < 1
@@ -54,7 +54,7 @@ def test_counts_are_the_definition(predictions, seed, n, num_classes):
 
 
 @given(seed=st.integers(0, 2**32), cut=st.integers(0, 30))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_counts_of_two_clients_add_up_to_the_counts_of_both(predictions, seed, cut):
     probabilities, labels = predictions(seed, 30, 3)
     parts = [

@@ -121,7 +121,7 @@ def test_top_cuts_the_findings_and_never_the_set(manifest):
     in_set_from=st.integers(0, SCORE_BINS),
     reported_from=st.integers(0, SCORE_BINS),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set_from, reported_from):
     """Coverage, set size and selective risk from counts are exactly those of the decisions."""
     probabilities, labels = predictions(seed, 40, 3)

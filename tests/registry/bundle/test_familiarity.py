@@ -67,7 +67,7 @@ def test_an_embedding_of_other_features_is_refused(shape):
 
 
 @given(st.floats(1e-3, 9e8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_bin_of_a_distance_is_its_logarithm(distance):
     place = int(distance_bin(np.array(distance)))
     exact = 200 * (log10(distance) + 3)
@@ -185,7 +185,7 @@ def test_an_embedding_that_is_none_is_refused(manifest, embedding):
 
 
 @given(seed=st.integers(0, 2**32), place=st.integers(500, 1100))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_is_decided_is_what_was_counted(manifest, seed, place):
     """The share referred for being unfamiliar is exactly that of the histogram above the threshold."""
     gaussians, _ = drawn(seed, 2, 4)

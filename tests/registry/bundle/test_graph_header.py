@@ -203,7 +203,7 @@ def test_every_cut_of_a_graph_is_refused_or_read():
             check_header(content[:length])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(content):
     try:
@@ -212,7 +212,7 @@ def test_any_bytes_are_read_or_refused(content):
         assert "export" in str(error)  # noqa: PT017 - reading may also succeed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(0, 255))
 def test_any_changed_byte_is_read_or_refused(place, value):
     content = bytearray(MODELS["nested"].SerializeToString())

@@ -37,7 +37,7 @@ def test_a_bundle_that_does_not_tell_its_parity_keeps_its_digest(manifest):
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_figure_comes_back_to_the_last_bit(value):
     record = {"schema_version": 1, "value": value}
     assert convert(json.loads(text(record)), {}, 1, text(record)) == record

@@ -16,7 +16,7 @@ def test_the_text_is_little_endian_float32_in_base64():
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=50))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_numbers_come_back_to_the_last_bit(numbers):
     array = np.array(numbers, dtype=np.float32)
     assert unpack(pack(array), len(numbers)).tobytes() == array.tobytes()

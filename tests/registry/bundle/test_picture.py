@@ -246,7 +246,7 @@ def test_a_png_of_too_few_rows_is_refused():
         st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_spoilt_bytes_give_a_picture_or_a_picture_error(kind, changes):
     exif = Image.Exif()
     exif[0x0112] = 6

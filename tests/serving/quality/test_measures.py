@@ -30,7 +30,7 @@ def blur_by_loops(grey: np.ndarray) -> float:
 
 
 @given(seed=st.integers(0, 10_000), height=st.integers(7, 14), width=st.integers(7, 14))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_blur_is_what_is_written(seed, height, width):
     grey = np.random.default_rng(seed).uniform(0, 255, (height, width)).astype(np.float32)
     assert blur_effect(grey) == pytest.approx(blur_by_loops(grey), abs=1e-5)
@@ -47,7 +47,7 @@ def test_blur_of_pictures_known_by_hand():
 
 
 @given(factor=st.floats(0.05, 1), shift=st.floats(0, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_how_dark_and_how_strong_has_no_part_in_blur(factor, shift):
     grey = np.random.default_rng(3).uniform(0, 150, (40, 40)).astype(np.float32)
     changed = (factor * grey + shift).astype(np.float32)
@@ -118,7 +118,7 @@ def test_what_is_outside_the_disc_has_no_part(lesion):
 
 
 @given(seed=st.integers(0, 1000), size=st.sampled_from([64, 90, 128, 200]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_measures_stay_within_their_ends_and_leave_the_picture_alone(seed, size):
     pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
     kept = pixels.copy()

@@ -152,7 +152,7 @@ def test_the_order_of_the_clients_does_not_matter_and_nothing_given_changes():
 finite = st.floats(0, 1e6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     numbers=st.lists(st.tuples(st.integers(1, 10_000), finite, finite), min_size=1, max_size=6),
     q=st.floats(0, 8),

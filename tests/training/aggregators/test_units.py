@@ -123,7 +123,7 @@ cohorts = st.lists(
 
 
 @pytest.mark.parametrize("kind", [FedAvg, *UNITS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cohort=cohorts)
 def test_weights_are_a_mixture(kind, cohort):
     reports = [

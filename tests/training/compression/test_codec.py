@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -25,7 +25,6 @@ def test_by_hand():
 TINY = torch.finfo(torch.float32).tiny
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_rounding_to_the_nearest_is_off_by_half_a_step(values):
     original = torch.from_numpy(values)
@@ -37,7 +36,6 @@ def test_rounding_to_the_nearest_is_off_by_half_a_step(values):
         assert float((found - original).abs().max()) <= scale * step / 2 * 1.0001 + TINY
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_stochastic_rounding_is_off_by_less_than_a_step_and_repeatable(values):
     original = torch.from_numpy(values)
@@ -46,7 +44,7 @@ def test_stochastic_rounding_is_off_by_less_than_a_step_and_repeatable(values):
         for _ in range(2)
     ]
     assert torch.equal(*drawn)
-    assert float((drawn[0] - original).abs().max()) <= float(original.abs().max()) / 127 * 1.0001
+    assert float((drawn[0] - original).abs().max()) <= float(original.abs().max()) / 127 * 1.0001 + TINY
 
 
 def test_stochastic_rounding_is_right_in_the_mean():

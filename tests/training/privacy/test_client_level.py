@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -36,7 +36,6 @@ def test_clip_by_hand():
     assert clip(differences([0.0, 0.0]), 5.0, "x")["t0"].tolist() == [0.0, 0.0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8), st.floats(1e-3, 1e3))
 def test_no_norm_is_above_the_clip_and_the_direction_stays(values, largest):
     before = differences(values)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -21,7 +21,6 @@ def summed(values, weights, total_weight):
     return decode(total, layout, total_weight)["v"], layout[0]
 
 
-@settings(deadline=None)
 @given(WEIGHTS, st.sampled_from(["float32", "float64"]), st.data())
 def test_a_weighted_sum_is_within_the_stated_tolerance(weights, dtype, data):
     numbers = arrays(dtype, (2, 3), elements=st.floats(-64, 64, width=32))

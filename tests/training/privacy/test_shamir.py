@@ -18,7 +18,7 @@ def test_by_hand():
     assert all(interpolate(chosen, 0) == 1234 for chosen in combinations(points, 3))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 6), st.data())
 def test_any_threshold_of_shares_gives_the_secret(secret, threshold, data):
     count = data.draw(st.integers(threshold, 8))
@@ -27,7 +27,7 @@ def test_any_threshold_of_shares_gives_the_secret(secret, threshold, data):
     assert combine({place: shares[place] for place in chosen}, threshold) == secret
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
 def test_fewer_shares_fit_every_secret_alike(secret, other):
     # With t − 1 shares there is, for whatever secret, exactly one polynomial through them.

@@ -116,7 +116,7 @@ def written(dataset: Dataset, explicit: bool) -> bytes:
 
 
 @given(dataset=data_sets(), explicit=st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_walk_finds_what_pydicom_wrote(dataset, explicit):
     content = written(dataset, explicit)
     found = walked(content, explicit)
@@ -125,7 +125,7 @@ def test_the_walk_finds_what_pydicom_wrote(dataset, explicit):
 
 
 @given(dataset=data_sets(), explicit=st.booleans(), share=st.floats(0, 1, exclude_max=True))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_beginning_of_a_data_set_is_one_only_where_an_element_ends(dataset, explicit, share):
     content = written(dataset, explicit)
     ends = {0, *(one.end for one in walked(content, explicit))}
@@ -138,7 +138,7 @@ def test_the_beginning_of_a_data_set_is_one_only_where_an_element_ends(dataset, 
 
 
 @given(content=st.binary(max_size=300), explicit=st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_end_in_elements_or_a_refusal(content, explicit):
     try:
         found = walked(content, explicit)

@@ -466,7 +466,7 @@ FILES = {
     ),
     reach=st.sampled_from([400, 10_000]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_spoilt_bytes_give_a_picture_or_a_picture_error(name, changes, reach):
     content = bytearray(FILES[name])
     reach = min(reach, len(content) - 132)

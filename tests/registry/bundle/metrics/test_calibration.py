@@ -36,7 +36,7 @@ def test_two_bins_by_hand():
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(15, 120), bins=st.sampled_from([3, 5, 15]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_distinct_scores_fall_into_equally_many_pictures(seed, n, bins):
     """With no two pictures in one score bin, the bins are those of numpy.array_split, one picture apart."""
     rng = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ def test_distinct_scores_fall_into_equally_many_pictures(seed, n, bins):
 @given(
     seed=st.integers(0, 2**32), n=st.integers(1, 200), bins=st.sampled_from([1, 4, 15]), sharp=st.booleans()
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_within_its_edges_it_is_the_exact_error_to_a_thousandth(seed, n, bins, sharp):
     """Eqs. 13 and 14 on the unbinned confidences, in the intervals the diagram shows."""
     rng = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ def test_within_its_edges_it_is_the_exact_error_to_a_thousandth(seed, n, bins, s
 
 
 @given(seed=st.integers(0, 2**32), bins=st.sampled_from([1, 10, 20]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_fixed_width_is_the_usual_loop(seed, bins):
     rng = np.random.default_rng(seed)
     confidence = rng.beta(3, 1, size=80)

@@ -105,7 +105,7 @@ def test_areas_of_many_pictures_are_close_to_exact(predictions):
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_malignancy_auroc_is_scikit_learns_of_summed_probabilities(predictions, seed):
     probabilities, labels = predictions(seed, 60, 5)
     malignant = np.array([True, False, True, False, False])

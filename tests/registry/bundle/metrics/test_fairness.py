@@ -96,7 +96,7 @@ def test_no_class_in_common_leaves_nothing_to_standardise_to():
 @given(
     cells=st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4).filter(any), min_size=2, max_size=5)
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_laws(cells):
     subgroups = {str(i): counts_of(row[:2], row[2:]) for i, row in enumerate(cells)}
     each = [(row[0] + row[3]) / sum(row) for row in cells]

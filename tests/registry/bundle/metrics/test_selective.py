@@ -23,7 +23,7 @@ def naive_area(wrong):
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_area_of_distinct_confidences_is_the_definition(seed, n):
     rng = np.random.default_rng(seed)
     places = rng.choice(SCORE_BINS, size=n, replace=False)

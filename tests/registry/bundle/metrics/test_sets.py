@@ -8,7 +8,7 @@ from registry.bundle.metrics.sets import coverage_at, label_histogram, mean_set_
 
 
 @given(seed=st.integers(0, 2**32), threshold=st.integers(0, SCORE_BINS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_coverage_and_size_are_exactly_those_of_the_sets(predictions, seed, threshold):
     probabilities, labels = predictions(seed, 50, 4)
     counts = count(probabilities, labels, malignant=np.arange(4) < 1).point
