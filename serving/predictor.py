@@ -14,7 +14,7 @@ from registry.bundle.decision import decide
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
 from registry.bundle.graph import Graph, Outputs
-from registry.bundle.picture import decode_picture
+from registry.bundle.picture import decode_opened
 from registry.bundle.picture_file import open_picture
 from registry.bundle.schema import BundleManifest
 from registry.records import Version
@@ -84,11 +84,12 @@ def decode(loaded: LoadedVersion, content: bytes, max_pixels: int) -> Decoded:
     rule = loaded.manifest.picture
     bounded = rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
     try:
-        header = open_picture(content)
-        pixels = decode_picture(content, bounded)
+        image = open_picture(content)
+        width, height = image.size  # before the decoder scales down
+        pixels = decode_opened(image, bounded)
     except PictureError as error:
         raise picture_problem(error) from error
-    quality = judge(header.width, header.height, rule, pixels)
+    quality = judge(width, height, rule, pixels)
     return Decoded(pixels, quality, seen_angle(pixels, loaded.manifest))
 
 

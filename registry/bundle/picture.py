@@ -70,7 +70,15 @@ def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
         TruncatedPicture: the bytes end before the picture does.
         DamagedPicture: the bytes do not decode.
     """
-    image = open_picture(content)
+    return decode_opened(open_picture(content), rule)
+
+
+def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
+    """As `decode_picture`, of a picture that was opened and is used up by it.
+
+    Raises:
+        UnsupportedPicture, PictureTooLarge, TruncatedPicture, DamagedPicture: likewise.
+    """
     pixels = image.width * image.height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
