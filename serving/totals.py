@@ -66,7 +66,7 @@ def summed(own: CollectorRegistry) -> Totals:
 
 
 def _of_now(families: Iterable[Metric]) -> Iterator[Metric]:
-    """Leaves out releases that no worker serves any more: a worker's file keeps each for as long as it lives."""
+    """Leaves out releases that no worker serves any more: its file keeps each for as long as it lives."""
     for family in families:
         if family.name == RELEASE_WORKERS:
             family.samples = [sample for sample in family.samples if sample.value]

@@ -159,7 +159,7 @@ def test_production_and_the_candidate_are_compared_by_subgroup(
 
 
 def test_both_models_are_timed_alike(pair, registry, promote, bundle, picture, monkeypatch):
-    """Each after the other, on a picture that both have seen; the first look at a picture is slow, and free."""
+    """Each after the other, on a picture that both have seen; the first look at it is slow, and free."""
     promote(registry, bundle())
     stage(registry, bundle(seed=1))
     both = pair()
