@@ -5,8 +5,9 @@ and 2): coverage is the share of pictures answered, selective risk the share of 
 threshold is the one of largest coverage whose risk on the calibration split is at most the target.
 A picture is reported iff score_bin(max p) ≥ threshold_bin.
 
-Departures: the paper's bound that holds with high probability is replaced by the observed risk, and
-`min_reported` keeps a handful of lucky pictures from opening the gate.
+Departures: the paper's bound that holds with high probability is replaced by the observed risk,
+`min_reported` keeps a handful of lucky pictures from opening the gate, and the threshold is no lower than
+that of the prediction set: where no class is in the set, none is credible, and nothing is reported.
 """
 
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class AbstentionThreshold:
         return self.threshold_bin == SCORE_BINS
 
 
-def fit_abstention(counts: Counts, config: AbstentionConfig) -> AbstentionThreshold:
+def fit_abstention(counts: Counts, config: AbstentionConfig, lowest: int = 0) -> AbstentionThreshold:
     """The threshold of largest coverage whose selective risk is at most the target.
 
     Of the bins that give the same coverage the highest is taken: a picture less confident than every
@@ -58,6 +59,7 @@ def fit_abstention(counts: Counts, config: AbstentionConfig) -> AbstentionThresh
     Args:
         counts: calibrated counts of one subgroup, without a replicate axis.
         config: the target.
+        lowest: the score bin from which on a class is in the prediction set; below it nothing is reported.
     """
     wrong, right = counts.confidence  # (bins,) each
     n = int(counts.confidence.sum())
@@ -65,6 +67,7 @@ def fit_abstention(counts: Counts, config: AbstentionConfig) -> AbstentionThresh
     errors = wrong[::-1].cumsum()[::-1]
     risks = errors / np.maximum(reported, 1)
     allowed = (reported >= config.min_reported) & (risks <= config.target_risk)
+    allowed[:lowest] = False
     if not allowed.any():
         return AbstentionThreshold(SCORE_BINS, config.target_risk, None, 0.0, n)
     largest = reported[allowed].max()

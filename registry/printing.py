@@ -65,7 +65,7 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
         f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
         f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
         f"  referral     target risk {abstention.target_risk:.3g}, "
-        f"below {abstention.threshold_bin / SCORE_BINS:.3f} (n {abstention.n})",
+        f"below {manifest.reports_from / SCORE_BINS:.3f} (n {abstention.n})",
         f"  lineage      recipe {lineage.recipe}, seed {lineage.seed}, dermfed {lineage.code_version}, "
         f"parent {lineage.parent or 'none'}",
         f"  job          {lineage.job}",

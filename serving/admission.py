@@ -2,6 +2,9 @@
 
 - At most `queue` requests are inside at once, from before their bodies are read until they are answered;
   one more is told to come back (`Busy`), so that a crowd costs neither memory nor anybody's patience.
+- A key is let in while it holds fewer of these places than are free (dynamic thresholds, Choudhury & Hahne
+  1998): one key may hold half of them, and the next half of what is left, so that nobody who sends slowly
+  keeps all others out. While there are no keys, only this machine asks, and may hold them all.
 - Each has `deadline_seconds` from its first byte; what is not answered by then is given up
   (`DeadlinePassed`), be it that a picture comes in a byte at a time or that too many are before it.
 - Whoever goes away is not worked for any longer (`CallerGone`).
@@ -14,6 +17,7 @@ shown to the model. Where a thread is decoding it, that is finished first.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,6 +36,7 @@ class Place:
 
     def __init__(self, request: Request, scope: anyio.CancelScope) -> None:
         self.scope = scope
+        self.key: str | None = request.state.key
         self.gone = False
         self._request = request
         self._watching: asyncio.Task[None] | None = None
@@ -72,6 +77,7 @@ class Admission:
         self._deadline = deadline_seconds
         self._metrics = metrics
         self._inside: set[Place] = set()
+        self._held: Counter[str | None] = Counter()  # by the key's id
 
     def check_open(self) -> None:
         """Refuses what comes while the service is ending.
@@ -92,34 +98,52 @@ class Admission:
         for place in self._inside:
             place.scope.deadline = min(place.scope.deadline, last)
 
+    def _check_room(self, key: str | None) -> None:
+        free = self._queue - len(self._inside)
+        if free <= 0:
+            self._metrics.busy()
+            raise Busy(
+                f"{self._queue} requests are waiting, which is as many as may; ask again a little later",
+                {"Retry-After": "1"},
+            )
+        if key is not None and self._held[key] >= free:
+            self._metrics.over_share()
+            raise Busy(
+                f"{self._held[key]} requests with the API key {key} are waiting, and {free} places are left "
+                "for everybody else; ask again when some have been answered",
+                {"Retry-After": "1"},
+            )
+
     @asynccontextmanager
     async def place(self, request: Request) -> AsyncIterator[Place]:
         """A place for a request, while it is worked on.
 
+        Args:
+            request: the request, of which it is known whose it is.
+
         Raises:
             Draining: the service is ending.
-            Busy: there is none left.
+            Busy: there is none left, or its key holds as many as are left.
             DeadlinePassed: it took too long.
             CallerGone: nobody waits for the answer.
         """
         if self.draining:
             self._metrics.draining()
         self.check_open()
-        if len(self._inside) >= self._queue:
-            self._metrics.busy()
-            raise Busy(
-                f"{self._queue} requests are waiting, which is as many as may; ask again a little later",
-                {"Retry-After": "1"},
-            )
+        self._check_room(request.state.key)
         left = self._deadline - (time.monotonic() - request.state.began)
         place = Place(request, anyio.CancelScope(deadline=anyio.current_time() + left))
         self._inside.add(place)
+        self._held[place.key] += 1
         try:
             with place.scope:
                 yield place
         finally:
             place.leave()
             self._inside.discard(place)
+            self._held[place.key] -= 1
+            if not self._held[place.key]:
+                del self._held[place.key]  # keys come and go
         if not place.scope.cancelled_caught:
             return
         if place.gone:

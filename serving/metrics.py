@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from serving.routing import ROUTES
 from serving.schemas import Diagnosis
-from serving.totals import Totals, summed
+from serving.totals import RELEASE_WORKERS, Totals, summed
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 OTHER = "other"
@@ -117,7 +117,7 @@ class Metrics:
             registry=own,
         )
         self._serving = Gauge(
-            "dermfed_release_workers",
+            RELEASE_WORKERS,
             "Workers that serve a release now",
             ["alias", "model", "release"],
             registry=own,
@@ -167,6 +167,10 @@ class Metrics:
     def busy(self) -> None:
         """A request was refused because too many wait."""
         self._refused.labels("busy").inc()
+
+    def over_share(self) -> None:
+        """A request was refused because its key holds as many places as are left."""
+        self._refused.labels("share").inc()
 
     def deadline(self) -> None:
         """A request was given up because its time was over."""

@@ -4,6 +4,7 @@
 | --- | --- |
 | `confident` | `report`: the highest probability reaches the version's threshold |
 | `low-confidence` | `refer`: it does not |
+| `empty-set` | `refer`: it is too low even for the prediction set, in which no class is left |
 | `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
 | `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
 | what is wrong with the picture | `retake`: see `serving.quality.rules` |
@@ -28,7 +29,7 @@ from serving.quality.rules import Trouble
 from serving.routing import ROUTES, Route
 from serving.schemas import Reason
 
-Ground = Literal["confident", "low-confidence", "refers-all", "unfamiliar"]
+Ground = Literal["confident", "low-confidence", "empty-set", "refers-all", "unfamiliar"]
 CODES: tuple[str, ...] = (*get_args(Ground), *get_args(Trouble), *ROUTES)
 """Every code there is."""
 
@@ -74,7 +75,17 @@ def _grounds(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[Gro
     if threshold_bin == SCORE_BINS:
         why = f"on {n} pictures no confidence was high enough" if n else "it was not calibrated"
         found.append(("refers-all", f"This version refers every picture: {why}."))
-    elif score_bin(np.asarray(decision.confidence)) < threshold_bin:
+    elif not decision.in_set:
+        from_ = manifest.conformal.threshold_bin / SCORE_BINS
+        found.append(
+            (
+                "empty-set",
+                f"The highest probability is {confidence}; below {from_:.3f}, chosen on "
+                f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
+                "reported.",
+            )
+        )
+    elif score_bin(np.asarray(decision.confidence)) < manifest.reports_from:
         found.append(
             (
                 "low-confidence",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -17,6 +18,9 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder; set before prometheus_client is imported, or not at all."""
+
+RELEASE_WORKERS: Final = "dermfed_release_workers"
+"""Which release how many workers serve: the one gauge that has a label for each release there ever was."""
 
 _LIVE_GAUGE = re.compile(r"gauge_live[a-z]*_(\d+)\.db")
 
@@ -55,9 +59,18 @@ def summed(own: CollectorRegistry) -> Totals:
     """The counts of all workers; of this process alone where there is no shared folder."""
     folder = os.environ.get(SHARED_FOLDER)
     if folder is None:
-        return Totals.of(own.collect())
+        return Totals.of(_of_now(own.collect()))
     forget_the_dead(Path(folder))
-    return Totals.of(MultiProcessCollector(None, folder).collect())  # type: ignore[no-untyped-call]
+    collected = MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call]
+    return Totals.of(_of_now(collected))
+
+
+def _of_now(families: Iterable[Metric]) -> Iterator[Metric]:
+    """Leaves out releases that no worker serves any more: its file keeps each for as long as it lives."""
+    for family in families:
+        if family.name == RELEASE_WORKERS:
+            family.samples = [sample for sample in family.samples if sample.value]
+        yield family
 
 
 def forget_the_dead(folder: Path) -> None:

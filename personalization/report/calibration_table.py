@@ -26,7 +26,7 @@ def calibration_table(models: Sequence[CalibratedModel]) -> Table:
 def _row(model: CalibratedModel) -> Row:
     conformal, abstention = model.conformal, model.abstention
     from_probability = number(conformal.threshold_bin / SCORE_BINS, "percent")
-    from_confidence = number(abstention.threshold_bin / SCORE_BINS, "percent")
+    from_confidence = number(model.reports_from / SCORE_BINS, "percent")
     target = f"target risk {number(abstention.target_risk, 'percent')}"
     cells = (
         Cell(whole(conformal.n)),

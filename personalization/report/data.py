@@ -183,6 +183,11 @@ class CalibratedModel:
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
 
+    @property
+    def reports_from(self) -> int:
+        """The confidence bin from which on the service reports: with an empty set it never does."""
+        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
+
 
 @dataclass(frozen=True)
 class ReportData:

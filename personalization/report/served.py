@@ -69,7 +69,7 @@ def wrong(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
 def _answers(subgroups: Mapping[str, Counts], answered_by: Routes) -> NDArray[np.int64]:
     """Wrong and right answers given at these thresholds, `(..., 2)`."""
     answered = [
-        counts.confidence[..., answered_by[name].abstention.threshold_bin :].sum(axis=-1)
+        counts.confidence[..., answered_by[name].reports_from :].sum(axis=-1)
         for name, counts in subgroups.items()
     ]
     total: NDArray[np.int64] = np.sum(answered, axis=0)

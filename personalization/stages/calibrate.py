@@ -167,11 +167,9 @@ class Calibrate(Stage):
         """What is fixed for one model, from calibration counts of the graph that will be served."""
         everything = pool(poll.counts(name, bundle.graph, "calibration"), bundle)
         by_lesion = pool(poll.counts(name, bundle.graph, "calibration", one_per_lesion=True), bundle)
-        return Fit(
-            temperature,
-            fit_threshold(by_lesion, ConformalConfig(coverage=self.coverage)),
-            fit_abstention(everything, AbstentionConfig(target_risk=self.target_risk)),
-        )
+        sets = fit_threshold(by_lesion, ConformalConfig(coverage=self.coverage))
+        allowed = AbstentionConfig(target_risk=self.target_risk)
+        return Fit(temperature, sets, fit_abstention(everything, allowed, lowest=sets.threshold_bin))
 
     def novelty(self, poll: "Poll", name: str, bundle: Graded) -> Novelty:
         """What is familiar to one model, and from which distance on a picture is not."""

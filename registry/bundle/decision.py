@@ -3,11 +3,11 @@
 A pure function of the probabilities, the embedding, the manifest and the declared skin tone, with
 thresholds compared in bins, so that what is decided is what was counted when the model was tested.
 
-- `report` if the highest probability reaches the abstention threshold and the picture is not farther from
-  the training pictures than the threshold of unfamiliarity, else `refer`. A disease that no class is for
-  may have a high probability; its distance tells.
-- The prediction set holds every class that reaches the conformal threshold. It may be empty, and is
-  full where too few calibration pictures allow no promise (`guarantee: none`).
+- `report` if the highest probability reaches the abstention threshold, the prediction set is not empty and
+  the picture is not farther from the training pictures than the threshold of unfamiliarity, else `refer`. A
+  disease that no class is for may have a high probability; its distance tells.
+- The prediction set holds every class that reaches the conformal threshold. Where none does, no class is
+  credible. It is full where too few calibration pictures allow no promise (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
   are told apart in `findings`. It is None where no class is malignant.
 """
@@ -127,14 +127,14 @@ def decide(
         )
     order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
     bins = score_bin(probabilities)
-    conformal, abstention = manifest.conformal, manifest.abstention
+    conformal = manifest.conformal
     guarantee = _guarantee(manifest, skin_tone, skin_tone_scale)
     threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
     in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
     malignant = malignant_classes(manifest.labels)
     unfamiliar = _unfamiliar(manifest, embedding)
     return Decision(
-        reported=bool(bins[order[0]] >= abstention.threshold_bin) and not unfamiliar,
+        reported=bool(bins[order[0]] >= manifest.reports_from) and not unfamiliar,
         unfamiliar=unfamiliar,
         findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
         in_set=in_set,
@@ -143,8 +143,8 @@ def decide(
         set_calibrated_on=conformal.n,
         malignancy=float(malignancy_probability(probabilities, malignant)) if malignant.any() else None,
         confidence=float(probabilities[order[0]]),
-        confidence_threshold=abstention.threshold_bin / SCORE_BINS,
-        confidence_calibrated_on=abstention.n,
+        confidence_threshold=manifest.reports_from / SCORE_BINS,
+        confidence_calibrated_on=manifest.abstention.n,
         warnings=_familiarity_warnings(manifest, unfamiliar)
         + _warnings(manifest, in_set, skin_tone, skin_tone_scale),
     )
@@ -217,7 +217,8 @@ def _warnings(
         )
     if not in_set:
         said.append(
-            "No class is likely enough for the prediction set: the picture is unlike those calibrated on."
+            "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
+            "is referred."
         )
     unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
     if unknown and malignant_classes(manifest.labels).any():

@@ -138,7 +138,8 @@ class Conformal(Frozen):
 class Abstention(Frozen):
     """The rule of referral: a picture is reported if `score_bin(max p) >= threshold_bin`.
 
-    A model that was not calibrated refers every picture: that is the default.
+    Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
+    refers every picture: that is the default.
 
     Attributes:
         target_risk: the share of wrong answers that was allowed among the reported.
@@ -300,6 +301,15 @@ class BundleManifest(Frozen):
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
+
+    @property
+    def reports_from(self) -> int:
+        """The score bin from which on a highest probability is reported.
+
+        It reaches the abstention threshold, and a class is in the prediction set: where none is, none is
+        credible. Newer calibrations choose the first no lower than the second.
+        """
+        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
 
     @model_validator(mode="after")
     def _parts_that_agree(self) -> "BundleManifest":

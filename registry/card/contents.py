@@ -87,7 +87,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "intersections": _mapping(intersections),
         "calibration": {
             **{key: said[key] for key in ("temperature", "conformal", "abstention")},
-            "confidence_threshold": manifest.abstention.threshold_bin / SCORE_BINS,
+            "confidence_threshold": manifest.reports_from / SCORE_BINS,
             "expected_coverage": expected_coverage(manifest.conformal),
         },
         "out_of_distribution": familiarity(manifest.out_of_distribution),

@@ -111,7 +111,7 @@ def _uncalibrated(manifest: BundleManifest) -> list[str]:
         )
     if manifest.conformal.guarantee == "none":
         found.append("Its prediction sets promise no coverage.")
-    if manifest.abstention.threshold_bin >= SCORE_BINS:
+    if manifest.reports_from >= SCORE_BINS:
         found.append("It refers every picture.")
     found += _unfamiliar(manifest)
     return found

@@ -121,7 +121,7 @@ def confidence(card: Mapping[str, Any]) -> Facts:
     """Temperature, prediction sets, abstention and unfamiliar pictures."""
     calibration = card["calibration"]
     temperature, sets, abstention = (calibration[name] for name in ("temperature", "conformal", "abstention"))
-    expected = calibration["expected_coverage"]
+    expected, seen_from = calibration["expected_coverage"], abstention["threshold_bin"] / SCORE_BINS
     promised = "none" if sets["guarantee"] == "none" else f"{sets['guarantee']}, on {sets['n']} lesions"
     return [
         (
@@ -141,7 +141,7 @@ def confidence(card: Mapping[str, Any]) -> Facts:
         (
             "Referral: share of wrong answers seen",
             UNKNOWN
-            if abstention["risk"] is None
+            if abstention["risk"] is None or calibration["confidence_threshold"] > seen_from
             else f"{percent(round(abstention['risk'], 3))}, on {abstention['n']} pictures",
         ),
         *_unfamiliar(card["out_of_distribution"]),

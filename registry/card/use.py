@@ -56,22 +56,22 @@ def percent(share: float) -> str:
 
 def _report(manifest: BundleManifest) -> str:
     abstention = manifest.abstention
-    if abstention.threshold_bin >= SCORE_BINS:
+    if manifest.reports_from >= SCORE_BINS:
         return "It never reports."
     risk = (
         "how many were wrong is unknown"
-        if abstention.risk is None
+        if abstention.risk is None or manifest.reports_from > abstention.threshold_bin
         else (f"{percent(round(abstention.risk, 3))} of those reported were wrong")
     )
     return (
-        f"The highest probability is at least {abstention.threshold_bin / SCORE_BINS:.3f}: a clinician may "
+        f"The highest probability is at least {manifest.reports_from / SCORE_BINS:.3f}: a clinician may "
         f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
         f"{percent(abstention.target_risk)} were allowed."
     )
 
 
 def _refer(manifest: BundleManifest) -> str:
-    threshold_bin = manifest.abstention.threshold_bin
+    threshold_bin = manifest.reports_from
     if threshold_bin >= SCORE_BINS:
         return (
             "Every picture is referred to a clinician: the model was never calibrated, or no threshold kept "

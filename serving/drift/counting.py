@@ -76,7 +76,7 @@ class DriftCounters:
         probabilities: NDArray[Any],
         embeddings: NDArray[Any],
     ) -> None:
-        """Pictures have been answered, all by one version and of one subgroup.
+        """Pictures have been answered, all by one version and of one subgroup; counts all or none of them.
 
         Args:
             loaded: the version that answered.
@@ -85,19 +85,22 @@ class DriftCounters:
             embeddings: of the pictures, `(pictures, features)`.
         """
         counters = self._counters_of(loaded, subgroup)
-        for value in score_values(probabilities.max(axis=1)):
-            counters.confidence.observe(value)
-        sums = probabilities.sum(axis=0, dtype=np.float64).tolist()
-        for counter, probability in zip(counters.classes, sums, strict=True):
-            counter.inc(probability)
+        # All that can fail comes before the first count.
+        observed = [(counters.confidence, score_values(probabilities.max(axis=1)))]
         if counters.malignancy is not None:
-            for value in score_values(malignancy_probability(probabilities, counters.malignant)):
-                counters.malignancy.observe(value)
+            summed = malignancy_probability(probabilities, counters.malignant)
+            observed.append((counters.malignancy, score_values(summed)))
         known = loaded.manifest.out_of_distribution
         if counters.unfamiliarity is not None and known is not None and known.threshold_bin is not None:
             places = distance_bin(known.gaussians.distances(embeddings))
-            for value in distance_values(places, known.threshold_bin):
-                counters.unfamiliarity.observe(value)
+            observed.append((counters.unfamiliarity, distance_values(places, known.threshold_bin)))
+        sums = probabilities.sum(axis=0, dtype=np.float64).tolist()
+        shares = list(zip(counters.classes, sums, strict=True))
+        for counter, probability in shares:
+            counter.inc(probability)
+        for histogram, values in observed:
+            for value in values:
+                histogram.observe(value)
 
     def _counters_of(self, loaded: LoadedVersion, subgroup: str) -> "_Counters":
         place = loaded.version.model, str(loaded.version.number), subgroup

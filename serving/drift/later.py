@@ -68,20 +68,28 @@ class CountedLater:
             self._enough.wait(SECONDS)
             self._enough.clear()
             ending = self._stop.is_set()  # looked at first: what came before it is counted
-            try:
-                self._count()
-            except Exception:
-                # The answers are out; whatever it is, the thread has to live for those to come.
-                log.exception("pictures could not be counted for drift")
+            while self._pictures:
+                self._count([self._pictures.popleft() for _ in range(min(TOGETHER, len(self._pictures)))])
 
-    def _count(self) -> None:
-        while self._pictures:
-            waiting = [self._pictures.popleft() for _ in range(min(TOGETHER, len(self._pictures)))]
-            alike: dict[tuple[int, str], list[_Picture]] = {}
-            for one in waiting:
-                alike.setdefault((id(one[0]), one[1]), []).append(one)
-            for pictures in alike.values():
-                loaded, subgroup = pictures[0][:2]
-                probabilities = np.stack([one[2] for one in pictures])
-                embeddings = np.stack([one[3] for one in pictures])
-                self._counters.count(loaded, subgroup, probabilities, embeddings)
+    def _count(self, waiting: list[_Picture]) -> None:
+        alike: dict[tuple[int, str], list[_Picture]] = {}
+        for one in waiting:
+            alike.setdefault((id(one[0]), one[1]), []).append(one)
+        lost: list[Exception] = []
+        for pictures in alike.values():
+            if self._in_the_way_of(pictures) is not None:  # it may be one picture alone
+                lost += filter(None, (self._in_the_way_of([one]) for one in pictures))
+        if lost:
+            log.error("pictures that could not be counted for drift: %d", len(lost), exc_info=lost[0])
+
+    def _in_the_way_of(self, pictures: list[_Picture]) -> Exception | None:
+        """Counts these, all of one version and subgroup, or none of them: then what is in the way."""
+        loaded, subgroup = pictures[0][:2]
+        try:
+            probabilities = np.stack([one[2] for one in pictures])
+            embeddings = np.stack([one[3] for one in pictures])
+            self._counters.count(loaded, subgroup, probabilities, embeddings)
+        except Exception as error:  # noqa: BLE001
+            # The answers are out; whatever it is, the thread has to live for those to come.
+            return error
+        return None

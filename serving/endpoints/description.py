@@ -1,5 +1,7 @@
 """`/openapi.json` and `/docs`: the interface, for programs and for people."""
 
+from functools import lru_cache, partial
+
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -9,12 +11,18 @@ from serving.headers import POLICY, policy_for
 from serving.openapi import describe
 from serving.running import Running
 
+_HOSTS = 16
+"""Names of the service for which the page is kept; whoever asks may make one up."""
+
 
 class Description:
     """What the service says of itself."""
 
     def __init__(self, running: Running) -> None:
-        self._api = describe(running.settings)
+        api = describe(running.settings)
+        # Open to all, and the same for all: made once. The page names the host that it was asked for by.
+        self._document = bytes(JSONResponse(api).body)
+        self._page = lru_cache(maxsize=_HOSTS)(partial(docs_page, api))
 
     def routes(self) -> list[Route]:
         """Its paths."""
@@ -22,9 +30,9 @@ class Description:
 
     async def openapi(self, request: Request) -> Response:
         """For programs."""
-        return JSONResponse(self._api)
+        return Response(self._document, media_type="application/json")
 
     async def docs(self, request: Request) -> Response:
         """For people."""
-        page = docs_page(self._api, str(request.base_url).rstrip("/"))
+        page = self._page(str(request.base_url).rstrip("/"))
         return HTMLResponse(page, headers={POLICY: policy_for(page)})

@@ -46,14 +46,23 @@ class Diagnoses:
         if request.state.key is None:  # any page that is open on this machine could send pictures
             refuse_other_sites(request)
         made = await self.make(request, record)
+        answer: Response
         if prefers_fhir(request.headers.getlist("accept")):
             bundle = fhir_bundle(made.diagnosis, made.loaded.manifest.labels, made.parameters)
-            return JSONResponse(bundle, media_type=FHIR, background=made.afterwards)
-        content = made.diagnosis.model_dump_json()
-        return Response(content, media_type="application/json", background=made.afterwards)
+            answer = JSONResponse(bundle, media_type=FHIR)
+        else:
+            answer = Response(made.diagnosis.model_dump_json(), media_type="application/json")
+        return self.ready(request, record, made, answer)
+
+    def ready(self, request: Request, record: Record, made: "Made", answer: Response) -> Response:
+        """The answer that tells of a diagnosis, counted and recorded now that nothing of it can fail."""
+        self._running.metrics.diagnosis(made.diagnosis, time.monotonic() - request.state.began)
+        record.diagnosed(made.diagnosis)
+        answer.background = made.afterwards
+        return answer
 
     async def make(self, request: Request, record: Record, read: Reader = read_parameters) -> "Made":
-        """The diagnosis that an authorised request asks for, counted and recorded.
+        """The diagnosis that an authorised request asks for; `ready` counts and records it.
 
         Args:
             request: the request, of which nothing has been read.
@@ -76,11 +85,9 @@ class Diagnoses:
             diagnosis = answer(
                 loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
             )
-        running.metrics.diagnosis(diagnosis, time.monotonic() - request.state.began)
         afterwards = running.monitoring.afterwards(
             served, loaded, parameters, upload.content, decoded, outputs, diagnosis
         )
-        record.diagnosed(diagnosis)
         return Made(diagnosis, loaded, parameters, afterwards)
 
 

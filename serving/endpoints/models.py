@@ -1,5 +1,6 @@
 """`GET /v1/models` and `GET /v1/models/{name}/card`: what is served, and what is known of it."""
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -34,8 +35,13 @@ class ServedModels:
         """One model's card: JSON, or a page where one is asked for."""
         await self._running.authorise(request, "read")
         served = pick(await self._running.state(request), request.path_params["name"])
+        as_page = "text/html" in request.headers.get("accept", "")
+        # In a thread: of a release with many versions it takes as long as a picture.
+        return await anyio.to_thread.run_sync(self._card, served, as_page)
+
+    def _card(self, served: LoadedRelease, as_page: bool) -> Response:
         shown = card(served, self._running.settings.alias)
-        if "text/html" in request.headers.get("accept", ""):
+        if as_page:
             page = card_page(shown)
             return HTMLResponse(page, headers={POLICY: policy_for(page)})
         return JSONResponse(shown.model_dump(mode="json"))

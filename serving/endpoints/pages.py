@@ -86,10 +86,8 @@ class Pages:
         with self._running.records.of(request) as record:
             await self._running.authorise(request, "diagnose", page=True)
             made = await self._diagnoses.make(request, record, read_form)
-        shown = picture_page(self._running.live.state, made.diagnosis, made.parameters)
-        answer = page(shown)
-        answer.background = made.afterwards
-        return answer
+            shown = picture_page(self._running.live.state, made.diagnosis, made.parameters)
+            return self._diagnoses.ready(request, record, made, page(shown))
 
     @for_people
     async def operator(self, request: Request) -> Response:

@@ -75,6 +75,18 @@ def test_a_handful_of_lucky_pictures_does_not_open_the_gate():
     assert fit_abstention(counts_of([*pictures, (0.9, True)]), AbstentionConfig()).threshold_bin == 450
 
 
+def test_nothing_is_reported_below_the_threshold_of_the_prediction_set():
+    pictures = [(0.55, True)] * 10 + [(0.85, True)] * 12 + [(0.95, False)]
+    counts = counts_of(pictures)
+
+    assert fit_abstention(counts, AbstentionConfig()).threshold_bin == 275
+    strict = fit_abstention(counts, AbstentionConfig(), lowest=400)
+    assert (strict.threshold_bin, strict.coverage) == (425, pytest.approx(13 / 23))
+    assert strict.risk == pytest.approx(1 / 13)
+    # One picture is too few to open the gate.
+    assert fit_abstention(counts, AbstentionConfig(), lowest=450).refers_always
+
+
 def test_without_pictures_every_answer_is_referred():
     threshold = fit_abstention(Counts.zeros(3), AbstentionConfig())
 

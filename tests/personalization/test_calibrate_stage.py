@@ -181,7 +181,7 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
 
         confidence, wrong = score_bin(served.max(axis=1)), served.argmax(axis=1) != labels
         allowed = {}
-        for threshold in range(SCORE_BINS):
+        for threshold in range(expected, SCORE_BINS):  # where no class is in the set, none is reported
             told = confidence >= threshold
             if told.sum() >= 10 and wrong[told].mean() <= 0.4:
                 allowed[threshold] = told.sum()

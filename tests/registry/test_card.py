@@ -176,6 +176,20 @@ def test_a_model_that_never_reports_says_so(bundle):
     assert "no malignancy probability" in use["malignancy"]
 
 
+def test_below_the_threshold_of_the_prediction_set_nothing_is_reported(bundle):
+    """In an older bundle, whose risk was counted from a lower confidence on."""
+    card = card_json(
+        bundle(
+            conformal=Conformal(alpha=0.1, threshold_bin=400, n=39, guarantee="global"),
+            abstention=Abstention(target_risk=0.1, threshold_bin=300, n=80, risk=0.0625),
+        ).manifest
+    )
+    assert card["calibration"]["confidence_threshold"] == 0.8
+    assert "below 0.800" in card["how_to_use"]["refer"]
+    assert "at least 0.800" in card["how_to_use"]["report"]
+    assert "6.2 %" not in card["how_to_use"]["report"]
+
+
 @pytest.mark.parametrize(("alpha", "n", "rank"), [(0.1, 25, 24), (0.1, 9, 9), (0.2, 10, 9), (0.05, 19, 19)])
 def test_expected_coverage_by_hand(alpha, n, rank):
     """ceil((n + 1)(1 - alpha)): 23.4, 9, 8.8 and 19."""

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import AsyncExitStack, ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -25,14 +26,14 @@ class Refused:
         return lambda: self.told.append(name)
 
 
-def request(began=0.0, *, leaves=None):
+def request(began=0.0, *, leaves=None, key=None):
     """A request that began so many seconds ago; it goes away when `leaves` is set."""
 
     async def receive():
         await (leaves or asyncio.Event()).wait()
         return {"type": "http.disconnect"}
 
-    return SimpleNamespace(state=SimpleNamespace(began=time.monotonic() - began), receive=receive)
+    return SimpleNamespace(state=SimpleNamespace(began=time.monotonic() - began, key=key), receive=receive)
 
 
 def test_as_many_as_may_are_let_in_and_each_who_leaves_makes_room():
@@ -52,6 +53,39 @@ def test_as_many_as_may_are_let_in_and_each_who_leaves_makes_room():
             async with admission.place(request()):
                 pass
         assert metrics.told == ["busy"]
+
+    asyncio.run(ask())
+
+
+def test_a_key_is_let_in_while_it_holds_fewer_places_than_are_free():
+    """Of eight, the first takes four, the second two of the four that are left, the third and fourth one."""
+
+    async def ask():
+        metrics = Refused()
+        admission = Admission(8, 60, metrics)
+        for _ in range(2):  # nothing of those who have left is remembered
+            metrics.told.clear()
+            async with AsyncExitStack() as inside:
+                for key, many in {"a": 4, "b": 2, "c": 1, "d": 1, "e": 0}.items():
+                    for _ in range(many):
+                        await inside.enter_async_context(admission.place(request(key=key)))
+                    with pytest.raises(Busy) as busy:
+                        await admission.place(request(key=key)).__aenter__()
+                    assert int(busy.value.headers["Retry-After"]) >= 1
+                    if key == "b":
+                        assert "2 requests with the API key b are waiting, and 2 places are left" in str(busy)
+            assert metrics.told == ["over_share", "over_share", "over_share", "busy", "busy"]
+        assert not admission._held
+
+    asyncio.run(ask())
+
+
+def test_without_keys_this_machine_may_hold_all_places():
+    async def ask():
+        async with AsyncExitStack() as inside:
+            admission = Admission(4, 60, Refused())
+            for _ in range(4):
+                await inside.enter_async_context(admission.place(request()))
 
     asyncio.run(ask())
 
@@ -125,7 +159,7 @@ def test_a_service_that_ends_lets_nobody_in_and_hurries_those_inside():
 
 
 def test_metrics_can_be_told_of_all():
-    for name in ("busy", "deadline", "cancelled", "draining"):
+    for name in ("busy", "over_share", "deadline", "cancelled", "draining"):
         getattr(Metrics(), name)()
 
 
@@ -158,8 +192,17 @@ def head(size, *more):
     return "\r\n".join([*lines, f"Content-Length: {size}", "", ""]).encode()
 
 
-def counted(started, why):
-    rows = [one for one in started.client.get("/metrics").text.splitlines() if f'why="{why}"' in one]
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+def diagnosed(started, content, secret):
+    return started.diagnose(content, "image/png", headers=bearer(secret))
+
+
+def counted(started, why, secret=None):
+    text = started.client.get("/metrics", headers=bearer(secret)).text
+    rows = [one for one in text.splitlines() if f'why="{why}"' in one]
     return sum(float(one.rpartition(" ")[2]) for one in rows if "_created" not in one)
 
 
@@ -196,6 +239,24 @@ def test_when_all_places_are_taken_nobody_reads_on(serve, released, picture, pro
         assert [one.done().status_code for one in asking] == [200, 200]
         assert started.diagnose(content, "image/png").status_code == 200
         assert counted(started, "busy") >= 2
+
+
+def test_one_key_that_sends_slowly_does_not_keep_another_out(serve, registry, released, picture, problem):
+    content = picture("PNG")
+    slow, other = (registry.create_key(name)[1] for name in ("slow", "other"))
+    with serve(queue=4, deadline_seconds=30) as started, ExitStack() as lines:
+        for secret in (slow, other):  # both are known to the service from here on
+            started.eventually(lambda secret=secret: diagnosed(started, content, secret).status_code == 200)
+        for _ in range(6):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", started.port), timeout=10))
+            line.sendall(head(len(content), f"Authorization: Bearer {slow}") + content[:20])
+        # Two are let in, and what they do not send is waited for; the other four are told at once.
+        started.eventually(lambda: counted(started, "share", other) == 4)
+        body = problem(diagnosed(started, content, slow), 503)
+        assert body["type"].endswith(":busy")
+        assert "2 places are left" in body["detail"]
+        assert [diagnosed(started, content, other).status_code for _ in range(3)] == [200] * 3
+        assert counted(started, "busy", other) == 0
 
 
 def test_what_waits_past_its_deadline_is_not_shown_to_the_model(serve, released, picture, problem, slow):

@@ -124,6 +124,12 @@ def test_the_page_shows_every_path_field_and_parameter_and_loads_nothing(service
         assert f'id="{target}"' in answer.text
 
 
+def test_the_page_names_the_host_that_it_was_asked_for_by(service):
+    for host in ("localhost:1", "localhost:2", "localhost:1"):
+        answer = service.client.get("/docs", headers={"Host": host})
+        assert {one for one in ("localhost:1", "localhost:2") if one in answer.text} == {host}
+
+
 def test_a_host_that_somebody_made_up_is_escaped(service):
     for host in ('"><script>', "a'b", "[", "a:b:c"):
         answer = service.client.get("/docs", headers={"Host": host})

@@ -16,7 +16,7 @@ from registry.bundle.decision import decide
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.graph import Graph
 from registry.bundle.picture import PictureRule
-from registry.bundle.schema import Abstention, OutOfDistribution, Subgroup
+from registry.bundle.schema import Abstention, Conformal, OutOfDistribution, Subgroup
 from registry.bundle.scores import SCORE_BINS
 from registry.records import Version
 from serving.parameters import Parameters
@@ -67,6 +67,17 @@ def test_an_unsure_answer(ask):
     decision, said = ask((0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=275, n=412, risk=0.08))
     assert decision == "refer"
     assert list(said) == ["low-confidence", "unknown-tone"]
+
+
+@pytest.mark.parametrize("abstaining", [275, 450])
+def test_no_class_in_the_prediction_set(ask, abstaining):
+    """Also of an older version, whose threshold of confidence may lie below that of the set."""
+    strict = Conformal(alpha=0.1, threshold_bin=400, n=310, guarantee="global")
+    decision, said = ask(conformal=strict, abstention=Abstention(threshold_bin=abstaining, n=412, risk=0.08))
+    assert decision == "refer"
+    assert list(said) == ["empty-set", "unknown-tone"]
+    for word in ("0.700", "0.800", "310"):
+        assert word in said["empty-set"]
 
 
 @pytest.mark.parametrize(("n", "why"), [(0, "not calibrated"), (412, "412 pictures")])

@@ -7,6 +7,7 @@ import time
 import uuid
 import weakref
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,6 +156,33 @@ def test_production_and_the_candidate_are_compared_by_subgroup(
         (2, 3, "all"),
         (2, 3, "light"),
     }
+
+
+def test_both_models_are_timed_alike(pair, registry, promote, bundle, picture, monkeypatch):
+    """Each after the other, on a picture that both have seen; the first look at it is slow, and free."""
+    promote(registry, bundle())
+    stage(registry, bundle(seed=1))
+    both = pair()
+    production = both.live.state.releases[MODEL].versions["global"].graph
+    candidate = both.shadow.candidates[MODEL].versions["global"].graph
+    answered, clock, ran, seen = both.answered(picture()), SimpleNamespace(now=0.0), [], []
+    run = Graph.run
+
+    def slowly(graph, images):
+        clock.now += 2.0 if graph is candidate else 1.0
+        # Whoever is the first to see a picture, or comes after himself, would be another matter.
+        clock.now += {(): 100.0, (graph,): 0.0}.get(tuple(ran[-1:]), 0.25)
+        ran.append(graph)
+        return run(graph, images)
+
+    monkeypatch.setattr(Graph, "run", slowly)
+    monkeypatch.setattr(both.shadow, "_put", lambda waiting: seen.append(waiting) or True)
+    both.shadow.offer(answered)
+    monkeypatch.setattr(comparing, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for number in range(5):
+        both.shadow._compare(seen[0], timed=number % 4 == 0)
+    assert ran == [candidate, production, candidate, *[candidate] * 3, candidate, production, candidate]
+    assert both.table()[1, 2, "all"].latency_ratio == pytest.approx(2.25 / 1.25)
 
 
 def test_a_count_that_is_only_being_made_is_no_row(pair, registry, promote, bundle):

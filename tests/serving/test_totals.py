@@ -28,7 +28,8 @@ drift = DriftCounters(metrics)
 metrics.waiting(n)
 metrics.batch(n)
 metrics.request("GET", "/livez", 200, 0.1)
-metrics.serving("production", {"skin-lesion": n}, ["nails"])
+for release in (n + 100, n):
+    metrics.serving("production", {"skin-lesion": release}, ["nails"])
 for _ in range(n):
     metrics.busy()
     drift._confidence.labels("skin-lesion", "1", "all").observe(score_values(np.array([0.5]))[0])
@@ -71,6 +72,8 @@ def test_counts_of_all_workers_add_up_and_a_killed_ones_present_goes_away(worker
     serving = {"alias": "production", "model": "skin-lesion"}
     assert value(both, "dermfed_release_workers", **serving, release="2") == 1
     assert value(both, "dermfed_release_workers", **serving, release="5") == 1
+    # Each has served another one before: a service that lives for years has no series for each of them.
+    assert len(list(both.named("dermfed_release_workers"))) == 2
     assert value(both, "dermfed_troubles", alias="production", model="nails") == 2
     (histogram,) = counts_of(both, "confidence").values()
     assert list(histogram.values()) == [7 * (edge == 0.52) for edge in SCORE_EDGES] + [0]

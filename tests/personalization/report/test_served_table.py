@@ -57,6 +57,12 @@ def test_every_subgroup_by_the_thresholds_of_its_own_model(model, block):
     assert (dark.cells[0].faint, light.cells[0].faint, everything.is_total) == (True, False, True)
 
 
+def test_pictures_whose_set_is_empty_count_as_referred(model, block):
+    """As the service does, also of runs whose threshold of confidence lies below that of the set."""
+    (row, _) = served_table([model("light", 450, 100)], {"light": block(8, 2, 30, 10)}).rows
+    assert texts(row)[2:] == [f"0.0{PERCENT}", "0.00", f"100.0{PERCENT}", "–"]
+
+
 def test_who_has_no_model_is_answered_by_the_global_one(model, block):
     table = served_table(
         [model("global", 200, 100)], {"dark": block(5, 5, 5, 5), UNDECLARED: block(2, 0, 2, 0)}

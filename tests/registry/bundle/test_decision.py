@@ -103,11 +103,32 @@ def test_the_global_model_says_whom_it_answers_for(manifest):
     assert undeclared.guarantee == declared.guarantee == "global"
 
 
-def test_an_empty_set_is_a_warning(manifest):
+def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
     strict = manifest(conformal=Conformal(alpha=0.4, threshold_bin=400, n=412, guarantee="global"))
     decision = decide(PROBABILITIES, strict)
     assert decision.in_set == ()
+    assert not decision.reported  # though 0.62 reaches the threshold of 0.55
+    assert decision.confidence_threshold == strict.reports_from / SCORE_BINS == 0.8
     assert any("No class is likely enough" in said for said in decision.warnings)
+
+
+@given(
+    highest=st.integers(SCORE_BINS // 3 + 1, SCORE_BINS - 1),
+    in_set_from=st.integers(0, SCORE_BINS),
+    reported_from=st.integers(0, SCORE_BINS),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_reported_has_a_class_in_its_set(manifest, highest, in_set_from, reported_from):
+    p = (highest + 0.5) / SCORE_BINS
+    decision = decide(
+        np.array([p, (1 - p) / 2, (1 - p) / 2]),
+        manifest(
+            conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
+            abstention=Abstention(threshold_bin=reported_from),
+        ),
+    )
+    assert decision.reported == (bool(decision.in_set) and decision.confidence >= reported_from / SCORE_BINS)
+    assert decision.reported == (decision.confidence >= decision.confidence_threshold)
 
 
 def test_top_cuts_the_findings_and_never_the_set(manifest):
@@ -141,11 +162,11 @@ def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set
         for code, decision in zip(truth, decisions, strict=True)
         if decision.reported
     ]
-    if reported_from < SCORE_BINS:
+    if (from_bin := max(reported_from, in_set_from)) < SCORE_BINS:
         curve = risk_coverage(counts)
-        assert curve.coverage[reported_from] == pytest.approx(len(reported) / 40)
+        assert curve.coverage[from_bin] == pytest.approx(len(reported) / 40)
         if reported:
-            assert curve.risk[reported_from] == pytest.approx(np.mean(reported))
+            assert curve.risk[from_bin] == pytest.approx(np.mean(reported))
     else:
         assert not reported
 

@@ -282,3 +282,25 @@ def test_what_cannot_be_counted_does_not_end_the_counting(metrics, load, bundle,
     counting.close()
     assert "could not be counted" in caplog.text
     assert total(counts_of(metrics.totals(), "malignancy")["skin-lesion", 1, "dark"]) == 1
+
+
+@pytest.mark.parametrize(
+    "odd", [(np.ones(2), NEAR), (np.array([0.2, 0.3, 0.5]), np.ones(7)), (np.full(3, np.nan), NEAR[:2])]
+)
+def test_one_picture_that_cannot_be_counted_loses_no_other(load, bundle, shares, familiar, caplog, odd):
+    """And those of its batch are counted once, though they are tried together first."""
+    release = load(bundle(out_of_distribution=familiar))
+    loaded, rows = release.versions["global"], shares(0, 20)
+    counting = CountedLater(DriftCounters(metrics := Metrics()))
+    for place, row in enumerate(rows):
+        counting.put(loaded, "dark", row, NEAR)
+        if place == 9:
+            counting.put(loaded, "dark", *odd)
+    counting.put(loaded, "light", rows[0], NEAR)
+    counting.close()
+    for measure in ("confidence", "malignancy", "unfamiliarity"):
+        found = counts_of(metrics.totals(), measure)
+        assert {place[-1]: total(counts) for place, counts in found.items()} == {"dark": 20, "light": 1}
+    classes = counts_of(metrics.totals(), "classes")["skin-lesion", 1, "dark"]
+    assert total(classes) == pytest.approx(20)
+    assert "could not be counted for drift: 1" in caplog.text

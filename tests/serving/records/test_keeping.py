@@ -107,6 +107,28 @@ def test_a_failure_of_ours_is_a_line_too(serve, secret, folder, monkeypatch):
     assert [line["status"] for line in lines(folder)] == [500]
 
 
+@pytest.mark.parametrize(
+    ("path", "accept", "renders"),
+    [
+        ("/v1/diagnoses", "application/fhir+json", "serving.endpoints.diagnoses.fhir_bundle"),
+        ("/", "text/html", "serving.endpoints.pages.picture_page"),
+    ],
+)
+def test_a_diagnosis_that_could_not_be_told_is_no_diagnosis(
+    serve, registry, promote, bundle, folder, picture, monkeypatch, path, accept, renders
+):
+    def fail(*arguments, **options):
+        raise RuntimeError("it cannot be rendered")
+
+    promote(registry, bundle())
+    monkeypatch.setattr(renders, fail)
+    with serve(records=folder) as service:
+        files = {"image": ("lesion.jpg", picture(), "image/jpeg")}
+        assert service.client.post(path, files=files, headers={"Accept": accept}).status_code == 500
+        assert "dermfed_diagnoses_total{" not in service.client.get("/metrics").text
+    assert [line["status"] for line in lines(folder)] == [500]
+
+
 def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, secret, folder, picture):
     content = picture("PNG")
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
