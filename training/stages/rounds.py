@@ -126,6 +126,8 @@ class RoundsStage(Stage):
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
             compressor=Compressor(setting.job.compression),
+            # While few pictures without a label count, clients that have no others hardly move.
+            update_limit=None if self.objective.uses_unlabelled else setting.job.engine.update_limit,
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:
