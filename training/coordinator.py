@@ -55,11 +55,13 @@ class Coordinator:
     Args:
         job: the job, packed.
         run: the folder's name under `private/runs`, the same whenever the run is taken up again.
+        without: the hospitals that are dismissed, with commas between.
     """
 
-    def __init__(self, job: str, run: str) -> None:
+    def __init__(self, job: str, run: str, without: str = "") -> None:
         self._packed = job
         self._run = run
+        self._without = tuple(name for name in without.split(",") if name)
         self._conductor: Conductor | None = None
 
     @collab.main
@@ -95,6 +97,7 @@ class Coordinator:
             console,
             own=own_pictures(kit, job, folder),
             stopped=context.is_aborted,
+            without=self._without,
         )
         with open_registrar(job) as registrar:
             result = self._conductor.run(expected(kit, job), registrar)

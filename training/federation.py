@@ -108,6 +108,7 @@ def run_rounds(
                 "bytes_down": traffic.down - before.down,
                 "bytes_by_client": sent,
                 "seconds": round(perf_counter() - started, 3),
+                **({"dismissed": dict(plan.dismissed)} if plan.dismissed else {}),
             }
         )
         if after_round is not None:

@@ -60,6 +60,7 @@ class Plan:
         masked_counts: the same of counts.
         compressor: in what form weights travel.
         update_limit: how far an update may go, see `training.outsized`; None where nobody looks.
+        dismissed: clients that are asked no more, and since when.
     """
 
     stage: str
@@ -82,6 +83,7 @@ class Plan:
     masked_counts: SecureAggregationConfig | None = None
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
     update_limit: float | None = None
+    dismissed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

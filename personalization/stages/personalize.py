@@ -184,6 +184,7 @@ class Personalize(Stage):
             average_at_end=sync.average_at_end,
             split="validation",
             seed=setting.job.seed,
+            dismissed=setting.dismissed,
             prepare=(lambda ask, seed: given) if given else None,
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
