@@ -30,6 +30,7 @@ from training.data import SERVER
 from training.engines.nvflare.collab_line import CollabLine
 from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
 from training.engines.nvflare.door import AwayError
+from training.engines.nvflare.lines import StoppedError
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.job import Job
@@ -46,7 +47,7 @@ FETCHED = ("job.resolved.yaml", "metrics.jsonl", "summary.json", "report.html", 
 FOLLOW = "follow"  # the command by which whoever follows the run asks where it stands
 WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
-DONE, AWAY, REFUSED, WRONG = "done", "away", "refused", "wrong"
+DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
 
 
 class Coordinator:
@@ -121,6 +122,8 @@ def state_of(error: Exception) -> str:
     """How a run ended that an error ended."""
     if isinstance(error, AwayError):
         return AWAY
+    if isinstance(error, StoppedError):
+        return STOPPED
     return REFUSED if isinstance(error, QuorumError) else WRONG
 
 

@@ -2,7 +2,8 @@
 
 FLARE gives a job to the hospitals that are connected when it starts. One that is killed and returns is
 connected again, but not in the job; a coordinator that is killed loses its job. As a run is crash-exact, both
-are mended in the same way: stop the job, send it again, and let it continue from its checkpoint.
+are mended in the same way: stop the job, send it again, and let it continue from its checkpoint. So is a job
+that FLARE ends for all because the process of one hospital ended, as it does where memory runs out.
 """
 
 import json
@@ -27,9 +28,12 @@ TOLD_EVERY = 60.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
 OUTCOME = "outcome.json"
+LOG = "metrics.jsonl"
+STOPPED = "stopped"  # how a job ended that FLARE, or somebody at its console, stopped
+TAKEN_UP = ("away", STOPPED)  # how a job ends after which it is sent again
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 LOST = 5  # looks in a row at which no job runs, before it is taken for lost: it may be starting
-ATTEMPTS = 5  # of a job that ends at once for a reason of FLARE's own, before we give up
+ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
 
 class Following(Protocol):
@@ -112,27 +116,36 @@ class Supervisor:
         """
         refuse_unknown(without, self.kit.federation.names)
         record = self._dismiss(self._claim(resume=resume), without)
-        failed = 0
+        failed, reached = 0, self._reached()
         while True:
             if not record.job:
                 self._wait_for(self._needed(record))
                 record = self._send(record)
             how = self._follow(record.job)
             outcome = self._outcome(record.job) if how == ENDED else None
-            if outcome is not None and outcome["state"] != "away":
+            if outcome is not None and outcome["state"] not in TAKEN_UP:
                 return outcome
-            if how == ENDED and outcome is None:
-                failed += 1
-                if failed >= ATTEMPTS:
-                    raise FederationError(
-                        f"FLARE ended job {record.job}, and {failed} times before it began; logs are in the "
-                        "kits: node.log and log.txt of the coordinator and of each hospital"
-                    )
-            else:
-                failed = 0
-            if outcome is not None:
+            stopped = outcome is not None and outcome["state"] == STOPPED
+            further, reached = self._reached() > reached, self._reached()
+            failed = failed + 1 if how == ENDED and (outcome is None or stopped) and not further else 0
+            if failed >= ATTEMPTS:
+                raise FederationError(
+                    f"FLARE ended job {record.job}, and {failed} times before it got any further; logs are "
+                    "in the kits: node.log and log.txt of the coordinator and of each hospital. A hospital's "
+                    "process may run out of memory. Mend it and continue with --resume"
+                )
+            if stopped:
+                self.say(
+                    "FLARE ended the job, as it does when a hospital's process ends; it is taken up again"
+                )
+            elif outcome is not None:
                 self.say(outcome["text"])
             record = self._keep(record.model_copy(update={"job": ""}))
+
+    def _reached(self) -> int:
+        """How far the run has got, as far as it was fetched: bytes of its log of rounds."""
+        path = self.out / LOG
+        return path.stat().st_size if path.exists() else 0
 
     def _claim(self, *, resume: bool) -> Record:
         path = self.out / RECORD

@@ -145,9 +145,35 @@ def test_a_hospital_that_is_still_in_the_job_is_left_alone(follow):
 
 def test_a_job_that_flare_ends_before_it_begins_is_given_up_in_the_end(follow):
     link = Script(*[([], None)] * 5)
-    with pytest.raises(FederationError, match="5 times before it began"):
+    with pytest.raises(FederationError, match="5 times before it got any further"):
         follow(link)
     assert len(link.sent) == 5
+
+
+STOPPED = {"state": "stopped", "error": "StoppedError", "text": "the run was stopped"}
+
+
+def test_a_job_that_flare_ends_because_a_process_ended_is_taken_up_again(follow):
+    link = Script((["RUNNING"], STOPPED), (["RUNNING"], DONE))
+    outcome, said = follow(link)
+    assert outcome == DONE
+    assert len(link.sent) == 2
+    assert "FLARE ended the job, as it does when a hospital's process ends; it is taken up again" in said
+
+
+def test_a_process_that_ends_every_time_is_not_tried_for_ever_unless_the_run_gets_further(follow):
+    link = Script(*[(["RUNNING"], STOPPED)] * 5)
+    with pytest.raises(FederationError, match="run out of memory"):
+        follow(link)
+    further = Script(*[(["RUNNING"], STOPPED) for _ in range(8)], (["RUNNING"], DONE))
+    fetch = further.fetch
+
+    def fetched(job, out):
+        fetch(job, out)
+        (out / "metrics.jsonl").write_text("a round\n" * int(job[-1]))
+
+    further.fetch = fetched
+    assert follow(further, out="further")[0] == DONE
 
 
 def test_a_site_that_was_away_at_the_beginning_is_waited_for(follow):
