@@ -42,6 +42,11 @@ def report_data(result: RunResult) -> ReportData:
             None,
         ),
         calibration=next((calibration(found["models"]) for found in facts.values() if "models" in found), ()),
+        notes=[
+            f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
+            "for tests. What it taught the models before is in them."
+            for name, when in result.summary.get("dismissed", {}).items()
+        ],
     )
 
 

@@ -106,8 +106,11 @@ class Census:
         """The clients that are no hospitals of the federation."""
         return frozenset({SERVER, *self.unseen})
 
-    def check(self) -> None:
+    def check(self, *, whole: bool = True) -> None:
         """Refuse a federation that cannot be trained or judged.
+
+        Args:
+            whole: whether every subgroup must be somebody's.
 
         Raises:
             DataError: naming every client without training pictures and every subgroup without pictures.
@@ -122,7 +125,7 @@ class Census:
             raise DataError(
                 f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"
             )
-        absent = [name for name in self.subgroups if not self.holders("train", [name])]
+        absent = [name for name in self.subgroups if whole and not self.holders("train", [name])]
         if absent:
             raise DataError(
                 f"no labelled training pictures of subgroup {', '.join(absent)}; "

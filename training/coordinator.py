@@ -30,6 +30,7 @@ from training.data import SERVER
 from training.engines.nvflare.collab_line import CollabLine
 from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
 from training.engines.nvflare.door import AwayError
+from training.engines.nvflare.lines import StoppedError
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.job import Job
@@ -46,7 +47,7 @@ FETCHED = ("job.resolved.yaml", "metrics.jsonl", "summary.json", "report.html", 
 FOLLOW = "follow"  # the command by which whoever follows the run asks where it stands
 WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
-DONE, AWAY, REFUSED, WRONG = "done", "away", "refused", "wrong"
+DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
 
 
 class Coordinator:
@@ -55,11 +56,13 @@ class Coordinator:
     Args:
         job: the job, packed.
         run: the folder's name under `private/runs`, the same whenever the run is taken up again.
+        without: the hospitals that are dismissed, with commas between.
     """
 
-    def __init__(self, job: str, run: str) -> None:
+    def __init__(self, job: str, run: str, without: str = "") -> None:
         self._packed = job
         self._run = run
+        self._without = tuple(name for name in without.split(",") if name)
         self._conductor: Conductor | None = None
 
     @collab.main
@@ -95,6 +98,7 @@ class Coordinator:
             console,
             own=own_pictures(kit, job, folder),
             stopped=context.is_aborted,
+            without=self._without,
         )
         with open_registrar(job) as registrar:
             result = self._conductor.run(expected(kit, job), registrar)
@@ -118,6 +122,8 @@ def state_of(error: Exception) -> str:
     """How a run ended that an error ended."""
     if isinstance(error, AwayError):
         return AWAY
+    if isinstance(error, StoppedError):
+        return STOPPED
     return REFUSED if isinstance(error, QuorumError) else WRONG
 
 

@@ -35,6 +35,7 @@ from training.messages import (
     prefixed,
 )
 from training.opening import GIVEN, open_rounds
+from training.outsized import refuse_outsized
 from training.plan import Plan, States, Track, TrackState
 from training.polling import Traffic, ask_all, ask_blocks, ask_counted, bytes_by_client
 from training.privacy.server_half import Ask
@@ -107,6 +108,7 @@ def run_rounds(
                 "bytes_down": traffic.down - before.down,
                 "bytes_by_client": sent,
                 "seconds": round(perf_counter() - started, 3),
+                **({"dismissed": dict(plan.dismissed)} if plan.dismissed else {}),
             }
         )
         if after_round is not None:
@@ -195,7 +197,22 @@ def admit(
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))
         else:
             updates[broadcast.track].append(answer)
+    for track in plan.tracks:
+        refused = refuse_far(plan, track, states[track.name], updates[track.name])
+        failures += refused
+        gone = {failure.client for failure in refused}
+        updates[track.name] = [update for update in updates[track.name] if update.client not in gone]
     return updates, failures
+
+
+def refuse_far(plan: Plan, track: Track, state: TrackState, updates: Sequence[Update]) -> list[Failure]:
+    """What becomes of the updates that go much farther than the others; under masks nobody can look."""
+    if plan.update_limit is None or plan.masks is not None:
+        return []
+    received = {
+        update.client: plan.compressor.arrived(weights_for(plan, state, update.client)) for update in updates
+    }
+    return refuse_outsized(updates, received, plan.travels, track.sizes, plan.update_limit)
 
 
 def require_quorum(

@@ -56,14 +56,17 @@ class EngineConfig(FrozenConfig):
         workers: processes; does not change the weights.
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
         min_clients: answers that a round needs; by default of all that were asked.
+        update_limit: an update whose norm is over so many times the round's median is refused, see
+            `training.outsized`; null refuses none. Runs that meet no such update are as without it.
         network: how long sites are waited for, where clients run at sites of a network.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"network"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"network", "update_limit"})
     name: Literal["in-process", "nvflare"] = "in-process"
     workers: int = Field(1, ge=1)
     threads_per_client: int = Field(1, ge=1)
     min_clients: int | None = Field(None, ge=1)
+    update_limit: float | None = Field(20.0, gt=1)
     device: Device = "auto"
     precision: Precision = "float32"
     network: NetworkConfig = NetworkConfig()

@@ -1,7 +1,7 @@
 """The stages of a job, one after another, and what a run leaves behind."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -25,6 +25,8 @@ from training.privacy.account import privacy_facts
 from training.registrar import Registrar, no_registry
 from training.stages.base import Outcome, Setting
 
+NOBODY: Mapping[str, str] = {}
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -43,8 +45,10 @@ class RunResult:
     summary: Mapping[str, Any]
 
 
-def ask_census(job: Job, dataset: Dataset, engine: Engine) -> Census:
+def ask_census(job: Job, dataset: Dataset, engine: Engine, dismissed: Collection[str] = ()) -> Census:
     """Who holds what, refused where it cannot be trained on.
+
+    A subgroup may be nobody's any more where hospitals were dismissed from a run that has begun.
 
     Raises:
         DataError: for a client or a subgroup without training pictures.
@@ -53,7 +57,7 @@ def ask_census(job: Job, dataset: Dataset, engine: Engine) -> Census:
     updates = ask_all(engine, broadcasts, Traffic())
     codes = [label.code for label in dataset.labels]
     census = Census.from_updates(updates, dataset.subgroups, codes, dataset.unseen)
-    census.check()
+    census.check(whole=not dismissed)
     return census
 
 
@@ -64,13 +68,16 @@ def run_stages(
     journal: Journal,
     out: Path,
     registrar: Registrar = no_registry,
+    dismissed: Mapping[str, str] = NOBODY,
 ) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
+
+    `dismissed` are clients that took part and are asked no more, and since when.
 
     Raises:
         TrainingError: whatever stops the run; all that was finished stays in `out`.
     """
-    census = ask_census(job, dataset, engine)
+    census = ask_census(job, dataset, engine, dismissed)
     model = initial_model(job, len(dataset.labels))
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = Outcome({GLOBAL: initial}), 0
@@ -90,6 +97,7 @@ def run_stages(
             communities=dataset.communities,
             model=model,
             registrar=registrar,
+            dismissed=dismissed,
         )
         journal.stage_start = log_bytes
         done = load_finished(setting.folder, job.digest)
@@ -143,6 +151,7 @@ def summarise_run(setting: Setting, finished: Mapping[str, Finished]) -> dict[st
             version for done in finished.values() for version in done.outcome.facts.get("versions", ())
         ],
         **({"privacy": privacy} if privacy else {}),
+        **({"dismissed": dict(setting.dismissed)} if setting.dismissed else {}),
     }
 
 

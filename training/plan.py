@@ -27,7 +27,7 @@ class Track:
         judges: the clients that evaluate it, in order.
         subgroups: the subgroups on which it is evaluated.
         always: the trainers that are asked in every round, whatever the participation.
-        sizes: how many pictures each trainer holds, where they are drawn by size.
+        sizes: how many training pictures each trainer holds.
     """
 
     name: str
@@ -59,6 +59,8 @@ class Plan:
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
         compressor: in what form weights travel.
+        update_limit: how far an update may go, see `training.outsized`; None where nobody looks.
+        dismissed: clients that are asked no more, and since when.
     """
 
     stage: str
@@ -80,6 +82,8 @@ class Plan:
     masks: SecureAggregationConfig | None = None
     masked_counts: SecureAggregationConfig | None = None
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
+    update_limit: float | None = None
+    dismissed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

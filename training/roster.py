@@ -39,13 +39,14 @@ class Roster(FrozenConfig):
     """Who takes part and with what; implements `training.data.Dataset` for a coordinator without pictures.
 
     Attributes:
-        clients: in the order in which sums are taken.
+        clients: in the order in which sums are taken, without those that were dismissed.
         labels: the classes, in the order of the model's outputs.
         subgroups: the subgroups' names.
-        fingerprints: of each client's data.
+        fingerprints: of the data of each client, of those that were dismissed as well.
         sources: the source of each client, where the job has sources.
         unseen: the clients that train nothing.
         left_out: the sites that may not take part, and why.
+        dismissed: the hospitals that were taken out of the run, and when.
     """
 
     clients: tuple[str, ...]
@@ -55,6 +56,7 @@ class Roster(FrozenConfig):
     sources: Mapping[str, str] = {}
     unseen: tuple[str, ...] = ()
     left_out: Mapping[str, str] = {}
+    dismissed: Mapping[str, str] = {}
 
     @property
     def communities(self) -> Mapping[str, Sequence[str]]:
@@ -68,7 +70,7 @@ class Roster(FrozenConfig):
     @property
     def fingerprint(self) -> str:
         """A digest of all clients' fingerprints."""
-        text = json.dumps([[name, self.fingerprints[name]] for name in self.clients])
+        text = json.dumps([[name, digest] for name, digest in self.fingerprints.items()])
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def examples(self, client: str, split: Split) -> Examples:

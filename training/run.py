@@ -87,7 +87,9 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     return result
 
 
-def federate(job: Job, kit: Path | None, out: Path, *, resume: bool, as_json: bool) -> None:
+def federate(
+    job: Job, kit: Path | None, out: Path, *, resume: bool, as_json: bool, without: Sequence[str] = ()
+) -> None:
     """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
 
     Raises:
@@ -100,7 +102,7 @@ def federate(job: Job, kit: Path | None, out: Path, *, resume: bool, as_json: bo
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    outcome = run_federated(job, kit, out, resume=resume, say=say)
+    outcome = run_federated(job, kit, out, resume=resume, say=say, without=without)
     if outcome["state"] != "done":
         console.print(f"{outcome['error']}: {outcome['text']}", style="red", markup=False, highlight=False)
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)
@@ -160,6 +162,12 @@ def run(
     kit: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The admin's kit of a federation, for nvflare.")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOSPITAL", help="Dismiss a hospital from a federated run for good; may be repeated."
+        ),
+    ] = None,
     check_only: Annotated[
         bool, typer.Option("--check", help="Check the job and its data; train nothing.")
     ] = False,
@@ -198,7 +206,10 @@ def run(
         if check_only:
             print_census(check(job, job_file), as_json=as_json)
         elif job.engine.name == "nvflare":
-            federate(job, kit, out or Path("runs") / job.name, resume=resume, as_json=as_json)
+            target = out or Path("runs") / job.name
+            federate(job, kit, target, resume=resume, as_json=as_json, without=without or ())
+        elif without:
+            raise JobError("--without dismisses a hospital of a federation; it needs --engine nvflare")
         else:
             target = out or Path("runs") / job.name
             result = train(job, job_file, target, resume=resume)

@@ -1,7 +1,7 @@
 """A job over a federation, for `training/run.py`: sent with the admin's kit, followed, and fetched."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,15 @@ from training.job import Job
 
 
 def run_federated(
-    job: Job, kit: Path, out: Path, *, resume: bool, say: Callable[[str], None]
+    job: Job,
+    kit: Path,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    without: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run a job at the hospitals of a federation; returns how it ended, with everything to see in `out`.
+    """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
 
     Raises:
         FederationError: the kit is none, is refused, or FLARE will not run the job.
@@ -24,6 +30,6 @@ def run_federated(
     opened = open_kit(kit, "admin")
     link = Link(opened)
     try:
-        return Supervisor(opened, link, job, out, say).run(resume=resume)
+        return Supervisor(opened, link, job, out, say).run(resume=resume, without=without)
     finally:
         link.close()

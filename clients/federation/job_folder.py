@@ -19,14 +19,17 @@ def pack(job: Job) -> str:
     return base64.b64encode(json.dumps(job.resolved()).encode()).decode()
 
 
-def write_job(folder: Path, job: Job, run: str, hospitals: Sequence[str]) -> Path:
+def write_job(
+    folder: Path, job: Job, run: str, hospitals: Sequence[str], without: Sequence[str] = ()
+) -> Path:
     """Write the FLARE job of a job; returns its folder.
 
     Args:
         folder: where.
         job: the job.
         run: under which name both sides keep what they must, the same whenever the run is taken up again.
-        hospitals: the federation's; nobody else ever gets the job.
+        hospitals: who gets the job; nobody else ever does.
+        without: those that are dismissed.
     """
     path = folder / job.name
     arguments = {"job": pack(job), "run": run}
@@ -50,7 +53,13 @@ def write_job(folder: Path, job: Job, run: str, hospitals: Sequence[str]) -> Pat
                     "args": {"server_obj_id": "coordinator", "sync_task_timeout": SYNC_SECONDS},
                 }
             ],
-            "components": [{"id": "coordinator", "path": COORDINATOR, "args": arguments}],
+            "components": [
+                {
+                    "id": "coordinator",
+                    "path": COORDINATOR,
+                    "args": {**arguments, "without": ",".join(without)},
+                }
+            ],
         },
     )
     write(

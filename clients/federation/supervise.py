@@ -2,7 +2,8 @@
 
 FLARE gives a job to the hospitals that are connected when it starts. One that is killed and returns is
 connected again, but not in the job; a coordinator that is killed loses its job. As a run is crash-exact, both
-are mended in the same way: stop the job, send it again, and let it continue from its checkpoint.
+are mended in the same way: stop the job, send it again, and let it continue from its checkpoint. So is a job
+that FLARE ends for all because the process of one hospital ended, as it does where memory runs out.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
+from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import CheckpointError
 from training.files import write_text
@@ -26,9 +28,12 @@ TOLD_EVERY = 60.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
 OUTCOME = "outcome.json"
+LOG = "metrics.jsonl"
+STOPPED = "stopped"  # how a job ended that FLARE, or somebody at its console, stopped
+TAKEN_UP = ("away", STOPPED)  # how a job ends after which it is sent again
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 LOST = 5  # looks in a row at which no job runs, before it is taken for lost: it may be starting
-ATTEMPTS = 5  # of a job that ends at once for a reason of FLARE's own, before we give up
+ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
 
 class Following(Protocol):
@@ -64,12 +69,14 @@ class Record(FrozenConfig):
         digest: of its job.
         job: the FLARE job that runs it at present.
         sent: how often it was sent.
+        without: the hospitals that were dismissed.
     """
 
     run: str
     digest: str
     job: str = ""
     sent: int = 0
+    without: tuple[str, ...] = ()
 
 
 @dataclass
@@ -96,35 +103,49 @@ class Supervisor:
     _told: float = field(default=-TOLD_EVERY)
     _back: dict[str, float] = field(default_factory=dict)
 
-    def run(self, *, resume: bool) -> dict[str, Any]:
+    def run(self, *, resume: bool, without: Sequence[str] = ()) -> dict[str, Any]:
         """Send the job, or take up the one that was sent; returns how it ended.
+
+        Args:
+            resume: whether to take up the run in `out`.
+            without: hospitals that are dismissed from it, beside those that were before.
 
         Raises:
             CheckpointError: `out` holds something else.
-            FederationError: FLARE will not run the job.
+            FederationError: FLARE will not run the job, or no such hospital can be dismissed.
         """
-        record = self._claim(resume=resume)
-        failed = 0
+        refuse_unknown(without, self.kit.federation.names)
+        record = self._dismiss(self._claim(resume=resume), without)
+        failed, reached = 0, self._reached()
         while True:
             if not record.job:
                 self._wait_for(self._needed(record))
                 record = self._send(record)
             how = self._follow(record.job)
             outcome = self._outcome(record.job) if how == ENDED else None
-            if outcome is not None and outcome["state"] != "away":
+            if outcome is not None and outcome["state"] not in TAKEN_UP:
                 return outcome
-            if how == ENDED and outcome is None:
-                failed += 1
-                if failed >= ATTEMPTS:
-                    raise FederationError(
-                        f"FLARE ended job {record.job}, and {failed} times before it began; logs are in the "
-                        "kits: node.log and log.txt of the coordinator and of each hospital"
-                    )
-            else:
-                failed = 0
-            if outcome is not None:
+            stopped = outcome is not None and outcome["state"] == STOPPED
+            further, reached = self._reached() > reached, self._reached()
+            failed = failed + 1 if how == ENDED and (outcome is None or stopped) and not further else 0
+            if failed >= ATTEMPTS:
+                raise FederationError(
+                    f"FLARE ended job {record.job}, and {failed} times before it got any further; logs are "
+                    "in the kits: node.log and log.txt of the coordinator and of each hospital. A hospital's "
+                    "process may run out of memory. Mend it and continue with --resume"
+                )
+            if stopped:
+                self.say(
+                    "FLARE ended the job, as it does when a hospital's process ends; it is taken up again"
+                )
+            elif outcome is not None:
                 self.say(outcome["text"])
             record = self._keep(record.model_copy(update={"job": ""}))
+
+    def _reached(self) -> int:
+        """How far the run has got, as far as it was fetched: bytes of its log of rounds."""
+        path = self.out / LOG
+        return path.stat().st_size if path.exists() else 0
 
     def _claim(self, *, resume: bool) -> Record:
         path = self.out / RECORD
@@ -145,13 +166,28 @@ class Supervisor:
         name = f"{self.job.name}-{self.job.digest.removeprefix('sha256:')[:8]}-{token_hex(4)}"
         return self._keep(Record(run=name, digest=self.job.digest))
 
+    def _dismiss(self, record: Record, names: Sequence[str]) -> Record:
+        """Note who is dismissed; a job that was sent with them ends first, and is sent again without."""
+        new = tuple(dict.fromkeys(name for name in names if name not in record.without))
+        if not new:
+            return record
+        self.say(f"{', '.join(new)} dismissed from run {record.run}")
+        while record.job:
+            try:
+                self._stop(record.job)
+                break
+            except ConnectionLostError as error:
+                self._tell(f"{error}")
+                self.sleep(POLL)
+        return self._keep(record.model_copy(update={"job": "", "without": (*record.without, *new)}))
+
     def _keep(self, record: Record) -> Record:
         write_text(self.out / RECORD, record.model_dump_json() + "\n")
         return record
 
     def _needed(self, record: Record) -> Sequence[str]:
         """Before the first round everybody; later as many as a round needs, whoever they are."""
-        names = self.kit.federation.names
+        names = [name for name in self.kit.federation.names if name not in record.without]
         named = [client for source in self.job.data.sources for client in source.clients]
         return [name for name in names if not named or name in named]
 
@@ -169,7 +205,8 @@ class Supervisor:
 
     def _send(self, record: Record) -> Record:
         """Send the job; a link that is lost meanwhile is waited for."""
-        folder = write_job(self.kit.private / "job", self.job, record.run, self.kit.federation.names)
+        hospitals = [name for name in self.kit.federation.names if name not in record.without]
+        folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
         while True:
             try:
                 sent = self.link.submit(folder)
@@ -230,7 +267,7 @@ class Supervisor:
 
     def _stop(self, job: str) -> None:
         self.link.stop(job)
-        while not self.link.state(job).startswith(ENDED):
+        while (state := self.link.state(job)) and not state.startswith(ENDED):  # it may have been lost
             self.sleep(POLL)
 
     def _outcome(self, job: str) -> dict[str, Any] | None:
@@ -253,3 +290,18 @@ class Supervisor:
         if self.clock() - self._told > TOLD_EVERY:
             self._told = self.clock()
             self.say(text)
+
+
+def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
+    """Refuse to dismiss who is no hospital of the federation, or all of them.
+
+    Raises:
+        FederationError: naming who is in.
+    """
+    for name in names:
+        if name not in hospitals:
+            raise FederationError(
+                f"there is no hospital {name!r} to dismiss; {nearest(name, list(hospitals))}"
+            )
+    if hospitals and not set(hospitals) - set(names):
+        raise FederationError("no hospital would be left; end the run instead of dismissing all of them")

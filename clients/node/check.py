@@ -25,8 +25,8 @@ COPIES = 4  # of a model in memory while it is trained: weights, gradients, two 
 SOON = 30  # days before a certificate's end that it is told
 SECONDS = 5.0  # to reach the coordinator
 NEVER_LEAVES = (
-    "pictures, file names, lesion and patient numbers, predictions for one picture, any count over fewer "
-    "pictures than the job's privacy.min_count, keys, logs"
+    "pictures, file names, lesion and patient numbers, predictions for one picture, losses and counts "
+    "of answers over fewer pictures than the job's privacy.min_count, keys, logs"
 )
 
 

@@ -13,6 +13,7 @@ import torch
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
+from training.compression.client_half import lost_key
 from training.errors import MessageError, TrainingError
 from training.fit import store_key
 from training.greeting import Greeting, greet, refuse_strangers
@@ -113,13 +114,18 @@ class Reception:
                 )
             if self._site is None:
                 raise MessageError(f"{self._node} was asked before it joined")
-            self._store.forget(self._node, store_key(question.stage, question.track), after=question.kept)
+            self._step_back(question)
             answer = self._site.answer(broadcast)
             told = write_answer(answer, question)
             self._last = (question, told)
         outcome = answer.reason if isinstance(answer, Failure) else f"answered, {len(told[1]):,} bytes"
         self._say(f"{question.stage} round {question.round} {question.ask} ({question.track}): {outcome}")
         return told
+
+    def _step_back(self, question: QuestionHeader) -> None:
+        """Forget what trainings left that never arrived: states, and what rounding lost of their updates."""
+        for key in (store_key, lost_key):
+            self._store.forget(self._node, key(question.stage, question.track), after=question.kept)
 
     def _admit(self, question: QuestionHeader) -> None:
         """Refuse what is not meant for this node, job and session; remember the newest number."""

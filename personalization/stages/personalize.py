@@ -184,10 +184,12 @@ class Personalize(Stage):
             average_at_end=sync.average_at_end,
             split="validation",
             seed=setting.job.seed,
+            dismissed=setting.dismissed,
             prepare=(lambda ask, seed: given) if given else None,
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
             compressor=Compressor(setting.job.compression),
+            update_limit=setting.job.engine.update_limit,
         )
 
     def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
@@ -258,7 +260,13 @@ def subgroup_tracks(setting: Setting) -> tuple[Track, ...]:
         )
     census = setting.census
     tracks = tuple(
-        Track(name, census.holders("train", [name]), census.hospitals("validation", [name]), (name,))
+        Track(
+            name,
+            census.holders("train", [name]),
+            census.hospitals("validation", [name]),
+            (name,),
+            sizes={client: census.held(client, "train", [name]) for client in census.counts},
+        )
         for name in setting.subgroups
     )
     blind = [track.name for track in tracks if not track.judges]

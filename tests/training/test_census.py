@@ -106,6 +106,13 @@ def test_the_server_and_unseen_clients_judge_nothing_and_need_no_training_pictur
         Census.of_dataset(replace(dataset, unseen=())).check()
 
 
+def test_a_subgroup_may_be_nobodys_any_more_where_clients_were_dismissed(make_dataset):
+    census = Census.of_dataset(make_dataset({"north": {"light": (5, 1, 1, 1)}}))
+    census.check(whole=False)
+    with pytest.raises(DataError, match="no labelled training pictures of subgroup dark"):
+        census.check()
+
+
 def test_the_classes_of_unseen_clients_are_benign_and_malignant_whatever_the_jobs_are(make_dataset):
     labels = tuple(Label(code=code, name=code) for code in ("A", "B", "C"))
     dataset = replace(make_dataset({"far": {"light": (0, 0, 0, 6)}}), labels=labels, unseen=("far",))

@@ -159,6 +159,12 @@ def test_a_run_that_only_pre_trains_ends_well_without_a_report(train_command, jo
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["test"] is None
 
 
+def test_only_hospitals_of_a_federation_are_dismissed(job_file, tiny, train_command):
+    ended = train_command(job_file(tiny), "--without", "east")
+    assert ended.code == 2
+    assert "--without dismisses a hospital of a federation; it needs --engine nvflare" in ended.err
+
+
 def test_both_commands_are_one_and_warn_of_nothing(quiet_environment, train_command):
     (command,) = entry_points(group="console_scripts", name="dermfed-train")
     assert command.load() is training.run.main

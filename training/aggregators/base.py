@@ -26,7 +26,8 @@ class Report:
         client: its id.
         num_examples: N_{c,s}, its training pictures by subgroup.
         losses: L_{c,s}, its mean training loss by subgroup over the last local epoch; a subgroup of which
-            no picture was drawn in that epoch is absent.
+            no picture was drawn in that epoch, or of which the client has fewer than `privacy.min_count`, is
+            absent.
         received_losses: F_{c,s}, the mean cross-entropy by subgroup of the model that it received, before any
             training, over all its labelled training pictures; empty unless asked for.
         squared_change: ‖θ^t − θ_c‖² over the parameters that travel; None unless asked for.

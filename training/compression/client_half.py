@@ -36,7 +36,7 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
     """
     if compression.up == "exact":
         return update
-    key = store_key(update)
+    key = lost_key(update.stage, update.track)
     state = client.store.load(client.id, key, update.round) if compression.error_feedback else None
     lost_before = {} if state is None else state.tensors
     rounding: Round = torch.round
@@ -61,6 +61,6 @@ def packed(update: Update, received: Tensors, client: Client, compression: Compr
     return replace(update, tensors=travels)
 
 
-def store_key(update: Update) -> str:
-    """Under what a client keeps what rounding lost."""
-    return f"{update.stage}/{update.track}/lost"
+def lost_key(stage: str, track: str) -> str:
+    """Under what a client keeps what rounding lost of its updates of one model."""
+    return f"{stage}/{track}/lost"

@@ -192,8 +192,8 @@ def kept_in(client: Client, message: Message, of: str, what: str) -> Tensors:
 
 
 def store_key(message: Message, of: str, what: str) -> str:
-    """Under what a client keeps its half of one sum."""
-    return f"{message.stage}/{message.track}/{of}/{what}"
+    """Under what a client keeps its half of one sum; not below its training, which may be taken back."""
+    return f"masks/{message.stage}/{message.track}/{of}/{what}"
 
 
 def about(session: bytes, sender: int, recipient: int) -> bytes:

@@ -1,10 +1,12 @@
 """A client's door: what arrives is opened, and what leaves is what the job allows to leave.
 
-Every answer passes here, whatever the transport. In this order: an update is clipped and noised, brought into
-the form in which it travels, or withheld for a sum under masks. Where the job asks for such sums, an answer
-with tensors of this client alone that is none of those is refused by the client itself.
+Every answer passes here, whatever the transport. In this order: losses of few pictures are left out; an
+update is clipped and noised, brought into the form in which it travels, or withheld for a sum under masks.
+Where the job asks for such sums, an answer with tensors of this client alone that is none of those is refused
+by the client itself.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from training.census import CENSUS, take_census
@@ -36,7 +38,7 @@ def answer_at_door(job: "Job", broadcast: Broadcast, client: Client) -> Update:
     if broadcast.ask in QUESTIONS:
         return answer_masks(broadcast, client, privacy)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
-    update = stage.answer(received, client)
+    update = without_losses_of_few(stage.answer(received, client), client)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -57,6 +59,17 @@ def answer_at_door(job: "Job", broadcast: Broadcast, client: Client) -> Update:
         counts = stage.summed if privacy.secure_aggregation.counts else frozenset()
         return hidden(update, client, counts, open_counts=stage.summed - counts)
     return update
+
+
+def without_losses_of_few(update: Update, client: Client) -> Update:
+    """The answer without the mean loss of a subgroup of fewer pictures than the job's minimum.
+
+    Of one picture it would be what the model answers for it. Rules that weigh by losses take such a subgroup
+    as one of which no picture was drawn.
+    """
+    least = max(client.min_count, 1)
+    told = {name: loss for name, loss in update.losses.items() if update.num_examples.get(name, 0) >= least}
+    return replace(update, losses=told)
 
 
 def hidden(update: Update, client: Client, counts: frozenset[str], open_counts: frozenset[str]) -> Update:

@@ -30,34 +30,42 @@ SEALED, SELF_SHARES, KEY_SHARES = "sealed", "self_shares", "key_shares"
 SEALED_BYTES = NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES  # one share of each secret, sealed
 
 
-class ShareQuestion(FrozenConfig):
-    """Round 1. Attributes: `of`, the question that is summed; `clients`, those whose keys are sent along."""
-
-    of: str
-    clients: tuple[str, ...]
-
-
-class MaskedQuestion(FrozenConfig):
-    """Round 2.
+class SumQuestion(FrozenConfig):
+    """What all three say.
 
     Attributes:
         of: the question that is summed.
+        threshold: t, how many must answer; for the transport, which waits. A client works it out itself.
+    """
+
+    of: str
+    threshold: int
+
+
+class ShareQuestion(SumQuestion):
+    """Round 1. Attributes: `clients`, those whose keys are sent along."""
+
+    clients: tuple[str, ...]
+
+
+class MaskedQuestion(SumQuestion):
+    """Round 2.
+
+    Attributes:
         present: the places among `clients` of those whose shares are sent along, the client's own too.
         weight, total_weight: w_u, and W ≥ Σ |w|.
         layout: what is summed, in this order.
     """
 
-    of: str
     present: tuple[int, ...]
     weight: float
     total_weight: float = Field(gt=0)
     layout: tuple[Entry, ...]
 
 
-class UnmaskQuestion(FrozenConfig):
-    """Round 3. Attributes: `of`, the question that is summed; `survivors`, whose masked numbers arrived."""
+class UnmaskQuestion(SumQuestion):
+    """Round 3. Attributes: `survivors`, whose masked numbers arrived."""
 
-    of: str
     survivors: tuple[int, ...]
 
 

@@ -59,6 +59,11 @@ class SecureSum:
         address = f"{self.about.address[1:3]} {self.about.track} {self.about.ask}"
         return session_of(address, list(self.clients), b"".join(self.public))
 
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every question of the sum says."""
+        return {"of": self.about.ask, "threshold": self.threshold}
+
     def run(self, layout: Layout, weights: Mapping[str, float]) -> Mapping[str, Tensor]:
         """Rounds 1 to 3; afterwards `clients` are those whose values are in the sum.
 
@@ -75,7 +80,8 @@ class SecureSum:
 
     def shares(self) -> dict[int, Tensor]:
         """U_2: by place, the rows that each sealed for the others."""
-        options = ShareQuestion(of=self.about.ask, clients=tuple(self.clients)).model_dump()
+        question = ShareQuestion(**self.common, clients=tuple(self.clients))
+        options = question.model_dump()
         tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
         places = range(len(self.clients))
         answers = self.put(SHARE, dict.fromkeys(places, (tensors, options)))
@@ -93,7 +99,7 @@ class SecureSum:
         for place in present:
             rows = [tensor_bytes_of(sealed[sender][place]) for sender in present]
             question = MaskedQuestion(
-                of=self.about.ask,
+                **self.common,
                 present=present,
                 weight=weights[self.clients[place]],
                 total_weight=total_weight,
@@ -112,7 +118,7 @@ class SecureSum:
 
     def unmask(self, total: RingVector, present: Sequence[int], arrived: Sequence[int]) -> None:
         """Take the self masks of U_3, and the pair masks between U_3 and who is gone, off the total."""
-        options = UnmaskQuestion(of=self.about.ask, survivors=tuple(arrived)).model_dump()
+        options = UnmaskQuestion(**self.common, survivors=tuple(arrived)).model_dump()
         gone = [place for place in present if place not in arrived]
         answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
         size = shamir.SHARE_BYTES

@@ -39,6 +39,7 @@ class Setting:
         communities: clients by the source that they are parts of, where the job has sources.
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
+        dismissed: clients that took part and are asked no more, and since when.
     """
 
     job: "Job"
@@ -53,6 +54,7 @@ class Setting:
     model: Classifier
     registrar: Registrar = no_registry
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    dismissed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -127,6 +127,7 @@ class Finetune(Stage):
             average_at_end=False,
             split=self.evaluate_on,
             seed=setting.job.seed,
+            dismissed=setting.dismissed,
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
         )

@@ -79,6 +79,8 @@ class RoundsStage(Stage):
         """
         clients = setting.census.holders("train", setting.places, labelled=labelled)
         needed = setting.job.engine.min_clients
+        if needed is not None and setting.dismissed:
+            needed = min(needed, len(clients))  # whoever dismisses a client does not wait for it
         if needed is not None and needed > len(clients):
             raise QuorumError(
                 f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures: "
@@ -119,6 +121,7 @@ class RoundsStage(Stage):
             average_at_end=self.sync.average_at_end,
             split=split,
             seed=setting.job.seed,
+            dismissed=setting.dismissed,
             prepare=self.objective.prepare,
             draw=self.draw,
             desk=desk_of(setting, model),
@@ -126,6 +129,8 @@ class RoundsStage(Stage):
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
             compressor=Compressor(setting.job.compression),
+            # While few pictures without a label count, clients that have no others hardly move.
+            update_limit=None if self.objective.uses_unlabelled else setting.job.engine.update_limit,
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:

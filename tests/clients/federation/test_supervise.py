@@ -64,7 +64,7 @@ class Script:
 
 @pytest.fixture
 def follow(tmp_path, tiny):
-    def run(link, *, resume=False, out="out"):
+    def run(link, *, resume=False, out="out", without=()):
         federation = Federation.model_validate(
             {
                 "name": "skin",
@@ -89,7 +89,7 @@ def follow(tmp_path, tiny):
             sleep=sleep,
             clock=lambda: now[0],
         )
-        return supervisor.run(resume=resume), said
+        return supervisor.run(resume=resume, without=without), said
 
     return run
 
@@ -145,9 +145,35 @@ def test_a_hospital_that_is_still_in_the_job_is_left_alone(follow):
 
 def test_a_job_that_flare_ends_before_it_begins_is_given_up_in_the_end(follow):
     link = Script(*[([], None)] * 5)
-    with pytest.raises(FederationError, match="5 times before it began"):
+    with pytest.raises(FederationError, match="5 times before it got any further"):
         follow(link)
     assert len(link.sent) == 5
+
+
+STOPPED = {"state": "stopped", "error": "StoppedError", "text": "the run was stopped"}
+
+
+def test_a_job_that_flare_ends_because_a_process_ended_is_taken_up_again(follow):
+    link = Script((["RUNNING"], STOPPED), (["RUNNING"], DONE))
+    outcome, said = follow(link)
+    assert outcome == DONE
+    assert len(link.sent) == 2
+    assert "FLARE ended the job, as it does when a hospital's process ends; it is taken up again" in said
+
+
+def test_a_process_that_ends_every_time_is_not_tried_for_ever_unless_the_run_gets_further(follow):
+    link = Script(*[(["RUNNING"], STOPPED)] * 5)
+    with pytest.raises(FederationError, match="run out of memory"):
+        follow(link)
+    further = Script(*[(["RUNNING"], STOPPED) for _ in range(8)], (["RUNNING"], DONE))
+    fetch = further.fetch
+
+    def fetched(job, out):
+        fetch(job, out)
+        (out / "metrics.jsonl").write_text("a round\n" * int(job[-1]))
+
+    further.fetch = fetched
+    assert follow(further, out="further")[0] == DONE
 
 
 def test_a_site_that_was_away_at_the_beginning_is_waited_for(follow):
@@ -184,3 +210,56 @@ def test_a_hospital_that_missed_the_door_is_taken_up_although_its_process_runs(f
     link.follow = lambda job, start: {**plain(job, start), "outside": ["south"]}
     follow(link)
     assert link.stopped == ["job-1"]
+
+
+def dismissed(link):
+    """What each job that was sent tells the coordinator."""
+    return [sent["components"][0]["args"]["without"] for sent in link.sent]
+
+
+def test_a_dismissed_hospital_is_sent_no_job_and_waited_for_no_longer(follow, tmp_path):
+    """The run went on meanwhile and waits: its job ends, and is sent again without the hospital."""
+    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+
+    def interrupted(job, start):
+        raise KeyboardInterrupt
+
+    follows, link.follow = link.follow, interrupted
+    with pytest.raises(KeyboardInterrupt):
+        follow(link)
+    link.follow = follows
+    link.here.discard("south")
+    outcome, said = follow(link, resume=True, without=("south",))
+    assert outcome == DONE
+    assert link.stopped == ["job-1"]
+    assert dismissed(link) == ["", "south"]
+    assert said[0].startswith("south dismissed from run tiny-")
+    meta = tmp_path / "kit" / "private" / "job" / "tiny" / "meta.json"
+    assert json.loads(meta.read_text())["deploy_map"] == {"app": ["server", "north"]}
+
+
+def test_who_was_dismissed_stays_so_when_the_run_is_taken_up_again(follow):
+    follow(Script(([], DONE), connected=("north",)), without=("south",))
+    link = Script(([], DONE), ([], DONE), connected=("north",))
+    link.sent.append({"components": [{"args": {"without": ""}}]})  # the first job's
+    follow(link, resume=True, without=("south",))
+    assert link.stopped == []
+    follow(Script(([], DONE), connected=("north",)), resume=True)
+
+
+def test_a_job_that_was_lost_with_its_coordinator_is_not_waited_for_before_a_dismissal(follow):
+    link = Script((["RUNNING", ""], DONE), (["RUNNING"], DONE))
+    real, link.follow = link.follow, None
+    with pytest.raises(TypeError):
+        follow(link)
+    link.follow = real
+    link.stop = lambda job: None
+    follow(link, resume=True, without=("south",))
+    assert dismissed(link) == ["", "south"]
+
+
+def test_only_hospitals_are_dismissed_and_never_all(follow):
+    with pytest.raises(FederationError, match=r"no hospital 'suoth' to dismiss; .*south"):
+        follow(Script(([], DONE)), without=("suoth",))
+    with pytest.raises(FederationError, match="no hospital would be left"):
+        follow(Script(([], DONE)), without=("north", "south"))

@@ -1,10 +1,7 @@
 """Real processes on this machine: a server and four hospitals with kits and certificates, over loopback."""
 
 import json
-import os
 import shutil
-import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -13,123 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from safetensors.torch import load_file
 
-from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
 from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
-from clients.federation.kit import open_kit
-from clients.federation.link import Link
 from clients.federation.provision import provision
+from tests.clients.node.federated import HOSPITALS, ROOT, weights
 from training.job import Job
 
 pytestmark = pytest.mark.long
-HOSPITALS = ("north", "south", "east", "west")
-ROOT = Path(__file__).parents[3]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def manifest(folder, name, pictures):
-    made = make_adapter("synthetic", {"pictures": pictures, "size": 32, "seed": pictures}).manifest(
-        folder / name
-    )
-    rows = [
-        Row(
-            str(made.folder / row.image),
-            row.label,
-            row.skin_tone,
-            row.skin_tone_scale,
-            f"{name} {row.lesion_id}",
-            f"{name} {row.patient_id}",
-        )
-        for row in made.rows
-    ]
-    write_manifest(Manifest.of(rows, folder), folder / f"{name}.csv")
-
-
-class Federated:
-    """A federation of processes on this machine."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.nodes = {}
-        self.env = {**os.environ, "PYTHONPATH": str(ROOT), "DERMFED_CACHE": str(folder / "cache")}
-        federation = {
-            "name": "skin",
-            "coordinator": {"host": "localhost", "port": free_port(), "also": ["127.0.0.1"]},
-            "hospitals": [{"name": name} for name in HOSPITALS],
-        }
-        for number, name in enumerate(HOSPITALS):
-            manifest(folder, name, 26 + 3 * number)
-        provision(Federation.model_validate(federation), folder, folder / "kits")
-        self.federation = federation
-
-    def start(self, name, kit=None):
-        data = [] if name == "server" else ["--data", str(self.folder / f"{name}.csv")]
-        self.nodes[name] = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "clients.node.cli",
-                "start",
-                "--kit",
-                str(kit or self.folder / "kits" / name),
-                *data,
-            ],
-            env=self.env,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def stop(self):
-        for process in self.nodes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.nodes.values():
-            process.wait(60)
-
-    def link(self):
-        return Link(open_kit(self.folder / "kits" / "admin", "admin"))
-
-    def run(self, job, out, *options):
-        return subprocess.run(
-            [sys.executable, "training/run.py", str(job), "--out", str(out), *options],
-            env=self.env,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-
-    def results(self, run):
-        [folder] = (self.folder / "kits" / "server" / "private" / "runs").glob(f"{run}-*")
-        return folder
-
-
-@pytest.fixture(scope="module")
-def net(tmp_path_factory):
-    made = Federated(tmp_path_factory.mktemp("federated"))
-    for name in ("server", *HOSPITALS):
-        made.start(name)
-    yield made
-    made.stop()
-
-
-def weights(folder):
-    return {
-        (path.parent.name, name): tensor.numpy().tobytes()
-        for path in sorted((folder / "checkpoints").glob("*/outcome.safetensors"))
-        for name, tensor in load_file(path).items()
-    }
 
 
 def test_the_same_job_ends_with_the_same_bytes(net, tiny):

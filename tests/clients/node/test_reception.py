@@ -7,7 +7,9 @@ import pytest
 
 from clients.data.manifest import Row
 from clients.node.reception import Reception
+from training.compression.client_half import lost_key
 from training.errors import MessageError
+from training.fit import store_key as training_key
 from training.greeting import greet
 from training.job import Job
 from training.messages import Broadcast
@@ -89,13 +91,21 @@ def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tm
     from clients.store import ClientStore
 
     store = ClientStore(tmp_path / "states")
+    # A name that is too long for a file is kept under a digest, which tells nothing of what is below it.
+    track = "Haut " * 60
+    of_training = [training_key("0-federate", track), lost_key("0-federate", track)]
+    masks = "masks/0-federate/global/evaluate/masks"
     for round_ in (1, 2):
-        store.save("north", "0-federate/global", round_, State({}, {"round": round_}))
-    question = Broadcast("north", "0-federate", 2, "gossip")
+        for key in (*of_training, masks):
+            store.save("north", key, round_, State({}, {"round": round_}))
+    question = Broadcast("north", "0-federate", 2, "gossip", track)
     stamp = stamp_of(question, job.digest, "s1", 1)
     answer = read_answer(*node.answer(write_question(question, stamp, 1), b""), stamp)
     assert "knows no question `gossip`" in answer.reason
-    assert store.load("north", "0-federate/global", 9).scalars == {"round": 1}
+    for key in of_training:
+        assert store.load("north", key, 9).scalars == {"round": 1}
+    # What waits for a sum is of no training.
+    assert store.load("north", masks, 9).scalars == {"round": 2}
 
 
 def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):

@@ -5,7 +5,8 @@ another session with the same folder; the run ends with the same weights.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 import yaml
@@ -13,7 +14,8 @@ from rich.console import Console
 
 from training.engines.nvflare.attendance import Attendance
 from training.engines.nvflare.counted import Counted
-from training.engines.nvflare.door import Door
+from training.engines.nvflare.dismissal import dismiss
+from training.engines.nvflare.door import Door, read_roster
 from training.engines.nvflare.engine import NvflareEngine, Status
 from training.engines.nvflare.ledger import Ledger
 from training.engines.nvflare.lines import Line
@@ -54,6 +56,7 @@ class Conductor:
         console: where progress is shown.
         own: the coordinator's own pictures, where the job gives it any.
         stopped: whether the session was ended from outside.
+        without: the hospitals that are dismissed.
 
     Attributes:
         outside: the sites of the roster that were not reached at the door; another session may let them in.
@@ -69,6 +72,7 @@ class Conductor:
         *,
         own: OwnPictures | None = None,
         stopped: Callable[[], bool] = bool,
+        without: Sequence[str] = (),
     ) -> None:
         self._job = job
         self._session = session
@@ -77,6 +81,7 @@ class Conductor:
         self._console = console
         self._own = own
         self._stopped = stopped
+        self._without = without
         self._engine: NvflareEngine | None = None
         self.outside: tuple[str, ...] = ()
 
@@ -104,7 +109,12 @@ class Conductor:
             own = self._own.introduction if self._own else None
             door = Door(self._job, self._session, self._lines, attendance, own, self.say)
             path = self._folder.path / ROSTER
-            welcome = door.come_back(path) if path.exists() else door.begin(expected, path)
+            if path.exists():
+                self._dismiss(path)
+                welcome = door.come_back(path)
+            else:
+                welcome = door.begin([name for name in expected if name not in self._without], path)
+                welcome = replace(welcome, roster=self._dismiss(path))
             self.outside = welcome.unreached
             for name, why in welcome.missing.items():
                 attendance.never(name, why)
@@ -121,7 +131,15 @@ class Conductor:
                 stopped=self._stopped,
             )
             with Journal(self._folder.metrics, self._console) as journal:
-                result = run_stages(self._job, welcome.roster, engine, journal, self._folder.path, registrar)
+                result = run_stages(
+                    self._job,
+                    welcome.roster,
+                    engine,
+                    journal,
+                    self._folder.path,
+                    registrar,
+                    dismissed=welcome.roster.dismissed,
+                )
             engine.close()
         finally:
             attendance.close()
@@ -130,6 +148,21 @@ class Conductor:
     def say(self, text: str) -> None:
         """Show one line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _dismiss(self, path: Path) -> Roster:
+        """Take hospitals out of the run; who was, and when, stays in the roster's file.
+
+        Raises:
+            CheckpointError: the roster cannot be read.
+            JobError: nobody would be left.
+        """
+        roster = read_roster(path)
+        new = [name for name in self._without if name not in roster.dismissed]
+        if new:
+            roster = dismiss(roster, new)
+            write_text(path, roster.model_dump_json(indent=2) + "\n")
+            self.say(f"{', '.join(new)} dismissed: asked nothing more, and waited for no longer")
+        return roster
 
     def _claim(self) -> None:
         """Take the folder, which this job alone has used, or will.

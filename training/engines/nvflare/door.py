@@ -125,13 +125,7 @@ class Door:
         Raises:
             CheckpointError: the roster cannot be read.
         """
-        try:
-            roster = Roster.model_validate_json(path.read_text())
-        except (OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{path} cannot be read ({error}); without it nobody knows who takes part: restore it, or "
-                "start the run anew"
-            ) from error
+        roster = read_roster(path)
         sites = [name for name in roster.clients if name != SERVER]
         heard = self.hear(sites)
         missing = {name: f"{why}" for name, why in heard.items() if not isinstance(why, Introduction)}
@@ -231,6 +225,21 @@ class Door:
         if introduction.client != name:
             raise SiteRefusedError(f"{name} introduces itself as {introduction.client}")
         return introduction
+
+
+def read_roster(path: Path) -> Roster:
+    """The roster of a run that has begun.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        return Roster.model_validate_json(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error}); without it nobody knows who takes part: restore it, or "
+            "start the run anew"
+        ) from error
 
 
 def refuse_if_away(heard: Mapping[str, object]) -> None:

@@ -16,11 +16,11 @@ from training.engines.nvflare.errand import Errand
 from training.engines.nvflare.ledger import Ledger
 from training.engines.nvflare.lines import Line, StoppedError
 from training.engines.nvflare.pace import Pace
+from training.engines.nvflare.quorum import needed
 from training.engines.nvflare.round import Round
-from training.federation import EVALUATE, FIT
+from training.federation import FIT
 from training.job import Job
 from training.messages import Answer, Broadcast, Failure, Update, tensor_bytes
-from training.privacy.questions import QUESTIONS
 from training.site import Site
 from training.spool import Spool
 from training.wire import stamp_of
@@ -123,12 +123,7 @@ class NvflareEngine:
 
     def needed(self, question: Broadcast, asked: int) -> int:
         """How many of `asked` answers to such a question there must be before the round goes on."""
-        if question.ask == EVALUATE:
-            return 0
-        minimum = self._job.engine.min_clients
-        if minimum is None or question.ask not in (FIT, *QUESTIONS):
-            return asked
-        return asked if self._job.stage(question.stage).needs_everyone else min(minimum, asked)
+        return needed(self._job, question, asked)
 
     def stored(self, answer: Update) -> Update:
         """The answer in memory, or on disk where there is no room."""

@@ -1,0 +1,104 @@
+"""What processes of a test federation do wrong, on demand, and what its server heard.
+
+Python itself loads this file in every process that has its folder on `PYTHONPATH`. In the folder that
+`DERMFED_TEST_DEEDS` names, an empty file `east fit 2 nan` makes the node of east send NaN in its answer to
+`fit` of round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
+server, as it came.
+"""
+
+import importlib.abc
+import importlib.util
+import json
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+FOLDER = Path(os.environ.get("DERMFED_TEST_DEEDS", os.devnull))
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Changes one module as soon as it is imported; until then nothing is."""
+
+    def __init__(self, name, change):
+        self.name, self.change = name, change
+
+    def find_spec(self, name, path, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            self.change(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def deed_for(read):
+    """What to do wrong now; its file is taken away."""
+    for path in FOLDER.glob(f"{read['client']} {read['ask']} {read['round']} *"):
+        path.unlink()
+        return path.name.rpartition(" ")[2]
+    return None
+
+
+def misbehave(reception):
+    """A node that may do wrong."""
+    real, earlier = reception.Reception.answer, {}
+
+    def answer(self, header, body):
+        read = json.loads(header)
+        deed = deed_for(read)
+        if deed == "die":  # the whole node, which starts again
+            os.kill(os.getppid(), signal.SIGKILL)
+        if deed in ("die", "crash"):  # the job's process alone, as where memory runs out
+            os.kill(os.getpid(), signal.SIGKILL)
+        given = real(self, header, body)
+        told = earlier[read["ask"]] if deed == "replay" else given
+        earlier[read["ask"]] = given
+        return spoilt(told, body, deed) if deed in ("nan", "shapes", "hundredfold") else told
+
+    reception.Reception.answer = answer
+
+
+def spoilt(given, body, deed):
+    """An answer with its tensors spoilt."""
+    import torch
+
+    from training.wire import read_body, write_body
+
+    sent, tensors = read_body(body), read_body(given[1])
+    name = next(iter(tensors))
+    if deed == "nan":
+        tensors[name] = torch.full_like(tensors[name], float("nan"))
+    if deed == "shapes":
+        tensors[name] = tensors[name].reshape(-1)[:-1]
+    if deed == "hundredfold":
+        tensors = {n: sent[n] + 100 * (value - sent[n]) for n, value in tensors.items()}
+        tensors = {n: v.clamp(min=0) if n.endswith("running_var") else v for n, v in tensors.items()}
+    return given[0], write_body(tensors)
+
+
+def listen(collab_line):
+    """A server that writes down what it hears."""
+    real = collab_line.CollabLine.ask
+
+    def ask(self, header, body, seconds):
+        answer = real(self, header, body, seconds)
+        if (FOLDER / "wire").is_dir():
+            stem = FOLDER / "wire" / uuid.uuid4().hex
+            stem.with_suffix(".body").write_bytes(answer[1])
+            stem.with_suffix(".json").write_text(answer[0])
+        return answer
+
+    collab_line.CollabLine.ask = ask
+
+
+if FOLDER.is_dir():
+    sys.meta_path.insert(0, AfterImport("clients.node.reception", misbehave))
+    sys.meta_path.insert(0, AfterImport("training.engines.nvflare.collab_line", listen))
