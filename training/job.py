@@ -39,13 +39,16 @@ class NetworkConfig(FrozenConfig):
         slack: after that, how many times its slowest recent answer of the kind may take.
         shortest_deadline: seconds that every answer may take.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
+        canary: whether every site tries two batches before the first round; of no effect on the weights.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"canary"})
     silence: float = Field(60, gt=0)
     first_deadline: float = Field(24 * 3600, gt=0)
     slack: float = Field(5, ge=1)
     shortest_deadline: float = Field(60, gt=0)
     enough: bool = False
+    canary: bool = True
 
 
 class EngineConfig(FrozenConfig):
@@ -151,7 +154,9 @@ class Job(FrozenConfig):
     @property
     def digest(self) -> str:
         """What determines the weights, in one word; where clients run and notes about the recipe do not."""
-        plain = self.model_dump(mode="json", context=IDENTITY)
+        network = self.engine.network.model_copy(update={"canary": True})
+        engine = self.engine.model_copy(update={"network": network})
+        plain = self.model_copy(update={"engine": engine}).model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")
         plain["engine"]["name"] = "in-process"

@@ -59,6 +59,7 @@ class Plan:
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
         compressor: in what form weights travel.
+        canary: whether two batches are tried at every client before the first round.
     """
 
     stage: str
@@ -80,6 +81,7 @@ class Plan:
     masks: SecureAggregationConfig | None = None
     masked_counts: SecureAggregationConfig | None = None
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
+    canary: bool = False
 
 
 @dataclass(frozen=True)

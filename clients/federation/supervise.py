@@ -112,6 +112,8 @@ class Supervisor:
             how = self._follow(record.job)
             outcome = self._outcome(record.job) if how == ENDED else None
             if outcome is not None and outcome["state"] != "away":
+                if outcome["state"] != "done":
+                    self._keep(record.model_copy(update={"job": ""}))  # --resume sends it again
                 return outcome
             if how == ENDED and outcome is None:
                 failed += 1

@@ -129,6 +129,7 @@ class Finetune(Stage):
             seed=setting.job.seed,
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
+            canary=setting.canary,
         )
 
     def judge(self, setting: Setting, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:

@@ -126,6 +126,7 @@ class RoundsStage(Stage):
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
             compressor=Compressor(setting.job.compression),
+            canary=setting.canary,
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:

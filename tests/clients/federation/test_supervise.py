@@ -184,3 +184,13 @@ def test_a_hospital_that_missed_the_door_is_taken_up_although_its_process_runs(f
     link.follow = lambda job, start: {**plain(job, start), "outside": ["south"]}
     follow(link)
     assert link.stopped == ["job-1"]
+
+
+def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):
+    refused = {"state": "refused", "error": "QuorumError", "text": "east cannot train"}
+    link = Script(([], refused), ([], DONE))
+    assert follow(link)[0] == refused
+    assert follow(link, resume=True)[0] == DONE
+    assert [sent["components"][0]["args"]["run"] for sent in link.sent] == [
+        link.sent[0]["components"][0]["args"]["run"]
+    ] * 2

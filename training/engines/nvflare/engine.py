@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from training.canary import CANARY
 from training.data import SERVER
 from training.engines.nvflare.attendance import Attendance
 from training.engines.nvflare.counted import Counted
@@ -126,7 +127,7 @@ class NvflareEngine:
         if question.ask == EVALUATE:
             return 0
         minimum = self._job.engine.min_clients
-        if minimum is None or question.ask not in (FIT, *QUESTIONS):
+        if minimum is None or question.ask not in (FIT, CANARY, *QUESTIONS):
             return asked
         return asked if self._job.stage(question.stage).needs_everyone else min(minimum, asked)
 
