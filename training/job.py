@@ -19,6 +19,7 @@ from training.privacy.config import PrivacyConfig
 from training.privacy.refusals import refuse_unfit
 from training.stages import ORDER, STAGES
 from training.stages.base import Stage
+from training.tracking.config import TrackingConfig
 from training.workbench import Device, Precision
 
 
@@ -99,7 +100,7 @@ class EvaluationConfig(FrozenConfig):
 class Job(FrozenConfig):
     """A job file."""
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"compression"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"compression", "tracking"})
     version: Literal[1] = 1
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = 0
@@ -110,6 +111,7 @@ class Job(FrozenConfig):
     privacy: PrivacyConfig = PrivacyConfig()
     compression: CompressionConfig = CompressionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()
     stages: tuple[Annotated[Stage, STAGES], ...] = Field(min_length=1)
 
     @field_validator("stages")
@@ -153,10 +155,11 @@ class Job(FrozenConfig):
 
     @property
     def digest(self) -> str:
-        """What determines the weights, in one word; where clients run and notes about the recipe do not."""
+        """What determines the weights, in one word; where clients run, curves and notes do not."""
         network = self.engine.network.model_copy(update={"canary": True})
         engine = self.engine.model_copy(update={"network": network})
-        plain = self.model_copy(update={"engine": engine}).model_dump(mode="json", context=IDENTITY)
+        alike = self.model_copy(update={"engine": engine, "tracking": TrackingConfig()})
+        plain = alike.model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")
         plain["engine"]["name"] = "in-process"
