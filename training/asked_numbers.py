@@ -31,8 +31,9 @@ def received_losses(bench: Workbench, work: LocalWork) -> dict[str, float]:
     labels = torch.from_numpy(examples.labels).to(work.device)
     ledger = LossLedger(work, examples)
     model = bench.model.eval()
+    last = len(examples) if work.steps is None else work.steps * EVALUATION_BATCH
     with torch.no_grad(), bench.autocast():
-        for start in range(0, len(examples), EVALUATION_BATCH):
+        for start in range(0, min(last, len(examples)), EVALUATION_BATCH):
             positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
             logits = model(to_model_input(examples.batch(positions), work.device)).float()
             targets = labels[start : start + EVALUATION_BATCH]

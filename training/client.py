@@ -20,6 +20,7 @@ class Client:
         dataset: where its pictures are.
         store: where it keeps what does not travel.
         bench: the model it trains on.
+        steps: after so many batches a training ends, and nothing of it is told or kept; None for a whole one.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Client:
     dataset: Dataset
     store: StateStore
     bench: Workbench
+    steps: int | None = None
 
     @property
     def subgroups(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from training.aggregation import mix
 from training.aggregators.base import Mixture, Report
 from training.aggregators.fedavg import FedAvg
 from training.asked_numbers import check_asked, report_of
+from training.canary import send_canary
 from training.checkpoint import Checkpoints
 from training.engines.base import Engine
 from training.errors import MessageError, QuorumError
@@ -70,6 +71,8 @@ def run_rounds(
     before = replace(traffic)
     if done == 0:
         states = open_rounds(plan, states, engine, traffic)
+        if plan.canary:
+            send_canary(first_questions(plan, states), engine, plan.min_clients, journal.say)
     for round_ in range(done + 1, plan.rounds + 1):
         started = perf_counter()
         cohorts = {track.name: choose_cohort(track, plan, round_) for track in plan.tracks}
@@ -150,6 +153,15 @@ def fit_broadcast(
     if extra:
         tensors = {**tensors, **extra}
     return Broadcast(client, plan.stage, round_, FIT, track.name, tensors), parcel
+
+
+def first_questions(plan: Plan, states: States) -> list[Broadcast]:
+    """What every client that trains would be asked in the first round, were all of them in it."""
+    return [
+        fit_broadcast(plan, track, states[track.name], client, 1)[0]
+        for track in plan.tracks
+        for client in track.trainers
+    ]
 
 
 def notes_by_track(asked: Sequence[tuple[Broadcast, Parcel]]) -> dict[str, dict[str, Mapping[str, Any]]]:

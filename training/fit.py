@@ -57,6 +57,8 @@ def fit(
     watched = sync.watches(client.bench.model)
     before = client.bench.take(watched)
     result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
+    if client.steps is not None:
+        return reply(broadcast)
 
     keep = {
         **prefixed(client.bench.take(sync.keeps(client.bench.model)), WEIGHTS),
@@ -108,6 +110,7 @@ def prepare_work(
         given=named(broadcast.tensors, GIVEN) or named(kept.tensors, GIVEN),
         min_count=client.min_count,
         twins=bench.twins,
+        steps=client.steps,
     )
 
 

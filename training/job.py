@@ -19,6 +19,7 @@ from training.privacy.config import PrivacyConfig
 from training.privacy.refusals import refuse_unfit
 from training.stages import ORDER, STAGES
 from training.stages.base import Stage
+from training.tracking.config import TrackingConfig
 from training.workbench import Device, Precision
 
 
@@ -39,13 +40,16 @@ class NetworkConfig(FrozenConfig):
         slack: after that, how many times its slowest recent answer of the kind may take.
         shortest_deadline: seconds that every answer may take.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
+        canary: whether every site tries two batches before the first round; of no effect on the weights.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"canary"})
     silence: float = Field(60, gt=0)
     first_deadline: float = Field(24 * 3600, gt=0)
     slack: float = Field(5, ge=1)
     shortest_deadline: float = Field(60, gt=0)
     enough: bool = False
+    canary: bool = True
 
 
 class EngineConfig(FrozenConfig):
@@ -99,7 +103,7 @@ class EvaluationConfig(FrozenConfig):
 class Job(FrozenConfig):
     """A job file."""
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"compression"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"compression", "tracking"})
     version: Literal[1] = 1
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = 0
@@ -110,6 +114,7 @@ class Job(FrozenConfig):
     privacy: PrivacyConfig = PrivacyConfig()
     compression: CompressionConfig = CompressionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()
     stages: tuple[Annotated[Stage, STAGES], ...] = Field(min_length=1)
 
     @field_validator("stages")
@@ -153,8 +158,11 @@ class Job(FrozenConfig):
 
     @property
     def digest(self) -> str:
-        """What determines the weights, in one word; where clients run and notes about the recipe do not."""
-        plain = self.model_dump(mode="json", context=IDENTITY)
+        """What determines the weights, in one word; where clients run, curves and notes do not."""
+        network = self.engine.network.model_copy(update={"canary": True})
+        engine = self.engine.model_copy(update={"network": network})
+        alike = self.model_copy(update={"engine": engine, "tracking": TrackingConfig()})
+        plain = alike.model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")
         plain["engine"]["name"] = "in-process"

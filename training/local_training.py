@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,8 @@ def train_locally(
     restore_optimizer(optimizer, optimizer_state)
     with frozen(model, objective.frozen(bench.model)), objective.stepping(optimizer) as stepping:
         run_epochs(bench, objective, work, task, stepping)
+    if work.steps is not None:
+        return LocalResult({}, {}, {}, {}, {}, {})
     kept_optimizer = optimizer_tensors(optimizer) if objective.optimizer.state == "keep" else {}
     return LocalResult(
         task.num_examples(), task.losses(), task.outgoing(), task.keep(), kept_optimizer, task.scalars()
@@ -85,11 +88,12 @@ def run_epochs(
     """The gradient steps of one client's round."""
     model = bench.model
     anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
-    for epoch in range(objective.epochs):
+    epochs = objective.epochs if work.steps is None else 1
+    for epoch in range(epochs):
         factor = objective.schedule.factor(work.round, work.rounds, epoch, objective.epochs)
         for group in optimizer.param_groups:
             group["lr"] = objective.optimizer.lr * factor * group.get("lr_scale", 1.0)
-        for batch in task.batches(epoch):
+        for batch in islice(task.batches(epoch), work.steps):
             optimizer.zero_grad(set_to_none=True)
             with bench.autocast():
                 loss = task.loss(batch)

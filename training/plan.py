@@ -61,6 +61,7 @@ class Plan:
         compressor: in what form weights travel.
         update_limit: how far an update may go, see `training.outsized`; None where nobody looks.
         dismissed: clients that are asked no more, and since when.
+        canary: whether two batches are tried at every client before the first round.
     """
 
     stage: str
@@ -84,6 +85,7 @@ class Plan:
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
     update_limit: float | None = None
     dismissed: Mapping[str, str] = field(default_factory=dict)
+    canary: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ from training.pipeline import RunResult, run_stages
 from training.recipes import read_recipes
 from training.registrar import Registered, Registrar, no_registry
 from training.run_folder import RunFolder
+from training.tracking.config import TrackingConfig
+from training.tracking.tracked import refuse_missing, tracked
 
 DONE, REFUSED, WRONG = 0, 1, 2
 EXAMPLES = """Examples:
@@ -72,12 +74,17 @@ def load_data(job: Job, job_file: Path) -> PreparedDataset:
 
 def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     """Run a job from its file to its report; a job that only pre-trains has nothing to report on."""
+    refuse_missing(job.tracking)
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
     dataset = load_data(job, job_file)
     engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder.store)), folder.spool)
     try:
-        with open_registrar(job) as registrar, Journal(folder.metrics, console) as journal:
+        with (
+            open_registrar(job) as registrar,
+            Journal(folder.metrics, console) as journal,
+            tracked(job, out, journal.say),
+        ):
             result = run_stages(job, dataset, engine, journal, out, registrar)
     finally:
         engine.close()
@@ -102,7 +109,10 @@ def federate(
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    outcome = run_federated(job, kit, out, resume=resume, say=say, without=without)
+    refuse_missing(job.tracking)
+    untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital
+    with tracked(job, out, say):
+        outcome = run_federated(untold, kit, out, resume=resume, say=say, without=without)
     if outcome["state"] != "done":
         console.print(f"{outcome['error']}: {outcome['text']}", style="red", markup=False, highlight=False)
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)

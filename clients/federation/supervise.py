@@ -124,6 +124,8 @@ class Supervisor:
             how = self._follow(record.job)
             outcome = self._outcome(record.job) if how == ENDED else None
             if outcome is not None and outcome["state"] not in TAKEN_UP:
+                if outcome["state"] != "done":
+                    self._keep(record.model_copy(update={"job": ""}))  # --resume sends it again
                 return outcome
             stopped = outcome is not None and outcome["state"] == STOPPED
             further, reached = self._reached() > reached, self._reached()

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from clients.node.own_data import AgreedDataset, OwnData, read_own
+from clients.node.rehearsal import Rehearsals
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
 from training.compression.client_half import lost_key
@@ -47,6 +48,7 @@ class Reception:
         self._manifest = manifest
         self._cache = cache
         self._store = ClientStore(states)
+        self._rehearsals = Rehearsals(states.with_name("canary"))
         self._say = say
         self._lock = threading.Lock()
         self._own: OwnData | None = None
@@ -115,7 +117,7 @@ class Reception:
             if self._site is None:
                 raise MessageError(f"{self._node} was asked before it joined")
             self._step_back(question)
-            answer = self._site.answer(broadcast)
+            answer = self._rehearsals.answer(broadcast, self._site.answer)
             told = write_answer(answer, question)
             self._last = (question, told)
         outcome = answer.reason if isinstance(answer, Failure) else f"answered, {len(told[1]):,} bytes"

@@ -61,6 +61,7 @@ class LocalWork:
         min_count: nothing is told of a group of fewer pictures.
         twins: so many further models of the same shape, with whatever weights they held last; no gradient
             reaches them.
+        steps: after so many batches the training ends, and nothing of it is told; None for a whole one.
     """
 
     client: str
@@ -77,6 +78,7 @@ class LocalWork:
     given: Tensors = field(default_factory=dict)
     min_count: int = 1
     twins: Callable[[int], Sequence[Classifier]] = no_twins
+    steps: int | None = None
 
     def twin(self) -> Classifier:
         """One further model of the same shape."""

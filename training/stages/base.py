@@ -61,6 +61,12 @@ class Setting:
         """Subgroups of whose pictures figures are made, `undeclared` included."""
         return self.census.places
 
+    @property
+    def canary(self) -> bool:
+        """Whether every client tries two batches before round 1: in the first stage, over a network."""
+        engine = self.job.engine
+        return engine.name == "nvflare" and engine.network.canary and self.key == self.job.key(0)
+
 
 @dataclass(frozen=True)
 class Graded:

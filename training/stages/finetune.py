@@ -130,6 +130,7 @@ class Finetune(Stage):
             dismissed=setting.dismissed,
             masks=setting.job.privacy.secure_aggregation,
             masked_counts=setting.job.privacy.masked_counts,
+            canary=setting.canary,
         )
 
     def judge(self, setting: Setting, trained: Sequence[str], traffic: Traffic) -> dict[str, Blocks]:

@@ -131,6 +131,7 @@ class RoundsStage(Stage):
             compressor=Compressor(setting.job.compression),
             # While few pictures without a label count, clients that have no others hardly move.
             update_limit=None if self.objective.uses_unlabelled else setting.job.engine.update_limit,
+            canary=setting.canary,
         )
 
     def circumstances(self, setting: Setting, clients: Sequence[str]) -> Circumstances:

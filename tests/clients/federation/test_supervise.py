@@ -263,3 +263,13 @@ def test_only_hospitals_are_dismissed_and_never_all(follow):
         follow(Script(([], DONE)), without=("suoth",))
     with pytest.raises(FederationError, match="no hospital would be left"):
         follow(Script(([], DONE)), without=("north", "south"))
+
+
+def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):
+    refused = {"state": "refused", "error": "QuorumError", "text": "east cannot train"}
+    link = Script(([], refused), ([], DONE))
+    assert follow(link)[0] == refused
+    assert follow(link, resume=True)[0] == DONE
+    assert [sent["components"][0]["args"]["run"] for sent in link.sent] == [
+        link.sent[0]["components"][0]["args"]["run"]
+    ] * 2

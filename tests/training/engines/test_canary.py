@@ -1,0 +1,245 @@
+"""The canary: it finds what would cost a night, and leaves no trace in weights, stores, ledgers or logs."""
+
+import json
+
+import pytest
+import torch
+
+from training.canary import CANARY, STEPS
+from training.errors import QuorumError
+from training.job import Job
+from training.objectives.dp_sgd import DPSGDTask
+from training.objectives.supervised import SupervisedTask
+
+GROUPNORM = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
+MOCO = {
+    "name": "moco",
+    "queue": 16,
+    "batch_size": 8,
+    "optimizer": {"name": "sgd", "lr": 0.03, "momentum": 0.9, "state": "keep"},
+}
+FEDIRM = {"name": "fedirm", "batch_size": 4, "optimizer": {"name": "adam", "lr": 1e-3}}
+DP = {"name": "dp-sgd", "batch_size": 8, "noise_multiplier": 1.0, "optimizer": {"name": "sgd", "lr": 0.1}}
+EVERYTHING_KEPT = {
+    "rounds": 2,
+    "sync": {"name": "except", "groups": ["norm"], "average_at_end": False},
+    "objective": {"optimizer": {"name": "adam", "lr": 0.01, "state": "keep"}},
+    "aggregator": {"name": "q-ffl"},
+}
+STATEFUL = {
+    "kept and compressed": {"federate": EVERYTHING_KEPT, "compression": {"up": "8-bit", "exact_below": 8}},
+    "features": {
+        "stages": [
+            {
+                "stage": "pretrain",
+                "rounds": 2,
+                "objective": MOCO,
+                "exchange": {"name": "features"},
+                "aggregator": {"name": "fedavg"},
+            }
+        ]
+    },
+    "relations": {
+        "data": {"label_fraction": 0.5},
+        "stages": [
+            {
+                "stage": "federate",
+                "rounds": 2,
+                "objective": FEDIRM,
+                "exchange": {"name": "relations"},
+                "aggregator": {"name": "fedavg"},
+            }
+        ],
+    },
+    "masks": {"privacy": {"secure_aggregation": {"fewest": 3}}},
+    "alone": {
+        "stages": [{"stage": "finetune", "epochs": 2, "objective": {"name": "supervised", "batch_size": 8}}]
+    },
+}
+
+
+def far(job, canary=True):
+    """The job as it runs over a network."""
+    network = job.engine.network.model_copy(update={"canary": canary})
+    engine = job.engine.model_copy(update={"name": "nvflare", "network": network})
+    return job.model_copy(update={"engine": engine})
+
+
+def bytes_of(result):
+    return {
+        (key, model, name): tensor.numpy().tobytes()
+        for key, done in result.stages.items()
+        for model, weights in done.outcome.models.items()
+        for name, tensor in weights.items()
+    }
+
+
+def kept(folder):
+    """What the hospitals' stores hold."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "server" not in path.relative_to(folder).parts
+    }
+
+
+def asked_of(line):
+    """Lists what a site is asked."""
+    heard = []
+    line.before_ask = lambda header: heard.append(json.loads(header)["ask"])
+    return heard
+
+
+def out_of_memory(name):
+    """A `batches` that fails at one hospital."""
+    plain = SupervisedTask.batches
+
+    def batches(self, epoch):
+        if self._work.client == name and self._work.steps:
+            raise torch.OutOfMemoryError(
+                "CUDA out of memory. Tried to allocate 2.00 GiB.\nsecret: /data/a.png"
+            )
+        yield from plain(self, epoch)
+
+    return batches
+
+
+LONG = ("relations", "masks", "alone")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.long) if kind in LONG else kind for kind in STATEFUL]
+)
+def test_nothing_of_it_is_left(kind, own_job, net):
+    job = own_job(**STATEFUL[kind])
+    with_, without = net(far(job), "with"), net(far(job, canary=False), "without")
+    heard = [asked_of(line) for line in with_.lines.values()]
+    not_heard = [asked_of(line) for line in without.lines.values()]
+    first, second = with_.run(), without.run()
+    assert [asks.count(CANARY) for asks in heard] == [1, 1, 1, 1]
+    assert all(asks.index(CANARY) < asks.index("fit") for asks in heard)
+    assert not any(CANARY in asks for asks in not_heard)
+    assert bytes_of(first) == bytes_of(second)
+    left, otherwise = kept(with_.folder), kept(without.folder)
+    assert left.keys() == otherwise.keys()
+    assert kind == "masks" or left == otherwise  # keys are drawn anew in every run
+    assert [{**line, "seconds": 0} for line in with_.metrics()] == [
+        {**line, "seconds": 0} for line in without.metrics()
+    ]
+
+
+@pytest.mark.long
+def test_it_gives_nothing_away_that_an_account_would_have_to_count(own_job, net, monkeypatch):
+    """Private steps that nobody sees are not counted; those of the rounds are."""
+    steps = []
+    plain = DPSGDTask.loss
+
+    def loss(self, batch):
+        steps.append(self._work.client)
+        return plain(self, batch)
+
+    monkeypatch.setattr(DPSGDTask, "loss", loss)
+    changes = {
+        "stages": [{"stage": "federate", "rounds": 1, "objective": DP, "aggregator": {"name": "fedavg"}}]
+    }
+    there = net(far(own_job(model=GROUPNORM, **changes)))
+    there.run()
+    [line] = there.metrics()
+    told = line["models"]["global"]["scalars"]
+    for name in there.lines:
+        assert steps.count(name) == told[name]["private_steps"] + STEPS
+
+
+def test_two_batches_of_each_hospital_are_tried(own_job, net, monkeypatch):
+    seen = []
+    plain = SupervisedTask.loss
+
+    def loss(self, batch):
+        seen.append((self._work.client, self._work.steps))
+        return plain(self, batch)
+
+    monkeypatch.setattr(SupervisedTask, "loss", loss)
+    federate = {"objective": {"epochs": 3, "batch_size": 4}, "participation": 0.5}
+    there = net(far(own_job(federate=federate)))
+    there.run()
+    assert [seen.count((name, STEPS)) for name in there.lines] == [2, 2, 2, 2]
+    assert "0-federate canary: 2 batches at 4 of 4" in there.progress.getvalue()
+
+
+def test_a_hospital_that_cannot_train_is_named_before_anything_is_trained(own_job, net, monkeypatch):
+    monkeypatch.setattr(SupervisedTask, "batches", out_of_memory("east"))
+    there = net(far(own_job()))
+    heard = {name: asked_of(line) for name, line in there.lines.items()}
+    with pytest.raises(QuorumError) as refused:
+        there.run()
+    assert (
+        "east: east cannot train: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        in str(refused.value)
+    )
+    assert "3 of 4 can, 4 are needed" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert not any("fit" in asks for asks in heard.values())
+    monkeypatch.undo()
+    assert there.run().summary["test"]
+
+
+def test_with_a_minimum_the_others_begin_without_it(own_job, net, monkeypatch):
+    monkeypatch.setattr(SupervisedTask, "batches", out_of_memory("east"))
+    there = net(far(own_job(engine={"min_clients": 3})))
+    there.run()
+    assert "2 batches at 3 of 4; cannot train: east: east cannot train" in there.progress.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            FileNotFoundError(2, "No such file or directory", "/data/smith-jane.png"),
+            "No such file or directory",
+        ),
+        (RuntimeError("cannot open /data/smith-jane.png"), "RuntimeError; its own log says more"),
+        (KeyError("smith-jane"), "KeyError; its own log says more"),
+        (
+            RuntimeError("CUDA error: no kernel image is available"),
+            "CUDA error: no kernel image is available",
+        ),
+    ],
+)
+def test_what_is_told_of_an_error_names_no_file(error, told, own_job, net, monkeypatch):
+    def broken(self, batch):
+        raise error
+
+    monkeypatch.setattr(SupervisedTask, "loss", broken)
+    with pytest.raises(QuorumError) as refused:
+        net(far(own_job())).run()
+    assert told in str(refused.value)
+    assert "smith" not in str(refused.value)
+
+
+def test_it_is_no_part_of_a_jobs_identity(own_job):
+    job = own_job()
+    assert far(job).digest == far(job, canary=False).digest == job.digest
+    slow = Job.model_validate({**job.resolved(), "engine": {"network": {"silence": 5}}})
+    assert slow.digest != job.digest
+    assert far(slow).digest == far(slow, canary=False).digest == slow.digest
+
+
+def test_it_is_no_business_of_one_machine(run_job, make_job, monkeypatch):
+    monkeypatch.setattr("training.federation.send_canary", None)
+    assert run_job(make_job()).weights()
+
+
+def test_only_the_first_stage_is_preceded_by_one(own_job, net):
+    stages = [
+        {
+            "stage": "federate",
+            "rounds": 1,
+            "objective": {"name": "supervised", "batch_size": 8},
+            "aggregator": {"name": "fedavg"},
+        }
+    ]
+    there = net(far(own_job(stages=stages * 2)))
+    heard = asked_of(there.lines["north"])
+    there.run()
+    assert heard.count("fit") == 2
+    assert heard.count(CANARY) == 1

@@ -1,0 +1,1 @@
+"""Curves of a run in TensorBoard or MLflow, from what it logs."""
