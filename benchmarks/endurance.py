@@ -13,7 +13,6 @@ otherwise, or if a status was wrong.
 import asyncio
 import itertools
 import random
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,12 +23,10 @@ from typing import Annotated
 
 import aiohttp
 import typer
-from services import free_port, running
+from services import TwoWorkers, running
 from small_model import NAME, small_bundle, small_picture
 from tables import print_conditions, print_table
 from workers import resident, workers
-
-from registry.registry import Registry
 
 CONNECTED = 20
 """Requests over one connection."""
@@ -118,22 +115,13 @@ def main(
 ) -> None:
     """Ask, and watch the workers' memory."""
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), free_port()
-        environment = {
-            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
-            "DERMFED_STORE": str(folder / "store"),
-            "BENTOML_HOME": str(folder / "bentoml"),
-            "DERMFED_SERVE_REQUESTS_PER_MINUTE": "0",
-            "DERMFED_SERVE_RECORDS": str(folder / "records"),
-        }
-        with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
+        folder = Path(name)
+        ours = TwoWorkers.on_a_free_port(folder, DERMFED_SERVE_REQUESTS_PER_MINUTE="0")
+        with ours.registry() as registry:
             registry.add([small_bundle(0)])
             registry.promote(NAME, [1], to="production", override_gates=True, reason="a benchmark")
-        address = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
-        with running(
-            [*command, "--workers", "2"], f"{address}/readyz", folder / "log", environment
-        ) as service:
+        ready = f"{ours.address}/readyz"
+        with running(ours.command, ready, folder / "log", ours.environment) as service:
             conditions = {"requests": count, "callers": callers, "workers": 2}
             print_conditions("Memory over many requests", conditions)
             rows: list[tuple[int, dict[int, float]]] = []
@@ -143,7 +131,7 @@ def main(
 
             course = Course(count, count // 10, mark)
             began = perf_counter()
-            asyncio.run(drive(course, address, callers))
+            asyncio.run(drive(course, ours.address, callers))
             seconds = perf_counter() - began
     told = [[done, *(f"{mib:.1f}" for mib in held.values())] for done, held in rows]
     print_table(["after requests", *(f"worker {place + 1}, MiB" for place in range(2))], told)

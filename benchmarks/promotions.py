@@ -15,7 +15,6 @@ Ends with exit code 1 if a count that has to be zero is not.
 import os
 import random
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -28,7 +27,7 @@ from typing import Annotated
 
 import httpx
 import typer
-from services import free_port, running
+from services import TwoWorkers, running
 from small_model import NAME, small_bundle, small_picture
 from tables import print_conditions, print_table
 from workers import alive, workers
@@ -230,22 +229,16 @@ def main(
 ) -> None:
     """Promote, roll back, kill; count."""
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), free_port()
-        environment = {
-            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
-            "DERMFED_STORE": str(folder / "store"),
-            "BENTOML_HOME": str(folder / "bentoml"),
-            "DERMFED_SERVE_RECORDS": str(folder / "records"),
-        }
-        address = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+        folder = Path(name)
+        ours = TwoWorkers.on_a_free_port(folder)
+        alive_at = f"{ours.address}/livez"
         with (
-            Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry,
-            running([*command, "--workers", "2"], f"{address}/livez", folder / "log", environment) as process,
+            ours.registry() as registry,
+            running(ours.command, alive_at, folder / "log", ours.environment) as process,
         ):
             print_conditions("Promotions and deaths under load", {"callers": CALLERS, "workers": 2})
-            good = promotions(registry, address, count)
-            good = killing(process.pid, address, kills) and good
+            good = promotions(registry, ours.address, count)
+            good = killing(process.pid, ours.address, kills) and good
     if not good:
         raise typer.Exit(1)
 

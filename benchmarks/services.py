@@ -4,17 +4,54 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+from registry.registry import Registry
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]
+
+
+@dataclass(frozen=True)
+class TwoWorkers:
+    """`dermfed-serve` with two workers, which keeps all it needs in a folder.
+
+    Attributes:
+        command: what starts it.
+        address: where it answers.
+        environment: its settings, of which a registry is opened by `registry`.
+    """
+
+    command: Sequence[str]
+    address: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def on_a_free_port(cls, folder: Path, **settings: str) -> "TwoWorkers":
+        """Not started yet; keywords are further settings."""
+        port = free_port()
+        environment = {
+            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
+            "DERMFED_STORE": str(folder / "store"),
+            "BENTOML_HOME": str(folder / "bentoml"),
+            "DERMFED_SERVE_RECORDS": str(folder / "records"),
+            **settings,
+        }
+        command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
+        return cls([*command, "--workers", "2"], f"http://127.0.0.1:{port}", environment)
+
+    def registry(self) -> Registry:
+        """The registry that it serves from."""
+        return Registry.open(self.environment["DERMFED_REGISTRY_URL"], self.environment["DERMFED_STORE"])
 
 
 @contextmanager
