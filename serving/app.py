@@ -1,6 +1,5 @@
 """The whole interface as one application: every path, and an answer in one shape for every other."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
@@ -11,7 +10,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.accepting import accept_one_by_one
 from serving.endpoints.description import Description
 from serving.endpoints.diagnoses import Diagnoses
 from serving.endpoints.health import Health
@@ -39,7 +37,6 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        accept_one_by_one(asyncio.get_running_loop())
         async with running.start(source):
             yield
 
