@@ -2,9 +2,9 @@
 
 The plain ones (`plain/`) are given what ours draws: initial weights, pictures, and the order in which each
 client shows them in each round. All three then take the same gradient steps, one thread a client, and must
-end with the same model but for rounding. Ours and Flower play as many clients at once as there are cores;
-FLARE's simulator as many as there are clients, as it does by itself (with fewer it starts a process for each
-client in each round).
+end with the same model but for rounding, which grows with the steps. Ours and Flower play as many clients at
+once as there are cores; FLARE's simulator as many as there are clients, as it does by itself (with fewer it
+starts a process for each client in each round).
 """
 
 import json
