@@ -221,9 +221,10 @@ def refuse_far(plan: Plan, track: Track, state: TrackState, updates: Sequence[Up
     """What becomes of the updates that go much farther than the others; under masks nobody can look."""
     if plan.update_limit is None or plan.masks is not None:
         return []
-    received = {
-        update.client: plan.compressor.arrived(weights_for(plan, state, update.client)) for update in updates
-    }
+
+    def received(client: str) -> Tensors:
+        return plan.compressor.arrived(weights_for(plan, state, client))
+
     return refuse_outsized(updates, received, plan.travels, track.sizes, plan.update_limit)
 
 

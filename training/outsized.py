@@ -14,7 +14,7 @@ It catches what is broken or crude, an update multiplied by a hundred; not one t
 others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median_low
 
 import torch
@@ -28,7 +28,7 @@ Norms = Mapping[str, float]  # by part
 
 def refuse_outsized(
     updates: Sequence[Update],
-    received: Mapping[str, Tensors],
+    received: Callable[[str], Tensors],
     names: Sequence[str],
     sizes: Mapping[str, int],
     limit: float,
@@ -37,14 +37,14 @@ def refuse_outsized(
 
     Args:
         updates: of one model in one round, each checked by itself.
-        received: θ^t by client, as each was sent it.
+        received: gives θ^t as a client was sent it.
         names: of the weights that travel.
         sizes: n by client, where they are known.
         limit: how many times the median is allowed.
     """
     if len(updates) < FEWEST or not names:
         return []
-    norms = {update.client: norms_of(update.tensors, received[update.client], names) for update in updates}
+    norms = {update.client: norms_of(update.tensors, received(update.client), names) for update in updates}
     pictures = {update.client: max(sizes.get(update.client, 1), 1) for update in updates}
     usual = median_low(pictures.values())
     found: dict[str, Failure] = {}

@@ -23,10 +23,8 @@ def moved(client, weight, statistic=1.0):
 
 
 def refused(updates, sizes=None, limit=20.0):
-    received = {update.client: START for update in updates}
-    return {
-        each.client: each.reason for each in refuse_outsized(updates, received, NAMES, sizes or {}, limit)
-    }
+    found = refuse_outsized(updates, lambda client: START, NAMES, sizes or {}, limit)
+    return {each.client: each.reason for each in found}
 
 
 def test_a_hundred_times_the_others_is_refused_and_named():

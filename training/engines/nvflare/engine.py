@@ -4,6 +4,7 @@ A site that is away is not asked until it gives a sign of life. A round that wou
 for the sites that are away and asks them then; whom it waits for is told.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,9 @@ class NvflareEngine:
         say: takes one line for whoever follows the run.
         stopped: whether the run was stopped from outside.
         memory: bytes of updates that may wait in memory.
+
+    Attributes:
+        landing: see `training.engines.nvflare.round.Rules`.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class NvflareEngine:
         self._say = say
         self._stopped = stopped
         self._memory = memory
+        self.landing = threading.Lock()
         self._pace = Pace(job.engine.network, ledger.pace)
         self._attendance = attendance
         self._number = 0

@@ -22,7 +22,13 @@ GLANCE = 0.2  # seconds between looks at who is away while nothing arrives
 
 
 class Rules(Protocol):
-    """What a round goes by."""
+    """What a round goes by.
+
+    Attributes:
+        landing: held by whoever reads an answer that came, and puts it where it can wait.
+    """
+
+    landing: threading.Lock
 
     def needed(self, question: Broadcast, asked: int) -> int:
         """How many of `asked` answers to such a question there must be before the round goes on."""
@@ -123,12 +129,24 @@ class Round:
                     self._body(question),
                     self._pace.deadline(question),
                 )
-                answer = read_answer(header, body, errand.stamp)
+                answer = self._landed(errand, header, body)
+                del body  # or it would stay while the site's next question is on its way
             except LineError as error:
                 reason = f"{error}"
             except (SiteRefusedError, MessageError) as error:
                 answer = Failure(question.client, question.track, f"{error}")
             self._arrivals.put(Arrival(errand, attempt, answer, reason, time.monotonic() - started))
+
+    def _landed(self, errand: Errand, header: str, body: bytes) -> Answer | None:
+        """The answer where it can wait; None where the question was settled without it.
+
+        One after another: of many that come at once, one at a time is in memory as bytes and as tensors.
+        """
+        with self._rules.landing:
+            if errand.answer is not None:
+                return None
+            answer = read_answer(header, body, errand.stamp)
+            return self._rules.stored(answer) if isinstance(answer, Update) else answer
 
     def _raise_what_broke(self) -> None:
         """A thread that ended by an error of ours brings nothing back; its error ends the round."""
@@ -156,7 +174,6 @@ class Round:
             return
         if isinstance(answer, Update):
             self._pace.took(errand.question, arrival.seconds)
-            answer = self._rules.stored(answer)
         errand.answer = answer
         if self._enough and errand.question.ask == FIT:
             self._end_early(errand)

@@ -1,0 +1,153 @@
+"""Memory of the coordinator's own code against the number of hospitals, without FLARE's.
+
+The coordinator is a process of its own and does what it does inside FLARE's job (`Conductor`: door, engine,
+ledger, rounds). Its lines lead through sockets to one other process in which all hospitals' receptions are.
+Every hospital's answer is held back until the last one has trained, so that all arrive at once, which is the
+worst case. Updates beyond `--in-memory` wait on disk.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import typer
+from hospitals import draw, environment, write_job
+from job_processes import PEAK, told_by_kernel
+from rich.console import Console
+
+from clients.node.reception import Reception
+from training.engines.nvflare.conduct import Conductor
+from training.engines.nvflare.engine import NvflareEngine
+from training.federation import FIT
+from training.job import Job, read_job
+from training.run_folder import RunFolder
+
+MIB = 1 << 20
+SIZE, PICTURES = 32, 16  # pixels; pictures of each hospital
+MODEL = {"name": "resnet18", "options": {"channels": [32, 64, 128, 256]}}
+OBJECTIVE = {"samples": 2, "batch_size": 2, "optimizer": {"name": "sgd", "lr": 1e-3, "momentum": 0.0}}
+
+
+class SocketLine:
+    """A line to a reception in another process; implements `training.engines.nvflare.lines.Line`."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self._name = name
+        self._address = address
+
+    def greet(self, greeting: str, seconds: float) -> str:
+        """See `Line`."""
+        return str(self._call("greet", greeting))
+
+    def introduce(self, seconds: float) -> str:
+        """See `Line`."""
+        return str(self._call("introduce"))
+
+    def join(self, roster: str, seconds: float) -> str:
+        """See `Line`."""
+        return str(self._call("join", roster))
+
+    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
+        """See `Line`."""
+        told: tuple[str, bytes] = self._call("answer", header, body)
+        return told
+
+    def ping(self, seconds: float) -> None:
+        """See `Line`."""
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        with Client(self._address, family="AF_UNIX") as connection:
+            connection.send((self._name, method, arguments))
+            return connection.recv()
+
+
+class Receptions:
+    """All hospitals in one process, one after another, their answers to a training all at once."""
+
+    def __init__(self, job: Job, manifests: dict[str, Path], folder: Path) -> None:
+        self._one = threading.Lock()
+        self._all = threading.Barrier(len(manifests))
+        self._there = {
+            name: Reception(name, job, path, cache=folder / "cache", states=folder / name, say=lambda _: None)
+            for name, path in manifests.items()
+        }
+
+    def serve(self, connection: Connection) -> None:
+        """Answer one call."""
+        with connection:
+            name, method, arguments = connection.recv()
+            with self._one:
+                told = getattr(self._there[name], method)(*arguments)
+            if method == "answer" and json.loads(arguments[0])["ask"] == FIT:
+                self._all.wait()
+            connection.send(told)
+
+    @contextmanager
+    def listening(self, address: str) -> Iterator[None]:
+        """Take calls while it lasts."""
+        listener = Listener(address, family="AF_UNIX", backlog=256)
+
+        def listen() -> None:
+            while True:
+                connection = listener.accept()
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield
+        listener.close()
+
+
+def measure(count: int, rounds: int, in_memory: float, folder: Path) -> dict[str, int]:
+    """The coordinator's memory with so many hospitals, in bytes: after the imports, and at its peak."""
+    names = [f"hospital-{number:02d}" for number in range(count)]
+    manifests = {name: draw(folder, name, PICTURES, SIZE, seed) for seed, name in enumerate(names)}
+    job_file = write_job(
+        folder,
+        list(manifests.values()),
+        size=SIZE,
+        model=MODEL,
+        objective=OBJECTIVE,
+        rounds=rounds,
+        engine={"network": {"silence": 600}},
+    )
+    address = str(folder / "socket")
+    with Receptions(read_job(job_file), manifests, folder / "hospitals").listening(address):
+        command = [sys.executable, __file__, "--alone", str(job_file), "--socket", address]
+        command += ["--out", str(folder / "out"), "--in-memory", str(in_memory), *names]
+        ended = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True)
+    told: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
+    return told
+
+
+def coordinate(job: Job, names: Sequence[str], address: str, out: Path, in_memory: float) -> dict[str, int]:
+    """The coordinator, in this process."""
+    imported = told_by_kernel("self", PEAK)
+    out.mkdir(parents=True)
+    lines = {name: SocketLine(name, address) for name in names}
+    defaults = NvflareEngine.__init__.__kwdefaults__
+    with patch.dict(defaults, memory=int(in_memory * MIB)):
+        result = Conductor(job, "one", lines, RunFolder(out), Console(quiet=True)).run(names)
+    sent = result.summary["stages"][0]["bytes_up"]
+    return {"imported": imported, "peak": told_by_kernel("self", PEAK), "sent": sent}
+
+
+def main(
+    names: Annotated[list[str], typer.Argument(help="The hospitals.")],
+    alone: Annotated[Path, typer.Option(help="The job.")],
+    socket: Annotated[str, typer.Option(help="Where the hospitals listen.")],
+    out: Annotated[Path, typer.Option(help="The run's folder.")],
+    in_memory: Annotated[float, typer.Option(help="MiB of updates that may wait in memory.")],
+) -> None:
+    """Be the coordinator of `measure`, which starts this process."""
+    print(json.dumps(coordinate(read_job(alone), names, socket, out, in_memory)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,153 @@
+"""A federation on this machine: hospitals with drawn pictures, kits, a process for each node."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from services import free_port
+
+from clients.data.adapters.table import make_adapter
+from clients.data.manifest import Manifest
+from clients.data.manifest_csv import write_manifest
+from clients.federation.federation_file import Federation
+from clients.federation.provision import provision
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVER = "server"
+
+
+def draw(folder: Path, name: str, pictures: int, size: int, seed: int) -> Path:
+    """A hospital's pictures; returns its manifest, whose lesions and patients are nobody else's."""
+    adapter = make_adapter("synthetic", {"pictures": pictures, "size": size, "seed": seed})
+    made = adapter.manifest(folder / f"{name}-pictures")
+    rows = [
+        replace(
+            row,
+            image=str(made.folder / row.image),
+            lesion_id=f"{name} {row.lesion_id}",
+            patient_id=f"{name} {row.patient_id}",
+        )
+        for row in made.rows
+    ]
+    path = folder / f"{name}.csv"
+    write_manifest(Manifest.of(rows, folder), path)
+    return path
+
+
+def write_job(
+    folder: Path,
+    manifests: Sequence[Path],
+    *,
+    size: int,
+    model: Mapping[str, Any],
+    objective: Mapping[str, Any],
+    rounds: int,
+    engine: Mapping[str, Any],
+    name: str = "federation",
+) -> Path:
+    """A job of federated averaging, without evaluation between its rounds."""
+    job = {
+        "name": name,
+        "data": {
+            "manifest": [str(path) for path in manifests],
+            "label_map": "malignancy",
+            "image_size": size,
+            "clients": {"by": "manifest"},
+        },
+        "model": dict(model),
+        "engine": {"device": "cpu", "threads_per_client": 1, **engine},
+        "evaluation": {"replicates": 0},
+        "stages": [
+            {
+                "stage": "federate",
+                "rounds": rounds,
+                "evaluate_on": None,
+                "objective": {"name": "supervised", "sampling": "uniform", **objective},
+                "aggregator": {"name": "fedavg"},
+            }
+        ],
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(job, sort_keys=False))
+    return path
+
+
+class Hospitals:
+    """A coordinator and hospitals on loopback, each with its kit.
+
+    Args:
+        folder: of everything.
+        manifests: of each hospital, by name.
+    """
+
+    def __init__(self, folder: Path, manifests: Mapping[str, Path]) -> None:
+        self.folder = folder
+        self._manifests = manifests
+        self.kits = folder / "kits"
+        federation = {
+            "name": "speed",
+            "coordinator": {"host": "localhost", "port": free_port(), "also": ["127.0.0.1"]},
+            "hospitals": [{"name": name} for name in manifests],
+        }
+        provision(Federation.model_validate(federation), folder, self.kits)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """All nodes, while it lasts."""
+        nodes = [
+            self._start(SERVER, []),
+            *(self._start(n, ["--data", str(d)]) for n, d in self._manifests.items()),
+        ]
+        try:
+            yield
+        finally:
+            for node in nodes:
+                node.send_signal(signal.SIGTERM)
+            for node in nodes:
+                node.wait(120)
+
+    def run_command(self, job: Path, out: Path) -> list[str]:
+        """Runs a job at the hospitals."""
+        return [*run_command(job, out), "--engine", "nvflare", "--kit", str(self.kits / "admin")]
+
+    def next_log(self) -> Callable[[], Path | None]:
+        """Tells the log of the run that is sent next, once it is there."""
+        runs = self.kits / SERVER / "private" / "runs"
+        before = set(runs.glob("*"))
+        return lambda: next((run / "metrics.jsonl" for run in runs.glob("*") if run not in before), None)
+
+    def _start(self, name: str, options: Sequence[str]) -> subprocess.Popen[bytes]:
+        quiet: Mapping[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-m",
+            "clients.node.cli",
+            "start",
+            "--kit",
+            str(self.kits / name),
+            *options,
+        ]
+        return subprocess.Popen(command, env=environment(), cwd=ROOT, **quiet)
+
+
+def run_command(job: Path, out: Path) -> list[str]:
+    """Runs a job on this machine."""
+    return [sys.executable, str(ROOT / "training" / "run.py"), str(job), "--out", str(out)]
+
+
+def environment() -> dict[str, str]:
+    """Ours, with this checkout first."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def lines(metrics: Path) -> list[dict[str, Any]]:
+    """A run's log."""
+    return [json.loads(line) for line in metrics.read_text().splitlines()]

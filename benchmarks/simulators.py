@@ -1,0 +1,200 @@
+"""One job by three simulators: ours, Flower's and FLARE's, as each is started from a shell.
+
+The plain ones (`plain/`) are given what ours draws: initial weights, pictures, and the order in which each
+client shows them in each round. All three then take the same gradient steps, one thread a client, and must
+end with the same model but for rounding, which grows with the steps. Ours and Flower play as many clients at
+once as there are cores; FLARE's simulator as many as there are clients, as it does by itself (with fewer it
+starts a process for each client in each round).
+"""
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hospitals import environment, run_command
+from numpy.typing import NDArray
+from round_times import Times, timed
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from training.job import Job, read_job
+from training.messages import GLOBAL
+from training.models import initial_model
+from training.models.classifier import GLOBAL_IN_OUTCOME
+from training.models.groups import float_state
+from training.objectives.supervised import Supervised
+from training.pictures import to_model_input
+from training.run import load_data
+from training.sampling import epoch_order
+from training.seeds import generator
+from training.stages.federate import Federate
+
+PLAIN = Path(__file__).resolve().parent / "plain"
+CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a simulator did.
+
+    Attributes:
+        times: of its rounds.
+        weights: at the end.
+    """
+
+    times: Times
+    weights: dict[str, Tensor]
+
+
+class Simulators:
+    """One job, ready for all three.
+
+    Args:
+        job_file: the job.
+        folder: an empty one.
+        flower_python: of the environment that Flower is installed in; None leaves it out.
+    """
+
+    def __init__(self, job_file: Path, folder: Path, flower_python: Path | None) -> None:
+        self._job_file = job_file
+        self._folder = folder
+        self._flower = flower_python
+        self.job = read_job(job_file)
+        self.data = load_data(self.job, job_file)
+        self._plain = folder / "plain"
+        self._plain.mkdir(parents=True)
+        self._export()
+
+    @property
+    def names(self) -> list[str]:
+        """Who is there."""
+        return ["dermfed", *(["Flower"] if self._flower else []), "FLARE"]
+
+    def run(self, name: str) -> Ran:
+        """One whole run."""
+        return self._ours() if name == "dermfed" else self._others(name)
+
+    def accuracy(self, weights: dict[str, Tensor]) -> float:
+        """On all test pictures, by our own network."""
+        model = initial_model(self.job, len(self.data.labels)).eval()
+        model.load_state_dict(weights, strict=False)
+        right = count = 0
+        for client in self.data.clients:
+            examples = self.data.examples(client, "test")
+            images = to_model_input(examples.batch(np.arange(len(examples.labels))), torch.device("cpu"))
+            with torch.inference_mode():
+                right += int((model(images).argmax(1).numpy() == examples.labels).sum())
+            count += len(examples.labels)
+        return right / count
+
+    @property
+    def initial(self) -> dict[str, Tensor]:
+        """The weights that all begin with."""
+        return load_file(self._plain / "initial.safetensors")
+
+    def _ours(self) -> Ran:
+        out = self._folder / "ours"
+        shutil.rmtree(out, ignore_errors=True)
+        metrics = out / "metrics.jsonl"
+        times = timed(
+            run_command(self._job_file, out),
+            environment(),
+            self._folder / "ours.log",
+            metrics=lambda: metrics,
+        )
+        return Ran(times, final_weights(out / "checkpoints"))
+
+    def _others(self, name: str) -> Ran:
+        folder = self._folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self._plain, folder)
+        python, script = {
+            "Flower": (self._flower, PLAIN / "flower_simulation.py"),
+            "FLARE": (sys.executable, PLAIN / "flare_simulation.py"),
+        }[name]
+        told = folder / "times.json"
+        # No telemetry: neither their traffic nor its time is of interest.
+        quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(PLAIN)}
+        times = timed(
+            [str(python), str(script), str(folder)],
+            {**os.environ, **quiet},
+            self._folder / f"{name}.log",
+            ends=lambda: json.loads(told.read_text()),
+            folder=folder,
+        )
+        # Flower tells of the start, too; its first round, like everybody's, is left out.
+        rounds = times.rounds[-(self._rounds - 1) :]
+        return Ran(Times(rounds, times.whole), load_file(folder / "final.safetensors"))
+
+    @property
+    def _stage(self) -> Federate:
+        stage = self.job.stages[0]
+        assert isinstance(stage, Federate)
+        return stage
+
+    @property
+    def _rounds(self) -> int:
+        return self._stage.rounds
+
+    def _export(self) -> None:
+        """Put there what the plain ones read."""
+        job, objective = self.job, self._stage.objective
+        model = initial_model(job, len(self.data.labels))
+        save_file(
+            {n: t.contiguous() for n, t in float_state(model).items()}, self._plain / "initial.safetensors"
+        )
+        settings: dict[str, Any] = {
+            "clients": list(self.data.clients),
+            "rounds": self._rounds,
+            "network": {"classes": len(self.data.labels), **job.model.options},
+            "batch_size": objective.batch_size,
+            "lr": objective.optimizer.lr,
+            "momentum": objective.optimizer.momentum,
+        }
+        (self._plain / "settings.json").write_text(json.dumps(settings))
+        for client in self.data.clients:
+            examples = self.data.examples(client, "train")
+            count = len(examples.labels)
+            orders = [
+                [self._order(examples.labels, round_, client, epoch) for epoch in range(objective.epochs)]
+                for round_ in range(1, self._rounds + 1)
+            ]
+            images = examples.batch(np.arange(count))
+            np.savez(
+                self._plain / f"{client}.npz", images=images, labels=examples.labels, orders=np.array(orders)
+            )
+
+    def _order(self, labels: NDArray[np.int64], round_: int, client: str, epoch: int) -> NDArray[np.int64]:
+        """Which pictures a client shows in an epoch."""
+        objective = self._stage.objective
+        assert isinstance(objective, Supervised)
+        random = generator(*purpose(self.job, round_, client), f"order {epoch}")
+        return epoch_order(labels, objective.sampling, random, objective.samples)
+
+
+def purpose(job: Job, round_: int, client: str) -> tuple[Any, ...]:
+    """Of the draws of a client's round."""
+    return job.seed, job.key(0), GLOBAL, round_, client
+
+
+def final_weights(checkpoints: Path) -> dict[str, Tensor]:
+    """The model that our run ended with."""
+    stored = load_file(checkpoints / "0-federate" / "outcome.safetensors")
+    return {
+        n.removeprefix(GLOBAL_IN_OUTCOME): t for n, t in stored.items() if n.startswith(GLOBAL_IN_OUTCOME)
+    }
+
+
+def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor], initial: dict[str, Tensor]) -> float:
+    """How far two models are from each other, over how far ours went: ‖θ − θ'‖ / ‖θ − θ⁰‖."""
+
+    def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+        return sum(float((value - other[name]).square().sum()) for name, value in one.items()) ** 0.5
+
+    return distance(ours, theirs) / distance(ours, initial)

@@ -1,0 +1,70 @@
+"""Answers that arrive at once: read one after another, and on disk where there is no room for them."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+
+from training.engines.nvflare import round as module
+from training.engines.nvflare.engine import NvflareEngine
+from training.spool import Spool
+
+ALONE = 0.2  # seconds in which a second answer would have come to be read, too
+
+
+def bytes_of(result):
+    outcome = result.stages["0-federate"].outcome
+    return {name: tensor.numpy().tobytes() for name, tensor in outcome.models["global"].items()}
+
+
+@pytest.fixture
+def crowded(monkeypatch):
+    """Answers to a training wait for each other; tells how many were ever read at the same time."""
+    together = []
+    read, meeting = module.read_answer, threading.Barrier(2)
+
+    def watched(header, body, stamp):
+        if stamp.ask == "fit":
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(ALONE)
+                together.append(stamp.client)
+            meeting.reset()
+        return read(header, body, stamp)
+
+    monkeypatch.setattr(module, "read_answer", watched)
+    return together
+
+
+@pytest.fixture
+def spooled(monkeypatch):
+    """The names of the threads that put an answer on disk."""
+    names, write = [], Spool.write
+
+    def watched(self, tensors):
+        names.append(threading.current_thread().name)
+        return write(self, tensors)
+
+    monkeypatch.setattr(Spool, "write", watched)
+    return names
+
+
+def test_answers_that_come_at_once_are_read_one_after_another_and_wait_on_disk(
+    own_job, net, here, monkeypatch, crowded, spooled
+):
+    job = own_job(federate={"rounds": 1})
+    there = net(job)
+    all_trained = threading.Barrier(len(there.lines))
+
+    def hold(header, answer):
+        if '"ask": "fit"' in header:
+            all_trained.wait(20)
+        return answer
+
+    for line in there.lines.values():
+        line.after_ask = hold
+    monkeypatch.setitem(NvflareEngine.__init__.__kwdefaults__, "memory", 1)
+    far = there.run()
+    assert crowded == []
+    assert sum(name.startswith("ask-") for name in spooled) >= len(there.lines)
+    assert "MainThread" not in spooled
+    assert bytes_of(far) == bytes_of(here(job))
