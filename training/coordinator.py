@@ -19,8 +19,8 @@ from nvflare.collab.api.context import get_call_context
 from rich.console import Console
 
 from clients.federation.kit import Kit, open_kit
+from clients.federation.orphan import end_with_parent
 from clients.node.hospital import cache_folder, read_packed
-from clients.node.orphan import end_with_parent
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
@@ -30,6 +30,7 @@ from training.data import SERVER
 from training.engines.nvflare.collab_line import CollabLine
 from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
 from training.engines.nvflare.door import AwayError
+from training.engines.nvflare.lines import StoppedError
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.job import Job
@@ -46,7 +47,8 @@ FETCHED = ("job.resolved.yaml", "metrics.jsonl", "summary.json", "report.html", 
 FOLLOW = "follow"  # the command by which whoever follows the run asks where it stands
 WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
-DONE, AWAY, REFUSED, WRONG = "done", "away", "refused", "wrong"
+LOGS = "logs"  # of FLARE's jobs, in a run's folder
+DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
 
 
 class Coordinator:
@@ -81,7 +83,9 @@ class Coordinator:
         except (TrainingError, OSError) as error:
             outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
         LOGGER.info("%s", outcome)
-        results = Path(collab.workspace.get_run_dir(session)) / RESULTS
+        place = Path(collab.workspace.get_run_dir(session))
+        keep_log(place, folder, session)
+        results = place / RESULTS
         leave(folder, results)
         write_text(results / OUTCOME, json.dumps(outcome) + "\n")
 
@@ -118,6 +122,8 @@ def state_of(error: Exception) -> str:
     """How a run ended that an error ended."""
     if isinstance(error, AwayError):
         return AWAY
+    if isinstance(error, StoppedError):
+        return STOPPED
     return REFUSED if isinstance(error, QuorumError) else WRONG
 
 
@@ -170,6 +176,14 @@ def only_one(path: Path) -> Iterator[None]:
             else:
                 break
         yield
+
+
+def keep_log(place: Path, folder: RunFolder, session: str) -> None:
+    """Keep the log of a FLARE job, which goes with the job when whoever sent it has fetched its results."""
+    log = place / "log.txt"
+    if log.is_file():
+        (folder.path / LOGS).mkdir(exist_ok=True)
+        shutil.copyfile(log, folder.path / LOGS / f"{session}.txt")
 
 
 def leave(folder: RunFolder, results: Path) -> None:
