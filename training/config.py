@@ -7,6 +7,7 @@ from pydantic import (
     ConfigDict,
     SerializationInfo,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -52,3 +53,18 @@ class FrozenConfig(BaseModel):
                         {"key": str(key), "hint": nearest(str(key), list(cls.model_fields))},
                     )
         return value
+
+
+def describe(error: ValidationError) -> list[str]:
+    """One line for each thing that is wrong: where, what, and what is allowed."""
+    problems = error.errors(include_url=False)
+    inside = {problem["loc"][:-1] for problem in problems if len(problem["loc"]) > 1}
+    lines = []
+    for problem in problems:
+        where, value = problem["loc"], problem["input"]
+        if problem["type"] == "too_short" and any(place[: len(where)] == where for place in inside):
+            continue  # it is short because of what is wrong inside it
+        found = f"; found {value!r}" if isinstance(value, str | int | float) else ""
+        message = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {message}{found}")
+    return lines

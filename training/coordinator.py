@@ -19,8 +19,8 @@ from nvflare.collab.api.context import get_call_context
 from rich.console import Console
 
 from clients.federation.kit import Kit, open_kit
+from clients.federation.orphan import end_with_parent
 from clients.node.hospital import cache_folder, read_packed
-from clients.node.orphan import end_with_parent
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
@@ -47,6 +47,7 @@ FETCHED = ("job.resolved.yaml", "metrics.jsonl", "summary.json", "report.html", 
 FOLLOW = "follow"  # the command by which whoever follows the run asks where it stands
 WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
+LOGS = "logs"  # of FLARE's jobs, in a run's folder
 DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
 
 
@@ -84,7 +85,9 @@ class Coordinator:
         except (TrainingError, OSError) as error:
             outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
         LOGGER.info("%s", outcome)
-        results = Path(collab.workspace.get_run_dir(session)) / RESULTS
+        place = Path(collab.workspace.get_run_dir(session))
+        keep_log(place, folder, session)
+        results = place / RESULTS
         leave(folder, results)
         write_text(results / OUTCOME, json.dumps(outcome) + "\n")
 
@@ -176,6 +179,14 @@ def only_one(path: Path) -> Iterator[None]:
             else:
                 break
         yield
+
+
+def keep_log(place: Path, folder: RunFolder, session: str) -> None:
+    """Keep the log of a FLARE job, which goes with the job when whoever sent it has fetched its results."""
+    log = place / "log.txt"
+    if log.is_file():
+        (folder.path / LOGS).mkdir(exist_ok=True)
+        shutil.copyfile(log, folder.path / LOGS / f"{session}.txt")
 
 
 def leave(folder: RunFolder, results: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from training.compression.config import CompressionConfig
-from training.config import IDENTITY, FrozenConfig
+from training.config import IDENTITY, FrozenConfig, describe
 from training.data import DataConfig
 from training.errors import JobError
 from training.intersections import IntersectionConfig, each_column_once
@@ -185,18 +185,3 @@ def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
         return Job.model_validate(raw)
     except ValidationError as error:
         raise JobError(f"{path}:\n" + "\n".join(describe(error))) from error
-
-
-def describe(error: ValidationError) -> list[str]:
-    """One line for each thing that is wrong: where, what, and what is allowed."""
-    problems = error.errors(include_url=False)
-    inside = {problem["loc"][:-1] for problem in problems if len(problem["loc"]) > 1}
-    lines = []
-    for problem in problems:
-        where, value = problem["loc"], problem["input"]
-        if problem["type"] == "too_short" and any(place[: len(where)] == where for place in inside):
-            continue  # it is short because of what is wrong inside it
-        found = f"; found {value!r}" if isinstance(value, str | int | float) else ""
-        message = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {message}{found}")
-    return lines

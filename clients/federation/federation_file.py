@@ -8,9 +8,8 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from clients.federation.errors import FederationFileError
-from training.config import FrozenConfig
+from training.config import FrozenConfig, describe
 from training.data import SERVER, UNLABELLED_CLIENT
-from training.job import describe
 
 ADMIN = "admin"
 RESERVED = (

@@ -19,7 +19,7 @@ from training.config import FrozenConfig
 from training.files import write_text
 
 Role = Literal["server", "hospital", "admin"]
-PRIVATE = 0o700
+PRIVATE, PRIVATE_FILE = 0o700, 0o600  # of folders and of files: their owner's alone
 
 
 class KitFacts(FrozenConfig):
@@ -78,7 +78,9 @@ class Kit:
 
     def keep_settings(self, settings: NodeSettings) -> None:
         """Remember what the node is started with, for the processes that its jobs run in."""
-        write_text(self.path / "local" / "node.json", settings.model_dump_json() + "\n")
+        path = self.path / "local" / "node.json"
+        write_text(path, settings.model_dump_json() + "\n")
+        path.chmod(PRIVATE_FILE)
 
 
 def open_kit(path: Path, *roles: Role) -> Kit:

@@ -12,8 +12,11 @@ from nvflare.fuel.flare_api.api_spec import (
     AuthenticationError,
     AuthorizationError,
     InternalError,
+    InvalidJobDefinition,
+    JobNotDone,
     JobNotFound,
     JobNotRunning,
+    NoClientsAvailable,
     NoConnection,
     NoReply,
     SessionClosed,
@@ -27,8 +30,18 @@ from clients.federation.kit import Kit
 CONNECT_SECONDS = 15.0
 FOLLOW = "follow"
 RESULTS = "dermfed"
-RUNNING = "RUNNING"
 Told = TypeVar("Told")
+# The connection is gone, or the coordinator answers as one that starts, ends or is overtaxed.
+LOST = (
+    NoConnection,
+    SessionClosed,
+    FLCommunicationError,
+    ConnectionError,
+    TimeoutError,
+    InternalError,
+    NoReply,
+    NoClientsAvailable,
+)
 
 
 class Link:
@@ -47,20 +60,13 @@ class Link:
         return self._do(lambda session: str(session.submit_job(str(folder))))
 
     def state(self, job: str) -> str:
-        """A FLARE job's state, e.g. RUNNING, or empty where it is lost.
-
-        FLARE calls a job that was killed with its coordinator RUNNING for ever; what runs stands elsewhere.
-        """
+        """A FLARE job's state, e.g. RUNNING, or empty where the coordinator does not have it any more."""
 
         def ask(session: Session) -> str:
             try:
-                state = str(session.get_job_meta(job).get("status", ""))
+                return str(session.get_job_meta(job).get("status", ""))
             except JobNotFound:
                 return ""
-            if state != RUNNING:
-                return state
-            running = [info.job_id for info in session.get_system_info().job_info]
-            return RUNNING if job in running else ""
 
         return self._do(ask)
 
@@ -105,6 +111,11 @@ class Link:
         with contextlib.suppress(JobNotRunning, JobNotFound):
             self._do(lambda session: str(session.abort_job(job)))
 
+    def forget(self, job: str) -> None:
+        """Remove a FLARE job that has ended from the coordinator's store; one that has not stays."""
+        with contextlib.suppress(JobNotFound, JobNotDone):
+            self._do(lambda session: session.delete_job(job))
+
     def fetch(self, job: str, out: Path) -> None:
         """Put what a FLARE job left into `out`."""
         place = Path(self._do(lambda session: str(session.download_job_result(job))))
@@ -140,7 +151,9 @@ class Link:
                 f"the coordinator refuses {self._kit.path}: {error}; was the kit made by the same "
                 "`dermfed-node provision` as the coordinator's?"
             ) from error
-        except (NoConnection, SessionClosed, FLCommunicationError, ConnectionError, TimeoutError) as error:
+        except InvalidJobDefinition as error:
+            raise FederationError(f"FLARE takes no such job: {error}") from error
+        except LOST as error:
             self.close()
             address = self._kit.federation.coordinator
             raise ConnectionLostError(

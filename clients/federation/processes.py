@@ -1,18 +1,24 @@
 """FLARE's own process of a node, in the foreground: started, started again when it ends, stopped with us."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from clients.federation.errors import KitError
 from clients.federation.kit import Kit
+from clients.federation.leftovers import tidy
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
 GRACE = 10.0  # seconds that it may take to end when it is told to
+ENDING = 20  # seconds that a finished job waits for hospitals to say that their part of it has ended
+PRIVATE_FILES = 0o077  # what nobody else may do with a file that a node makes
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
 CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
 
@@ -20,7 +26,7 @@ CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
 def command(kit: Kit) -> list[str]:
     """The command that takes part as this kit's owner."""
     organisation = f"org={kit.facts.organisation}"
-    start = [sys.executable, "-u", "-m"]
+    start = [sys.executable, "-u", "-m", "clients.federation.flare", str(os.getpid())]
     where = ["-m", str(kit.path)]
     common = ["secure_train=true", organisation, "config_folder=config"]
     if kit.facts.role == "server":
@@ -34,6 +40,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONUNBUFFERED": "1",
+        "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
     }
 
@@ -51,10 +58,20 @@ class NodeProcess:
         self._stopping = False
 
     def run(self) -> int:
-        """Run until a signal (Ctrl-C, SIGTERM) stops it; returns the exit code."""
+        """Run until a signal (Ctrl-C, SIGTERM) stops it; returns the exit code.
+
+        Raises:
+            KitError: the kit is in use.
+        """
+        os.umask(PRIVATE_FILES)
+        with in_use(self._kit):
+            return self._run()
+
+    def _run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         while not self._stopping:
+            tidy(self._kit)
             with self._kit.log.open("ab") as log:
                 # A group of its own, so that the processes of its jobs can be ended with it.
                 self._process = subprocess.Popen(
@@ -96,6 +113,23 @@ def end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+@contextmanager
+def in_use(kit: Kit) -> Iterator[None]:
+    """Hold a kit, so that nobody starts it twice.
+
+    Raises:
+        KitError: somebody has.
+    """
+    with (kit.private / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise KitError(
+                f"{kit.path} is in use by another `dermfed-node start`; stop that one first"
+            ) from error
+        yield
 
 
 def note(log: Path, text: str) -> None:

@@ -7,9 +7,8 @@ that have a kit keep it.
 
 import json
 import shutil
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from nvflare.lighter.provisioner import Provisioner
 
 from clients.federation.errors import FederationFileError, KitError
 from clients.federation.federation_file import ADMIN, Federation
-from clients.federation.kit import PRIVATE, KitFacts
+from clients.federation.kit import PRIVATE, PRIVATE_FILE, KitFacts
 from clients.federation.site_policy import (
     AUTHORIZATION,
     hospital_resources,
@@ -235,9 +234,6 @@ def place(kit: Path, facts: KitFacts) -> None:
     """
     for folder in (kit, kit / "private", kit / "transfer", kit / "local", kit / "startup"):
         folder.mkdir(exist_ok=True)
-        folder.chmod(PRIVATE)
-    for file in (kit / "startup").iterdir():
-        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
     if facts.role != "admin":
         write_json(kit / "local" / "authorization.json", AUTHORIZATION)
         write_json(kit / "local" / "log_config.json", log_settings())
@@ -245,6 +241,9 @@ def place(kit: Path, facts: KitFacts) -> None:
         write_json(kit / "local" / "resources.json", server_resources((kit / "private").absolute()))
     elif facts.role == "hospital":
         write_json(kit / "local" / "resources.json", hospital_resources())
+    for path in (kit, *kit.rglob("*")):
+        with suppress(FileNotFoundError):  # somebody is at work there
+            path.chmod(PRIVATE if path.is_dir() else PRIVATE_FILE)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -9,6 +9,7 @@ that FLARE ends for all because the process of one hospital ended, as it does wh
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -32,7 +33,9 @@ LOG = "metrics.jsonl"
 STOPPED = "stopped"  # how a job ended that FLARE, or somebody at its console, stopped
 TAKEN_UP = ("away", STOPPED)  # how a job ends after which it is sent again
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
-LOST = 5  # looks in a row at which no job runs, before it is taken for lost: it may be starting
+DONE = {"state": "done", "error": "", "text": ""}
+LOST, STOPPED = "lost", "stopped"  # the other ways in which following a job ends
+AWAY, AGAIN = "away", ("away", STOPPED)  # outcomes: a site is away; after these the job is sent again
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
 
@@ -60,6 +63,9 @@ class Following(Protocol):
     def fetch(self, job: str, out: Path) -> None:
         """Put what a FLARE job left into `out`."""
 
+    def forget(self, job: str) -> None:
+        """Remove a FLARE job that has ended."""
+
 
 class Record(FrozenConfig):
     """`federated.json` in `--out`: which run of the federation this is.
@@ -70,6 +76,8 @@ class Record(FrozenConfig):
         job: the FLARE job that runs it at present.
         sent: how often it was sent.
         without: the hospitals that were dismissed.
+        shown: bytes of its progress that were shown.
+        done: whether the run is, and all of it fetched.
     """
 
     run: str
@@ -77,6 +85,8 @@ class Record(FrozenConfig):
     job: str = ""
     sent: int = 0
     without: tuple[str, ...] = ()
+    shown: int = 0
+    done: bool = False
 
 
 @dataclass
@@ -99,7 +109,7 @@ class Supervisor:
     say: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    _seen: int = 0
+    _record: Record = field(default=Record(run="", digest=""), init=False)
     _told: float = field(default=-TOLD_EVERY)
     _back: dict[str, float] = field(default_factory=dict)
 
@@ -115,25 +125,32 @@ class Supervisor:
             FederationError: FLARE will not run the job, or no such hospital can be dismissed.
         """
         refuse_unknown(without, self.kit.federation.names)
-        record = self._dismiss(self._claim(resume=resume), without)
+        self._record = self._claim(resume=resume)
+        if self._record.done:
+            return DONE
+        self._dismiss(without)
         failed, reached = 0, self._reached()
+        away = False
         while True:
-            if not record.job:
-                self._wait_for(self._needed(record))
-                record = self._send(record)
-            how = self._follow(record.job)
-            outcome = self._outcome(record.job) if how == ENDED else None
-            if outcome is not None and outcome["state"] not in TAKEN_UP:
-                if outcome["state"] != "done":
-                    self._keep(record.model_copy(update={"job": ""}))  # --resume sends it again
+            if not self._record.job:
+                self._wait(everybody=away or self._record.shown == 0)
+                self._send()
+            job, shown = self._record.job, self._record.shown
+            how = self._follow(job)
+            outcome = self._outcome(job) if how == ENDED else None
+            if outcome is not None and outcome["state"] not in AGAIN:
+                self._keep(job="", done=outcome["state"] == DONE["state"])
+                self._forget(job)
                 return outcome
             stopped = outcome is not None and outcome["state"] == STOPPED
-            further, reached = self._reached() > reached, self._reached()
+            # A job whose own end is missing leaves no log of rounds: then whatever it said is progress.
+            further = self._reached() > reached if stopped else self._record.shown > shown
+            reached = self._reached()
             failed = failed + 1 if how == ENDED and (outcome is None or stopped) and not further else 0
             if failed >= ATTEMPTS:
                 raise FederationError(
-                    f"FLARE ended job {record.job}, and {failed} times before it got any further; logs are "
-                    "in the kits: node.log and log.txt of the coordinator and of each hospital. A hospital's "
+                    f"FLARE ended job {job}, and {failed} times before it got any further; logs are in "
+                    "the kits: node.log and log.txt of the coordinator and of each hospital. A hospital's "
                     "process may run out of memory. Mend it and continue with --resume"
                 )
             if stopped:
@@ -142,7 +159,12 @@ class Supervisor:
                 )
             elif outcome is not None:
                 self.say(outcome["text"])
-            record = self._keep(record.model_copy(update={"job": ""}))
+            elif how == ENDED:
+                self.say("FLARE ended the job before it was done; it is sent again")
+            away = outcome is not None and outcome["state"] == AWAY  # before the first round nobody may be
+            if outcome is not None or how == STOPPED:
+                self._forget(job)
+            self._keep(job="")
 
     def _reached(self) -> int:
         """How far the run has got, as far as it was fetched: bytes of its log of rounds."""
@@ -166,47 +188,69 @@ class Supervisor:
         if self.out.is_dir() and any(self.out.iterdir()):
             raise CheckpointError(f"{self.out} is not empty and holds no such run; choose another --out")
         name = f"{self.job.name}-{self.job.digest.removeprefix('sha256:')[:8]}-{token_hex(4)}"
-        return self._keep(Record(run=name, digest=self.job.digest))
+        self._record = Record(run=name, digest=self.job.digest)
+        self._keep()
+        return self._record
 
-    def _dismiss(self, record: Record, names: Sequence[str]) -> Record:
+    def _dismiss(self, names: Sequence[str]) -> None:
         """Note who is dismissed; a job that was sent with them ends first, and is sent again without."""
+        record = self._record
         new = tuple(dict.fromkeys(name for name in names if name not in record.without))
         if not new:
-            return record
+            return
         self.say(f"{', '.join(new)} dismissed from run {record.run}")
         while record.job:
             try:
                 self._stop(record.job)
+                self._forget(record.job)
                 break
             except ConnectionLostError as error:
                 self._tell(f"{error}")
                 self.sleep(POLL)
-        return self._keep(record.model_copy(update={"job": "", "without": (*record.without, *new)}))
+        self._keep(job="", without=(*record.without, *new))
 
-    def _keep(self, record: Record) -> Record:
-        write_text(self.out / RECORD, record.model_dump_json() + "\n")
-        return record
+    def _keep(self, **changes: Any) -> None:
+        """Write down where the run stands."""
+        self._record = self._record.model_copy(update=changes)
+        write_text(self.out / RECORD, self._record.model_dump_json() + "\n")
 
-    def _needed(self, record: Record) -> Sequence[str]:
-        """Before the first round everybody; later as many as a round needs, whoever they are."""
-        names = [name for name in self.kit.federation.names if name not in record.without]
+    def _expected(self) -> Sequence[str]:
+        """The hospitals that the job is for."""
+        names = [name for name in self.kit.federation.names if name not in self._record.without]
         named = [client for source in self.job.data.sources for client in source.clients]
         return [name for name in names if not named or name in named]
 
-    def _wait_for(self, names: Sequence[str]) -> None:
-        """Wait until these hospitals are connected."""
+    def _wait(self, *, everybody: bool) -> None:
+        """Wait until all hospitals are connected.
+
+        Once the run has begun, those that a round can do without are waited for only as long as they may be
+        silent in it.
+
+        Args:
+            everybody: whether the run cannot begin without them.
+        """
+        names = self._expected()
+        enough = len(names) if everybody else min(self.job.engine.min_clients or len(names), len(names))
+        since: float | None = None
         while True:
             try:
-                missing = [name for name in names if name not in self.link.connected()]
+                connected = self.link.connected()
+                missing = [name for name in names if name not in connected]
+                enough_there = len(names) - len(missing) >= enough
             except ConnectionLostError as error:
-                missing = [f"{error}"]
+                missing, enough_there = [f"{error}"], False
             if not missing:
+                return
+            since = (since if since is not None else self.clock()) if enough_there else None
+            if since is not None and self.clock() - since >= self.job.engine.network.silence:
+                self.say(f"the run goes on without {', '.join(missing)}")
                 return
             self._tell(f"waiting for {', '.join(missing)}")
             self.sleep(POLL)
 
-    def _send(self, record: Record) -> Record:
+    def _send(self) -> None:
         """Send the job; a link that is lost meanwhile is waited for."""
+        record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
         folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
         while True:
@@ -218,37 +262,36 @@ class Supervisor:
             else:
                 again = " again" if record.sent else ""
                 self.say(f"sent{again}: run {record.run}, FLARE job {sent}")
-                return self._keep(record.model_copy(update={"job": sent, "sent": record.sent + 1}))
+                self._keep(job=sent, sent=record.sent + 1)
+                return
 
     def _follow(self, job: str) -> str:
         """Show what the job says until it ends, is lost, or is stopped for a hospital that returned."""
         self._back.clear()
-        lost = 0
         while True:
             try:
                 state = self.link.state(job)
-                told = self.link.follow(job, self._seen) if state == "RUNNING" else {}
+                told = self.link.follow(job, self._record.shown) if state == "RUNNING" else {}
                 self._show(told)
                 if state.startswith(ENDED):
                     return ENDED
-                lost = 0 if state else lost + 1
-                if lost >= LOST:
+                if not state:
                     self.say("the coordinator lost the job, as it does when it is killed")
-                    return "lost"
+                    return LOST
                 returned = self._returned(job, told)
                 if returned:
                     self.say(f"{', '.join(returned)} returned; the run is taken up with all that are there")
                     self._stop(job)
-                    return "stopped"
+                    return STOPPED
             except ConnectionLostError as error:
                 self._tell(f"{error}")
             self.sleep(POLL)
 
     def _show(self, told: Mapping[str, Any]) -> None:
-        text = told.get("text", "")
-        self._seen = told.get("next", self._seen)
-        for line in text.splitlines():
+        for line in told.get("text", "").splitlines():
             self.say(line)
+        if told.get("next", self._record.shown) != self._record.shown:
+            self._keep(shown=told["next"])
 
     def _returned(self, job: str, told: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job takes for away and that are back, with a process of another life."""
@@ -268,9 +311,15 @@ class Supervisor:
         return [name for name, since in self._back.items() if now - since >= SETTLED]
 
     def _stop(self, job: str) -> None:
+        """Stop the job; one that is lost meanwhile has ended, too."""
         self.link.stop(job)
-        while (state := self.link.state(job)) and not state.startswith(ENDED):  # it may have been lost
+        while (state := self.link.state(job)) and not state.startswith(ENDED):
             self.sleep(POLL)
+
+    def _forget(self, job: str) -> None:
+        """Remove a job that is done with, if the coordinator is there; it keeps no more than a few itself."""
+        with suppress(ConnectionLostError):
+            self.link.forget(job)
 
     def _outcome(self, job: str) -> dict[str, Any] | None:
         """How our part of a FLARE job ended; None where it never came to its end."""

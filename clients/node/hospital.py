@@ -10,7 +10,8 @@ import platformdirs
 from nvflare.collab import collab
 
 from clients.federation.kit import open_kit
-from clients.node.orphan import end_with_parent
+from clients.federation.leftovers import tidy_folders
+from clients.federation.orphan import end_with_parent
 from clients.node.reception import Reception
 from training.job import Job
 
@@ -46,6 +47,7 @@ class Hospital:
         end_with_parent()
         kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
         job = read_packed(self._packed)
+        tidy_folders(kit)
         data = kit.settings().data
         run = kit.private / "runs" / self._run
         run.mkdir(parents=True, exist_ok=True)
@@ -80,8 +82,8 @@ class Hospital:
 
     @collab.publish
     def ping(self) -> str:
-        """A sign of life."""
-        return "here"
+        """See `Reception.pulse`."""
+        return self._there().pulse().model_dump_json()
 
     def _there(self) -> Reception:
         # No property: FLARE looks at every attribute before the job begins.

@@ -5,7 +5,8 @@ It knows no network: text and bytes come in, text and bytes go out.
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from clients.node.rehearsal import Rehearsals
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
 from training.compression.client_half import lost_key
+from training.engines.nvflare.pulse import Pulse
 from training.errors import MessageError, TrainingError
 from training.fit import store_key
 from training.greeting import Greeting, greet, refuse_strangers
@@ -56,6 +58,8 @@ class Reception:
         self._session = ""
         self._newest = -1
         self._last: tuple[Stamp, tuple[str, bytes]] | None = None
+        self._calls = 0
+        self._counting = threading.Lock()
 
     def greet(self, greeting: str) -> str:
         """Compare versions and the job; a JSON greeting of this side, or a refusal."""
@@ -68,9 +72,26 @@ class Reception:
         self._session = theirs.session
         return ours.model_dump_json()
 
+    def pulse(self) -> Pulse:
+        """A sign of life, at once, whatever else this node is doing."""
+        answer = 0 if self._last is None else len(self._last[1][1])
+        return Pulse(busy=self._calls > 0, answer=answer)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """One question after another; those that wait count as work, too."""
+        with self._counting:
+            self._calls += 1
+        try:
+            with self._lock:
+                yield
+        finally:
+            with self._counting:
+                self._calls -= 1
+
     def introduce(self) -> str:
         """Read this node's pictures; a JSON introduction, or a refusal."""
-        with self._lock:
+        with self._busy():
             try:
                 if self._manifest is None:
                     raise MessageError(f"{self._node} was started without --data; start it with its manifest")
@@ -85,7 +106,7 @@ class Reception:
 
     def join(self, roster: str) -> str:
         """Take what all agreed on and get ready; an empty JSON object, or a refusal."""
-        with self._lock:
+        with self._busy():
             try:
                 if self._own is None:
                     raise MessageError(f"{self._node} joins before it has introduced itself")
@@ -106,7 +127,7 @@ class Reception:
         """
         question, broadcast = read_question(header, body)
         self._admit(question)
-        with self._lock:
+        with self._busy():
             if self._last is not None and same(self._last[0], question):
                 return self._last[1]
             if question.number < self._newest:

@@ -22,6 +22,7 @@ class Script:
         self.here = set(connected)
         self.running = {}
         self.sent, self.stopped, self.looks = [], [], 0
+        self.forgotten, self.asked_from = [], []
         self.lost = 0
 
     def submit(self, folder):
@@ -41,6 +42,7 @@ class Script:
         return state
 
     def follow(self, job, start):
+        self.asked_from.append(start)
         return {
             "text": f"line {start}",
             "next": start + 1,
@@ -56,6 +58,9 @@ class Script:
     def stop(self, job):
         self.stopped.append(job)
 
+    def forget(self, job):
+        self.forgotten.append(job)
+
     def fetch(self, job, out):
         _, outcome = self.jobs[int(job[-1]) - 1]
         if outcome is not None:
@@ -64,7 +69,7 @@ class Script:
 
 @pytest.fixture
 def follow(tmp_path, tiny):
-    def run(link, *, resume=False, out="out", without=()):
+    def run(link, *, resume=False, out="out", without=(), engine=None):
         federation = Federation.model_validate(
             {
                 "name": "skin",
@@ -83,7 +88,7 @@ def follow(tmp_path, tiny):
         supervisor = Supervisor(
             Kit(tmp_path / "kit", facts, federation),
             link,
-            Job.model_validate(tiny),
+            Job.model_validate({**tiny, "engine": engine or {}}),
             tmp_path / out,
             said.append,
             sleep=sleep,
@@ -118,7 +123,7 @@ def test_it_waits_for_all_hospitals_before_it_sends(follow):
 
 
 def test_a_coordinator_that_lost_its_job_gets_it_again_with_the_same_run(follow):
-    link = Script((["RUNNING", "", "RUNNING", *[""] * 5], DONE), (["RUNNING"], DONE))
+    link = Script((["RUNNING", "RUNNING", ""], DONE), (["RUNNING"], DONE))
     link.lost = 4
     follow(link)
     runs = [sent["components"][0]["args"]["run"] for sent in link.sent]
@@ -273,3 +278,84 @@ def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):
     assert [sent["components"][0]["args"]["run"] for sent in link.sent] == [
         link.sent[0]["components"][0]["args"]["run"]
     ] * 2
+
+
+def test_a_job_that_is_done_with_is_removed_and_one_that_is_not_stays(follow):
+    stopped = {"state": "stopped", "error": "StoppedError", "text": "the run was stopped"}
+    link = Script((["RUNNING", ""], None), ([], None), (["RUNNING"], stopped), (["RUNNING"], DONE))
+    follow(link)
+    assert link.forgotten == ["job-3", "job-4"], "what was lost is gone; what never began has logs to read"
+
+
+def test_a_coordinator_that_is_gone_at_the_end_does_not_keep_whoever_has_the_results(follow):
+    link = Script((["RUNNING"], DONE))
+
+    def gone(job):
+        raise ConnectionLostError("gone")
+
+    link.forget = gone
+    assert follow(link)[0] == DONE
+
+
+def test_a_run_that_makes_progress_is_never_given_up(follow):
+    link = Script(*((["RUNNING"], None) for _ in range(8)), (["RUNNING"], DONE))
+    assert follow(link)[0] == DONE
+    assert len(link.sent) == 9
+
+
+def test_a_job_that_is_lost_while_it_is_stopped_is_not_waited_for(follow):
+    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+    link.running = {"south": ("job-0",)}
+    link.stop = lambda job: link.jobs[0][0].__setitem__(slice(None), [""])
+    assert follow(link)[0] == DONE
+    assert len(link.sent) == 2
+
+
+def test_whoever_resumes_sees_what_is_new_and_the_run_goes_on(follow):
+    """The run ended by an error that somebody mended."""
+    wrong = {"state": "wrong", "error": "CheckpointError", "text": "the disk is full"}
+    link = Script((["RUNNING", "RUNNING"], wrong))
+    assert follow(link)[0] == wrong
+    assert link.asked_from == [0, 1]
+    again = Script((["RUNNING"], DONE))
+    assert follow(again, resume=True)[0] == DONE
+    assert again.asked_from == [2]
+    assert len(again.sent) == 1
+
+
+def test_a_run_that_is_done_is_not_sent_again(follow):
+    follow(Script((["RUNNING"], DONE)))
+    link = Script()
+    assert follow(link, resume=True)[0] == DONE
+    assert link.sent == []
+
+
+def test_a_run_that_has_begun_goes_on_with_as_many_as_a_round_needs(follow):
+    def kill(link):
+        link.here = {"north"}
+        return ""
+
+    engine = {"min_clients": 1, "network": {"silence": 30}}
+    link = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
+    outcome, said = follow(link, engine=engine)
+    assert outcome == DONE
+    assert "the run goes on without south" in said
+    assert 30 <= link.looks < 50
+
+
+def test_a_run_that_needs_everybody_waits_for_everybody(follow):
+    def kill(link):
+        link.here = {"north"}
+        return ""
+
+    link = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
+    plain = link.connected
+
+    def connected():
+        if link.looks == 400:
+            link.here.add("south")
+        return plain()
+
+    link.connected = connected
+    assert follow(link)[0] == DONE
+    assert link.looks > 400

@@ -1,13 +1,93 @@
+"""Federations of real processes on this machine, for the tests over FLARE."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 
-from tests.clients.node.federated import HOSPITALS, Federated
+from benchmarks.loopback.federated import ADMIN, Federated
+from benchmarks.loopback.replay import replay
+from benchmarks.training_runs import digests
+
+SECONDS = 300  # after which something that is waited for will not come
 
 
-@pytest.fixture(scope="session")
-def net(tmp_path_factory):
-    """A server and four hospitals that run, for tests marked `long`."""
-    made = Federated(tmp_path_factory.mktemp("federated"))
-    for name in ("server", *HOSPITALS):
-        made.start(name)
-    yield made
-    made.stop()
+def until(condition: Callable[[], Any], what: str, pause: float = 0.05) -> None:
+    """Wait for something that other processes do."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(pause)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    return until
+
+
+@pytest.fixture(scope="module")
+def federated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Federated]]:
+    """`federated(pictures, **environment)`: a federation that is started, each hospital behind a cable."""
+    made: list[Federated] = []
+
+    def build(pictures: dict[str, int], **environment: str) -> Federated:
+        net = Federated(tmp_path_factory.mktemp("federated"), pictures, cables=True)
+        made.append(net)
+        net.start_all(**environment)
+        return net
+
+    yield build
+    for net in made:
+        net.stop()
+
+
+@pytest.fixture
+def own_job(tiny: dict[str, Any]) -> Callable[..., Path]:
+    """`own_job(net, rounds, **engine)`: a job of a federation's pictures, in which something stays there."""
+
+    def write(net: Federated, rounds: int = 2, **engine: Any) -> Path:
+        tiny["data"] = {
+            "manifest": [f"{name}.csv" for name in net.hospitals],
+            "label_map": "malignancy",
+            "image_size": 16,
+            "clients": {"by": "manifest"},
+        }
+        tiny["engine"] = engine
+        tiny["stages"][0] |= {
+            "rounds": rounds,
+            "aggregator": {"name": "fedauto"},
+            "sync": {"name": "except", "groups": ["norm"]},
+        }
+        tiny["stages"][0]["objective"]["optimizer"]["state"] = "keep"
+        path = net.folder / "job.yaml"
+        path.write_text(yaml.safe_dump(tiny))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def ended() -> Callable[[Federated], None]:
+    """`ended(net)`: wait until `run.py` has ended, and well."""
+
+    def wait(net: Federated) -> None:
+        code = net.nodes[ADMIN].wait(SECONDS)
+        assert code == 0, "\n".join(line for _, line in net.said)
+
+    return wait
+
+
+@pytest.fixture
+def same_as_here() -> Callable[[Federated, Path], None]:
+    """`same_as_here(net, job)`: what a run left is what one machine leaves with the same answers."""
+
+    def compare(net: Federated, job: Path) -> None:
+        there = net.results("tiny")
+        replay(job, net.folder / "here", net.folder / "cache", net.journal("tiny"))
+        ours, theirs = digests(there), digests(net.folder / "here")
+        assert ours["weights"] == theirs["weights"]
+
+    return compare

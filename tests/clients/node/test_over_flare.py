@@ -1,44 +1,32 @@
 """Real processes on this machine: a server and four hospitals with kits and certificates, over loopback."""
 
 import json
-import shutil
-import stat
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
-import yaml
 
+from benchmarks.loopback.federated import ROOT, SERVER
 from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
 from clients.federation.provision import provision
-from tests.clients.node.federated import HOSPITALS, ROOT, weights
 from training.job import Job
 
 pytestmark = pytest.mark.long
+PICTURES = {"north": 26, "south": 29, "east": 32, "west": 35}
 
 
-def test_the_same_job_ends_with_the_same_bytes(net, tiny):
-    tiny["data"] = {
-        "manifest": [f"{name}.csv" for name in HOSPITALS],
-        "label_map": "malignancy",
-        "image_size": 16,
-        "clients": {"by": "manifest"},
-    }
-    tiny["stages"][0]["aggregator"] = {"name": "fedauto"}
-    tiny["stages"][0]["sync"] = {"name": "except", "groups": ["norm"]}
-    path = net.folder / "job.yaml"
-    path.write_text(yaml.safe_dump(tiny))
-    there = net.run(
-        path, net.folder / "there", "--engine", "nvflare", "--kit", str(net.folder / "kits" / "admin")
-    )
-    assert there.returncode == 0, there.stderr
-    here = net.run(path, net.folder / "here")
-    assert here.returncode == 0, here.stderr
-    assert weights(net.results("tiny")) == weights(net.folder / "here")
+@pytest.fixture(scope="module")
+def net(federated):
+    return federated(PICTURES)
+
+
+def test_the_same_job_ends_with_the_same_bytes(net, own_job, ended, same_as_here):
+    job = own_job(net)
+    net.send(job, net.folder / "there")
+    ended(net)
+    same_as_here(net, job)
     for name in ("metrics.jsonl", "summary.json", "report.html"):
         assert (net.folder / "there" / name).exists()
     lines = [
@@ -46,14 +34,6 @@ def test_the_same_job_ends_with_the_same_bytes(net, tiny):
         for run in ("there", "here")
     ]
     assert [{**line, "seconds": 0} for line in lines[0]] == [{**line, "seconds": 0} for line in lines[1]]
-
-
-def test_nothing_of_a_kit_is_for_others_to_read(net):
-    for kit in ("server", *HOSPITALS):
-        assert stat.S_IMODE((net.folder / "kits" / kit).stat().st_mode) == 0o700
-    assert not Path("/tmp/nvflare/jobs-storage").exists() or not any(
-        Path("/tmp/nvflare/jobs-storage").iterdir()
-    )
 
 
 def submitted(link, folder):
@@ -64,11 +44,11 @@ def submitted(link, folder):
         return None
 
 
-def test_a_job_that_brings_code_or_other_parts_is_refused(net, tiny, tmp_path):
+def test_a_job_that_brings_code_or_other_parts_is_refused(net, tiny, tmp_path, wait_until):
     link = net.link()
     try:
         for change in ("code", "part"):
-            folder = write_job(tmp_path / change, Job.model_validate(tiny), "evil", HOSPITALS)
+            folder = write_job(tmp_path / change, Job.model_validate(tiny), "evil", net.hospitals)
             if change == "code":
                 (folder / "app" / "custom").mkdir()
                 (folder / "app" / "custom" / "evil.py").write_text("print('mine')\n")
@@ -84,35 +64,32 @@ def test_a_job_that_brings_code_or_other_parts_is_refused(net, tiny, tmp_path):
             job = submitted(link, folder)
             if job is None:
                 continue
-            end = time.monotonic() + 120
-            while not link.state(job).startswith("FINISHED"):
-                assert time.monotonic() < end
-                time.sleep(1)
+            wait_until(lambda job=job: link.state(job).startswith("FINISHED"), "the refusal", pause=0.5)
             assert link.state(job) != "FINISHED:COMPLETED"
-            assert not list((net.folder / "kits" / "server" / "private" / "runs").glob("evil*"))
+            assert not list((net.kits / SERVER / "private" / "runs").glob("evil*"))
     finally:
         link.close()
 
 
-def test_a_node_with_a_certificate_of_another_authority_never_gets_in(net, tmp_path):
+def test_a_node_of_another_federation_never_gets_in(net, tmp_path, wait_until):
     strangers = {**net.federation, "hospitals": [{"name": "north"}]}
     provision(Federation.model_validate(strangers), tmp_path, tmp_path / "kits")
-    shutil.copy(net.folder / "north.csv", tmp_path / "north.csv")
+    kit = tmp_path / "kits" / "north"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "clients.node.cli", "start"),
+            *("--kit", str(kit), "--data", str(net.folder / "north.csv")),
+        ],
+        env=net.environment,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "clients.node.cli", "start"),
-                *("--kit", str(tmp_path / "kits" / "north"), "--data", str(tmp_path / "north.csv")),
-            ],
-            env=net.env,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(25)
-        log = (tmp_path / "kits" / "north" / "log.txt").read_text()
-        assert "Successfully registered client" not in log
+        log = kit / "node.log"
+        wait_until(lambda: log.exists() and "CERTIFICATE_VERIFY_FAILED" in log.read_text(), "the refusal")
+        assert "Successfully registered client" not in (kit / "log.txt").read_text()
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.clients.node.federated import HOSPITALS, ROOT, weights
+from benchmarks.loopback.federated import ROOT
+from tests.clients.node.federated import HOSPITALS, Misbehaving, weights
 from training.privacy.config import SecureAggregationConfig
 from training.privacy.questions import KEYS, LAYOUT, QUESTIONS
 from training.privacy.summing import tolerance
@@ -18,8 +19,17 @@ from training.wire import AnswerHeader, read_body
 
 pytestmark = pytest.mark.long
 MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}
-QUICK = {"silence": 6}
+QUICK = {"silence": 20}
 FLOAT32 = 4 * 2.0**-24  # four clients' roundings of the plain sum, relative to the largest term
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory):
+    """A server and four hospitals that run."""
+    made = Misbehaving(tmp_path_factory.mktemp("federated"))
+    made.start_all()
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -180,7 +190,10 @@ def test_a_hospital_that_never_returns_is_dismissed(net, job):
     options = ("--engine", "nvflare", "--kit", str(net.folder / "kits" / "admin"), "--out", str(out))
     with (net.folder / "left.log").open("w") as log:
         run = subprocess.Popen(
-            [sys.executable, "training/run.py", str(path), *options], env=net.env, cwd=ROOT, stderr=log
+            [sys.executable, "training/run.py", str(path), *options],
+            env=net.environment,
+            cwd=ROOT,
+            stderr=log,
         )
         try:
             until(lambda: not list(net.deeds.glob("east*")))

@@ -20,6 +20,7 @@ from clients.store import ClientStore
 from training.engines.in_process import InProcessEngine, SiteParts
 from training.engines.nvflare.conduct import Conductor
 from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.engines.nvflare.pulse import Pulse
 from training.errors import MessageError
 from training.job import Job
 from training.journal import Journal
@@ -102,8 +103,9 @@ class HereLine:
         self._through()
         return self.after_ask(header, answer)
 
-    def ping(self, seconds: float) -> None:
+    def ping(self, seconds: float) -> Pulse:
         self._through()
+        return self.reception.pulse()
 
     def _through(self) -> None:
         if self.cut is not None:

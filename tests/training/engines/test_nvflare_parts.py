@@ -7,6 +7,7 @@ from training.engines.nvflare.attendance import BEATS, Attendance
 from training.engines.nvflare.ledger import Ledger
 from training.engines.nvflare.lines import LineError
 from training.engines.nvflare.pace import REMEMBERED, Pace
+from training.engines.nvflare.pulse import SLOWEST, Pulse
 from training.job import NetworkConfig
 from training.messages import Broadcast
 
@@ -52,6 +53,7 @@ class Line:
     def ping(self, seconds):
         if not self.reached:
             raise LineError("no route")
+        return Pulse(busy=False)
 
 
 def test_a_site_is_away_after_silence_and_back_at_the_first_sign_of_life(wait_until):
@@ -68,7 +70,34 @@ def test_a_site_is_away_after_silence_and_back_at_the_first_sign_of_life(wait_un
         line.reached = True
         wait_until(lambda: not attendance.is_away("north"))
         attendance.never("north", "other data")
-        attendance._heard_of("north")
+        attendance._heard_of("north", Pulse(busy=False))
         assert attendance.away == {"north": "other data"}
+    finally:
+        attendance.close()
+
+
+def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_way_takes():
+    """silence + bytes / SLOWEST, and as much again each time it is asked anew."""
+    now = [0.0]
+    attendance = Attendance({"north": Line()}, 60, clock=lambda: now[0])
+
+    def lost(at, question=0, again=0, **pulse):
+        now[0] = at
+        attendance._heard_of("north", Pulse(**pulse))
+        return attendance.lost_on_the_way("north", 100, question, again)
+
+    try:
+        assert not lost(159, busy=False)
+        assert not lost(1000, busy=True), "it works for as long as it likes"
+        assert not lost(1059, busy=False)
+        assert lost(1061, busy=False)
+        assert not lost(1062, busy=False, question=2 * SLOWEST)
+        assert not lost(1062, busy=False, answer=2 * SLOWEST)
+        assert lost(1065, busy=False, question=2 * SLOWEST, answer=2 * SLOWEST)
+        assert not lost(1119, busy=False, again=1)
+        assert lost(1121, busy=False, again=1)
+        attendance.lost("north", "no route")
+        assert not attendance.lost_on_the_way("north", 100, 0), "a site that is away is asked when it is back"
+        assert not attendance.lost_on_the_way("west", 100, 0)
     finally:
         attendance.close()

@@ -1,6 +1,7 @@
 """Sites that die, return, fall asleep and lie: the run goes on, tells who was missing, and ends the same."""
 
 import json
+from threading import Event
 
 import pytest
 import torch
@@ -127,6 +128,52 @@ def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, h
     assert len(seen) == 2
     assert seen[0][1] is seen[1][1]
     assert bytes_of(result) == bytes_of(here(job))
+
+
+@pytest.mark.parametrize("what", ["the question", "the answer"])
+def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, here, what):
+    """The call would wait for its deadline; the site is there all the time, and has nothing to do."""
+    job = own_job(federate=KEPT)
+    there = net(job)
+    south = there.lines["south"]
+    over, asked = Event(), []
+
+    def before(header):
+        if asks(header, "fit", 2):
+            asked.append(json.loads(header)["number"])
+            if len(asked) == 1 and what == "the question":
+                over.wait()
+
+    def after(header, answer):
+        if asks(header, "fit", 2) and len(asked) == 1:
+            over.wait()
+        return answer
+
+    south.before_ask, south.after_ask = before, after
+    result = there.run()
+    over.set()
+    assert len(asked) == 2
+    assert asked[0] == asked[1], "the same question, so the site answers the same and trains once"
+    assert [line["answered"] for line in there.metrics()] == [["north", "south", "east", "west"]] * 3
+    assert bytes_of(result) == bytes_of(here(job))
+
+
+def test_an_introduction_that_was_lost_is_asked_for_again(own_job, net):
+    there = net(own_job(federate={"rounds": 1}))
+    east = there.lines["east"]
+    real, over, asked = east.introduce, Event(), []
+
+    def introduce(seconds):
+        asked.append(1)
+        told = real(seconds)
+        if len(asked) == 1:
+            over.wait()
+        return told
+
+    east.introduce = introduce
+    there.run()
+    over.set()
+    assert len(asked) == 2
 
 
 class Killed(BaseException):
@@ -356,3 +403,26 @@ def test_a_site_that_will_not_join_is_left_out_or_ends_the_run_before_it_begins(
     other.lines["south"].join = there.lines["south"].join
     with pytest.raises(QuorumError, match="south: no memory for the model"):
         other.run()
+
+
+def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_until):
+    """FLARE ends all calls of a job at once; a site whose answer was still to come is not away."""
+    there = net(own_job(federate={**KEPT, "evaluate_on": None}, engine={"min_clients": 3}))
+    stopped, answered = [], []
+    for name in OTHERS:
+        there.lines[name].after_ask = lambda header, answer: (
+            answered.append(1) if asks(header, "fit", 2) else None,
+            answer,
+        )[1]
+    east = there.lines["east"]
+
+    def before(header):
+        if asks(header, "fit", 2):
+            wait_until(lambda: len(answered) == len(OTHERS))
+            stopped.append(1)
+            east.cut = "the run was ended"
+
+    east.before_ask = before
+    with pytest.raises(StoppedError):
+        there.run(stopped=lambda: bool(stopped))
+    assert [line["round"] for line in there.metrics()] == [1]

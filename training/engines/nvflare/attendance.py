@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from training.engines.nvflare.lines import Line, LineError, SiteRefusedError
+from training.engines.nvflare.pulse import Pulse, time_on_the_way
 
 BEATS = 6  # signs of life that a site may miss before it is taken to be away
 
@@ -31,6 +32,8 @@ class Attendance:
         self._heard = {name: clock() for name in lines}
         self._away: dict[str, str] = {}
         self._never: set[str] = set()
+        self._busy = dict(self._heard)
+        self._answer = dict.fromkeys(lines, 0)
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._listen, args=(name, line), daemon=True, name=f"listen-{name}")
@@ -61,6 +64,27 @@ class Attendance:
             self._never.add(name)
             self._away[name] = reason
 
+    def lost_on_the_way(self, name: str, since: float, question: int, again: int = 0) -> bool:
+        """Whether a site that is there has nothing to do, although it was asked something long enough ago.
+
+        Its question or its answer went down with a connection; it may be asked again, and answers the same.
+
+        Args:
+            name: the site.
+            since: when it was asked, by this attendance's clock.
+            question: bytes of what it was asked.
+            again: how often it was asked anew; a line that is slower than we trust gets more time each time.
+        """
+        with self._lock:
+            if name not in self._heard or name in self._away:
+                return False
+            idle = self._heard[name] - max(since, self._busy[name])
+            return idle > (again + 1) * time_on_the_way(self._silence, question + self._answer[name])
+
+    def now(self) -> float:
+        """The time by this attendance's clock."""
+        return self._clock()
+
     def close(self) -> None:
         """Listen no more."""
         self._ended.set()
@@ -69,15 +93,18 @@ class Attendance:
         beat = self._silence / BEATS
         while not self._ended.wait(beat):
             try:
-                line.ping(beat)
+                pulse = line.ping(beat)
             except (LineError, SiteRefusedError) as error:
                 self._unheard(name, f"{error}")
             else:
-                self._heard_of(name)
+                self._heard_of(name, pulse)
 
-    def _heard_of(self, name: str) -> None:
+    def _heard_of(self, name: str, pulse: Pulse) -> None:
         with self._lock:
             self._heard[name] = self._clock()
+            self._answer[name] = pulse.answer
+            if pulse.busy:
+                self._busy[name] = self._heard[name]
             if name not in self._never:
                 self._away.pop(name, None)
 

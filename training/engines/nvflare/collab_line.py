@@ -7,6 +7,7 @@ from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
 from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.engines.nvflare.pulse import Pulse
 
 GREET, INTRODUCE, JOIN, ASK, PING = "greet", "introduce", "join", "answer", "ping"
 SHUTTING_DOWN = "shutting down"  # what a site says whose process is about to end
@@ -46,9 +47,13 @@ class CollabLine:
             raise SiteRefusedError(f"{self._proxy.name} answered something that is no message")
         return head, bytes(tensors)
 
-    def ping(self, seconds: float) -> None:
+    def ping(self, seconds: float) -> Pulse:
         """See `Line`."""
-        self._call(PING, seconds)
+        told = self._text(PING, seconds)
+        try:
+            return Pulse.model_validate_json(told)
+        except ValueError as error:
+            raise SiteRefusedError(f"{self._proxy.name} gave no sign of life but {told[:80]!r}") from error
 
     def _text(self, method: str, seconds: float, **arguments: Any) -> str:
         result = self._call(method, seconds, **arguments)

@@ -184,9 +184,10 @@ class Door:
         """What asking each site at once brings; a site that goes away meanwhile is not waited for."""
         found: dict[str, Told | LineError | SiteRefusedError] = {}
         asked: dict[str, Future[Told]] = {}
+        since: dict[str, float] = {}
         for name in names:
             if name in self.lines:
-                asked[name] = in_background(partial(ask, name), f"door-{name}")
+                asked[name], since[name] = self._ask(ask, name)
             else:
                 found[name] = LineError("it is not connected")
         while asked:
@@ -202,7 +203,12 @@ class Door:
                 elif name in away:
                     found[name] = LineError(away[name])
                     del asked[name]
+                elif self.attendance.lost_on_the_way(name, since[name], 0):
+                    asked[name], since[name] = self._ask(ask, name)
         return {name: found[name] for name in names}
+
+    def _ask(self, ask: Callable[[str], Told], name: str) -> tuple["Future[Told]", float]:
+        return in_background(partial(ask, name), f"door-{name}"), self.attendance.now()
 
     def _hear_one(self, name: str) -> Introduction:
         line = self.lines[name]

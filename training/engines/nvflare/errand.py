@@ -17,6 +17,7 @@ class Errand:
         answer: what came, once it is settled.
         attempt: which time it is asked; what an earlier time brings is of no interest.
         out: whether it is under way.
+        since: when it was asked, by the attendance's clock; None while others to the same site come first.
     """
 
     question: Broadcast
@@ -25,6 +26,7 @@ class Errand:
     answer: Answer | None = None
     attempt: int = 0
     out: bool = False
+    since: float | None = None
 
     @property
     def hopeful(self) -> bool:

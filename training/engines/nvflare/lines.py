@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from training.engines.nvflare.pulse import Pulse
 from training.errors import TrainingError
 
 
@@ -37,5 +38,5 @@ class Line(Protocol):
     def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
         """The header and body of the answer to a question; raises like `greet`."""
 
-    def ping(self, seconds: float) -> None:
+    def ping(self, seconds: float) -> Pulse:
         """A sign of life, which a site gives while it trains, too; raises like `greet`."""

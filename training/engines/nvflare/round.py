@@ -113,20 +113,24 @@ class Round:
                 self._arrivals.put(Arrival(errand, errand.attempt, None, away.get(client, "not connected")))
             return
         for errand in errands:
-            errand.out = True
+            errand.out, errand.since = True, None
         work = partial(self._carry, line, [(errand, errand.attempt) for errand in errands])
         self._under_way.append(in_background(work, f"ask-{client}"))
 
     def _carry(self, line: Line, errands: Sequence[tuple[Errand, int]]) -> None:
         for errand, attempt in errands:
+            if errand.attempt != attempt:
+                return  # it was asked anew, and with it what was to come after
             question = errand.question
             started = time.monotonic()
             answer: Answer | None = None
             reason = ""
+            asked = self._body(question)
+            errand.since = self._attendance.now()
             try:
                 header, body = line.ask(
                     write_question(question, errand.stamp, errand.kept),
-                    self._body(question),
+                    asked,
                     self._pace.deadline(question),
                 )
                 answer = self._landed(errand, header, body)
@@ -148,6 +152,20 @@ class Round:
             answer = read_answer(header, body, errand.stamp)
             return self._rules.stored(answer) if isinstance(answer, Update) else answer
 
+    def _lost(self, errand: Errand) -> bool:
+        question = errand.question
+        return errand.since is not None and self._attendance.lost_on_the_way(
+            question.client, errand.since, len(self._body(question)), errand.attempt
+        )
+
+    def _ask_anew(self, client: str) -> None:
+        """Ask a site again what it was asked, since that or its answer was lost on the way."""
+        theirs = [errand for errand in self._errands if errand.question.client == client]
+        open_ = [errand for errand in theirs if errand.answer is None]
+        for errand in open_:
+            errand.attempt += 1
+        self._ask(client, open_)
+
     def _raise_what_broke(self) -> None:
         """A thread that ended by an error of ours brings nothing back; its error ends the round."""
         for future in self._under_way:
@@ -164,10 +182,12 @@ class Round:
 
     def _take(self, arrival: Arrival) -> None:
         errand, answer = arrival.errand, arrival.answer
-        if errand.answer is not None or arrival.attempt != errand.attempt:
+        anew = arrival.attempt != errand.attempt and not isinstance(answer, Update)
+        if errand.answer is not None or anew:
             return  # too late: the question was settled without it, or is asked anew
         errand.out = False
         if answer is None:
+            self._rules.refuse_if_stopped()  # which ends all lines at once: nobody is away for that
             self._attendance.lost(errand.question.client, arrival.reason)
             errand.attempt += 1
             self._leave_out_if_possible(errand, arrival.reason)
@@ -218,6 +238,8 @@ class Round:
             if client not in away:
                 if not errand.out:
                     self._ask(client, [errand])
+                elif self._lost(errand):
+                    self._ask_anew(client)
             elif errand.out:
                 self._take(Arrival(errand, errand.attempt, None, away[client]))
             else:

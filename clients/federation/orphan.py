@@ -1,4 +1,4 @@
-"""A job's process does not outlive the node that started it."""
+"""A process does not outlive the one that started it: a job's the node's, and FLARE's own the command."""
 
 import os
 import threading
@@ -7,17 +7,20 @@ import time
 LOOK_EVERY = 0.5  # seconds
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int | None = None) -> None:
     """End this process, at once, when its parent ends.
 
     FLARE lets a job's process finish what it is doing, which may be an hour of training; meanwhile the node
     may have been started again, and two processes would write one client's states. A run is crash-exact, so
     an end at any instant loses nothing but time.
+
+    Args:
+        parent: its number, where it may have ended already; by default whoever is the parent now.
     """
-    parent = os.getppid()
+    eldest = os.getppid() if parent is None else parent
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == eldest:
             time.sleep(LOOK_EVERY)
         os._exit(1)
 

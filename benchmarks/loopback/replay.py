@@ -1,0 +1,62 @@
+"""A job on one machine with the answers of a journal: who did not answer there is not asked here."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from clients.data.prepare import prepare
+from clients.store import ClientStore
+from training.engines.in_process import InProcessEngine, SiteParts
+from training.federation import FIT
+from training.job import read_job
+from training.journal import Journal
+from training.messages import Answer, Broadcast, Failure
+from training.pipeline import run_stages
+from training.run_folder import RunFolder
+
+
+class Replay:
+    """An engine that leaves out whom a journal leaves out.
+
+    Args:
+        engine: answers for the others.
+        lines: the journal.
+    """
+
+    def __init__(self, engine: InProcessEngine, lines: Sequence[Mapping[str, Any]]) -> None:
+        self._engine = engine
+        self._answered = {
+            (line["stage"], line["round"], model): set(told["answered"])
+            for line in lines
+            for model, told in line["models"].items()
+        }
+
+    def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+        """Answers in the order of the questions."""
+        heard = [self._was_heard(each) for each in broadcasts]
+        asked = [each for each, was_heard in zip(broadcasts, heard, strict=True) if was_heard]
+        answers = iter(self._engine.run_round(asked))
+        return [
+            next(answers) if was_heard else Failure(each.client, each.track, "it did not answer there")
+            for each, was_heard in zip(broadcasts, heard, strict=True)
+        ]
+
+    def _was_heard(self, question: Broadcast) -> bool:
+        heard = self._answered.get((question.stage, question.round, question.track))
+        return question.ask != FIT or heard is None or question.client in heard
+
+
+def replay(job_file: Path, out: Path, cache: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Run a job on this machine, with the answers of a journal; all that it leaves is in `out`."""
+    job = read_job(job_file)
+    folder = RunFolder(out)
+    folder.claim(job, resume=False)
+    data = prepare(job.data, seed=job.seed, folder=job_file.parent, cache=cache)
+    engine = InProcessEngine(SiteParts(job, data, ClientStore(folder.store)), folder.spool)
+    try:
+        with Journal(folder.metrics, Console(quiet=True)) as journal:
+            run_stages(job, data, Replay(engine, lines), journal, folder.path)
+    finally:
+        engine.close()

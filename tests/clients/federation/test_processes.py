@@ -1,0 +1,90 @@
+"""FLARE's process of a node: one for each kit, private, and gone with the command that started it."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clients.federation import processes
+from clients.federation.errors import KitError
+from clients.federation.federation_file import Federation
+from clients.federation.kit import Kit, KitFacts
+from clients.federation.processes import NodeProcess, command, in_use
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def kit(tmp_path):
+    federation = Federation.model_validate(
+        {"name": "skin", "coordinator": {"host": "x"}, "hospitals": [{"name": "north"}]}
+    )
+    facts = KitFacts(role="hospital", name="north", identity="north", organisation="o")
+    (tmp_path / "private").mkdir()
+    return Kit(tmp_path, facts, federation)
+
+
+@pytest.fixture
+def as_it_was():
+    """Signals and the umask belong to the whole process."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    mask = os.umask(0o022)
+    yield
+    os.umask(mask)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_what_a_node_writes_is_its_owners_alone(kit, monkeypatch, as_it_was):
+    script = f"""
+import os, pathlib, signal
+pathlib.Path({str(kit.path)!r}, "made").write_text("x")
+pathlib.Path({str(kit.path)!r}, "folder").mkdir()
+os.kill(os.getppid(), signal.SIGTERM)
+"""
+    monkeypatch.setattr(processes, "command", lambda kit: [sys.executable, "-c", script])
+    assert NodeProcess(kit).run() == 0
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in kit.path.iterdir()}
+    assert modes["made"] == modes["node.log"] == 0o600
+    assert modes["folder"] == 0o700
+
+
+def test_a_kit_is_not_started_twice(kit, as_it_was):
+    with in_use(kit), pytest.raises(KitError, match="in use by another `dermfed-node start`"):
+        NodeProcess(kit).run()
+    with in_use(kit):
+        pass
+
+
+def test_flares_process_ends_when_the_command_that_started_it_is_killed(kit):
+    """SIGKILL, as where memory is short: the command itself can do nothing any more."""
+    started = command(kit)
+    place = started.index("clients.federation.flare")
+    blocks = ["http.server", "0", "--bind", "127.0.0.1"]  # a program that runs for ever
+    script = f"""
+import os, subprocess, sys
+child = subprocess.Popen(
+    [*{started[: place + 1]!r}, str(os.getpid()), *{blocks!r}],
+    start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+)
+print(child.pid, child.stdout.readline(), flush=True)
+child.wait()
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=-1
+    )
+    assert parent.stdout is not None
+    number, *said = parent.stdout.readline().split()
+    child = psutil.Process(int(number))
+    assert b"Serving" in said, "FLARE's program runs under its own name"
+    parent.kill()
+    parent.communicate()
+    gone, alive = psutil.wait_procs([child], timeout=30)
+    for each in alive:
+        each.kill()
+    assert gone
