@@ -105,7 +105,7 @@ class Federated:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=1500,
             check=False,
         )
 

@@ -18,7 +18,7 @@ from training.wire import AnswerHeader, read_body
 
 pytestmark = pytest.mark.long
 MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}
-QUICK = {"silence": 6}
+QUICK = {"silence": 20}
 FLOAT32 = 4 * 2.0**-24  # four clients' roundings of the plain sum, relative to the largest term
 
 
@@ -165,7 +165,7 @@ def test_noise_under_masks_is_accounted_for(net, job):
     assert {name: each["private_releases"] for name, each in scalars.items()} == dict.fromkeys(HOSPITALS, 2.0)
 
 
-def until(condition, seconds=240):
+def until(condition, seconds=900):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
