@@ -175,7 +175,7 @@ def test_noise_under_masks_is_accounted_for(net, job):
     assert {name: each["private_releases"] for name, each in scalars.items()} == dict.fromkeys(HOSPITALS, 2.0)
 
 
-def until(condition, seconds=240):
+def until(condition, seconds=900):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
