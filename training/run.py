@@ -109,8 +109,8 @@ def federate(job: Job, kit: Path | None, out: Path, *, resume: bool, as_json: bo
 
     refuse_missing(job.tracking)
     untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital
-    with tracked(job, out, say):
-        outcome = run_federated(untold, kit, out, resume=resume, say=say)
+    with tracked(job, out, say), console.status("") as shown:  # in place on a terminal, nothing elsewhere
+        outcome = run_federated(untold, kit, out, resume=resume, say=say, show=shown.update)
     if outcome["state"] != "done":
         console.print(f"{outcome['error']}: {outcome['text']}", style="red", markup=False, highlight=False)
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)

@@ -12,7 +12,13 @@ from training.job import Job
 
 
 def run_federated(
-    job: Job, kit: Path, out: Path, *, resume: bool, say: Callable[[str], None]
+    job: Job,
+    kit: Path,
+    out: Path,
+    *,
+    resume: bool,
+    say: Callable[[str], None],
+    show: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run a job at the hospitals of a federation; returns how it ended, with everything to see in `out`.
 
@@ -24,6 +30,6 @@ def run_federated(
     opened = open_kit(kit, "admin")
     link = Link(opened)
     try:
-        return Supervisor(opened, link, job, out, say).run(resume=resume)
+        return Supervisor(opened, link, job, out, say, show).run(resume=resume)
     finally:
         link.close()

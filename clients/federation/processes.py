@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from clients.federation.echo import MARK, Echo
 from clients.federation.kit import Kit
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
@@ -43,10 +45,12 @@ class NodeProcess:
 
     Args:
         kit: whose.
+        say: takes one line for whoever watches the node.
     """
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Kit, say: Callable[[str], None] = print) -> None:
         self._kit = kit
+        self._echo = Echo(kit.log, say)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
@@ -54,6 +58,7 @@ class NodeProcess:
         """Run until a signal (Ctrl-C, SIGTERM) stops it; returns the exit code."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
+        self._echo.start()
         while not self._stopping:
             with self._kit.log.open("ab") as log:
                 # A group of its own, so that the processes of its jobs can be ended with it.
@@ -70,6 +75,7 @@ class NodeProcess:
             if not self._stopping:
                 note(self._kit.log, f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
                 self._pause()
+        self._echo.close()
         return 0
 
     def _pause(self) -> None:
@@ -101,4 +107,4 @@ def end_group(group: int) -> None:
 def note(log: Path, text: str) -> None:
     """Add a line of our own to a node's log."""
     with log.open("a") as file:
-        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} - dermfed-node - {text}\n")
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}{MARK}{text}\n")

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
+from clients.federation.mirror import Mirror
+from clients.federation.standing import standing
 from training.config import FrozenConfig
 from training.errors import CheckpointError
 from training.files import write_text
@@ -25,6 +27,7 @@ POLL = 1.0  # seconds between looks
 TOLD_EVERY = 60.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
+METRICS = "metrics.jsonl"
 OUTCOME = "outcome.json"
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 LOST = 5  # looks in a row at which no job runs, before it is taken for lost: it may be starting
@@ -40,8 +43,8 @@ class Following(Protocol):
     def state(self, job: str) -> str:
         """A FLARE job's state."""
 
-    def follow(self, job: str, start: int) -> Mapping[str, Any]:
-        """What a running job has said since `start`."""
+    def follow(self, job: str, start: int, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a running job has said since `start`, and logged beyond what is known."""
 
     def connected(self) -> tuple[str, ...]:
         """The hospitals that are connected."""
@@ -82,6 +85,7 @@ class Supervisor:
         job: the job.
         out: where results go.
         say: takes one line for whoever watches.
+        show: takes what is going on at the moment, in place of what it took before.
         sleep, clock: of seconds.
     """
 
@@ -90,6 +94,7 @@ class Supervisor:
     job: Job
     out: Path
     say: Callable[[str], None]
+    show: Callable[[str], None] = lambda text: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _seen: int = 0
@@ -186,11 +191,13 @@ class Supervisor:
     def _follow(self, job: str) -> str:
         """Show what the job says until it ends, is lost, or is stopped for a hospital that returned."""
         self._back.clear()
+        mirror = Mirror(self.out / METRICS)
         lost = 0
         while True:
             try:
                 state = self.link.state(job)
-                told = self.link.follow(job, self._seen) if state == "RUNNING" else {}
+                told = self.link.follow(job, self._seen, mirror.known()) if state == "RUNNING" else {}
+                mirror.take(told)
                 self._show(told)
                 if state.startswith(ENDED):
                     return ENDED
@@ -212,6 +219,7 @@ class Supervisor:
         self._seen = told.get("next", self._seen)
         for line in text.splitlines():
             self.say(line)
+        self.show(standing(told))
 
     def _returned(self, job: str, told: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job takes for away and that are back, with a process of another life."""

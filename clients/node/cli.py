@@ -42,6 +42,11 @@ DataOption = Annotated[
 ]
 
 
+def say(text: str) -> None:
+    """Show one line."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"dermfed-node {version('dermfed')}")
@@ -132,7 +137,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    raise typer.Exit(NodeProcess(opened).run())
+    raise typer.Exit(NodeProcess(opened, say).run())
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ It knows no network: text and bytes come in, text and bytes go out.
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import torch
 
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.rehearsal import Rehearsals
+from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
 from training.errors import MessageError, TrainingError
 from training.fit import store_key
 from training.greeting import Greeting, greet, refuse_strangers
 from training.job import Job
-from training.messages import Failure
 from training.roster import Roster
 from training.site import Site
 from training.wire import QuestionHeader, Stamp, read_question, write_answer
@@ -116,11 +117,12 @@ class Reception:
             if self._site is None:
                 raise MessageError(f"{self._node} was asked before it joined")
             self._store.forget(self._node, store_key(question.stage, question.track), after=question.kept)
+            started = time.monotonic()
             answer = self._rehearsals.answer(broadcast, self._site.answer)
             told = write_answer(answer, question)
             self._last = (question, told)
-        outcome = answer.reason if isinstance(answer, Failure) else f"answered, {len(told[1]):,} bytes"
-        self._say(f"{question.stage} round {question.round} {question.ask} ({question.track}): {outcome}")
+        seconds, sent = time.monotonic() - started, len(told[0].encode()) + len(told[1])
+        self._say(task_line(self._job.name, question, answer, seconds, sent))
         return told
 
     def _admit(self, question: QuestionHeader) -> None:

@@ -40,7 +40,7 @@ class Script:
             return state(self)
         return state
 
-    def follow(self, job, start):
+    def follow(self, job, start, known):
         return {
             "text": f"line {start}",
             "next": start + 1,
@@ -181,7 +181,7 @@ def test_a_hospital_that_missed_the_door_is_taken_up_although_its_process_runs(f
     link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
     link.running = {"south": ("job-1",)}
     plain = link.follow
-    link.follow = lambda job, start: {**plain(job, start), "outside": ["south"]}
+    link.follow = lambda job, start, known: {**plain(job, start, known), "outside": ["south"]}
     follow(link)
     assert link.stopped == ["job-1"]
 
