@@ -220,6 +220,8 @@ class Supervisor:
         for line in text.splitlines():
             self.say(line)
         self.show(standing(told))
+        if told.get("seconds", 0) > TOLD_EVERY and not told.get("waiting"):
+            self._tell(standing(told))
 
     def _returned(self, job: str, told: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job takes for away and that are back, with a process of another life."""

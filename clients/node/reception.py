@@ -22,6 +22,7 @@ from training.greeting import Greeting, greet, refuse_strangers
 from training.job import Job
 from training.roster import Roster
 from training.site import Site
+from training.telling import outward
 from training.wire import QuestionHeader, Stamp, read_question, write_answer
 
 REFUSED = "refused"  # the key under which a refusal says why
@@ -93,7 +94,7 @@ class Reception:
                 agreed.refuse_other_data(self._own.introduction)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
-                self._site = Site(self._job, AgreedDataset(self._own, agreed), self._store)
+                self._site = Site(self._job, AgreedDataset(self._own, agreed), self._store, self._tell)
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
         return json.dumps({})
@@ -137,7 +138,14 @@ class Reception:
 
     def _refuse(self, error: Exception) -> str:
         self._say(f"refused: {error}")
-        return json.dumps({REFUSED: f"{error}"})
+        return json.dumps({REFUSED: outward(error)})
+
+    def _tell(self, error: Exception) -> str:
+        """What may be told of an error elsewhere; where that is not all of it, the rest is said here."""
+        told = outward(error)
+        if told != f"{error}":
+            self._say(f"{type(error).__name__}: {error}")
+        return told
 
 
 def same(earlier: Stamp, question: QuestionHeader) -> bool:

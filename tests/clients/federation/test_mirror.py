@@ -10,7 +10,7 @@ from clients.federation.mirror import Mirror, beyond
 LINES = st.lists(st.sampled_from(["a", "bb", "ü" * 3, "c" * 9]), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_the_copy_is_the_log_as_far_as_its_lines_are_whole(tmp_path, courses):
     log, copy = tmp_path / "log", tmp_path / "out" / "copy"

@@ -194,3 +194,11 @@ def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):
     assert [sent["components"][0]["args"]["run"] for sent in link.sent] == [
         link.sent[0]["components"][0]["args"]["run"]
     ] * 2
+
+
+def test_who_has_not_answered_for_a_minute_is_told_now_and_then(follow):
+    link = Script((["RUNNING"] * 100, DONE))
+    told = {"asking": "0-federate 1 canary", "answered": ["north"], "pending": ["south"]}
+    link.follow = lambda job, start, known: {**told, "seconds": float(link.looks)}
+    _, said = follow(link)
+    assert said[1:] == ["0-federate 1 canary: 1 of 2 answered; 61 s, not yet south"]
