@@ -83,7 +83,7 @@ class Coordinator:
                 self._work(kit, read_packed(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
             outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
-        LOGGER.info("%s", outcome)
+        LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
         results = Path(collab.workspace.get_run_dir(session)) / RESULTS
         leave(folder, results)
         write_text(results / OUTCOME, json.dumps(outcome) + "\n")

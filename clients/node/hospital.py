@@ -33,7 +33,7 @@ def cache_folder() -> Path:
 
 
 def guarded(work: Callable[[], Told]) -> Told:
-    """What `work` gives; of an error that nobody foresaw, what may be told, since FLARE sends it with its trace.
+    """What `work` gives; of an error that nobody foresaw, what may be told: FLARE sends it with its trace.
 
     Raises:
         EngineError: in its place.
