@@ -16,6 +16,7 @@ from training.client import Client
 from training.errors import DataError, QuorumError, TrainingError
 from training.messages import Broadcast, Failure, Update, reply
 from training.state import State, StateStore
+from training.telling import outward
 
 if TYPE_CHECKING:
     from training.engines.base import Engine
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("dermfed.canary")
 CANARY = "canary"
 STEPS = 2  # batches of each client
-LONGEST = 300  # characters that are told of an error
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,8 @@ def rehearse(
         raise
     except Exception as error:  # whatever it is, to find it is what this is for
         LOGGER.warning("the canary found an error", exc_info=error)
-        raise DataError(f"{client.id} cannot train: {told_of(error)}") from error
+        raise DataError(f"{client.id} cannot train: {outward(error)}") from error
     return reply(question)
-
-
-def told_of(error: Exception) -> str:
-    """An error as it may be told elsewhere: what the machine says of itself, never the name of a file."""
-    kind = type(error).__name__
-    if isinstance(error, OSError):
-        return f"{kind}: {error.strerror or 'no reason given'}; its own log says more"
-    if isinstance(error, MemoryError | RuntimeError):
-        line = f"{error}".strip().partition("\n")[0]
-        if "/" not in line and "\\" not in line:
-            return f"{kind}: {line[:LONGEST]}".rstrip(": ")
-    return f"{kind}; its own log says more"
 
 
 def send_canary(

@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 from rich.console import Console
 
 from clients.federation.kit import Kit, open_kit
+from clients.federation.mirror import beyond
 from clients.federation.orphan import end_with_parent
 from clients.node.hospital import cache_folder, read_packed
 from clients.node.own_data import AgreedDataset, read_own
@@ -31,6 +32,7 @@ from training.engines.nvflare.collab_line import CollabLine
 from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
 from training.engines.nvflare.door import AwayError
 from training.engines.nvflare.lines import StoppedError
+from training.engines.nvflare.spoken import Spoken
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
 from training.files import write_text
 from training.job import Job
@@ -76,15 +78,16 @@ class Coordinator:
         folder.path.mkdir(parents=True, exist_ok=True)
         progress = folder.path / PROGRESS
         collab.fl_ctx.get_engine().register_app_command(
-            FOLLOW, lambda _topic, asked, _context: self._tell(progress, asked)
+            FOLLOW, lambda _topic, asked, _context: self._tell(folder, asked)
         )
         outcome = {"state": DONE, "error": "", "text": ""}
         try:
             with only_one(folder.path), progress.open("a", buffering=1) as file:
-                self._work(kit, read_packed(self._packed), folder, session, Console(file=file, width=WIDTH))
+                console = Console(file=cast(TextIO, Spoken(file, LOGGER)), width=WIDTH)
+                self._work(kit, read_packed(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
             outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
-        LOGGER.info("%s", outcome)
+        LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
         place = Path(collab.workspace.get_run_dir(session))
         keep_log(place, folder, session)
         results = place / RESULTS
@@ -109,15 +112,20 @@ class Coordinator:
         if data.counts:
             write_text(folder.report, render_report(data))
 
-    def _tell(self, progress: Path, asked: object) -> dict[str, Any]:
+    def _tell(self, folder: RunFolder, asked: object) -> dict[str, Any]:
         """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
+        progress = folder.path / PROGRESS
         content = progress.read_bytes() if progress.exists() else b""
         told: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
         if self._conductor is not None:
             status = self._conductor.status
             told |= {"away": status.away, "waiting": list(status.waiting), "asking": status.asking}
+            told |= {"answered": list(status.answered), "pending": list(status.pending)}
+            told |= {"seconds": status.seconds}
             told["outside"] = list(self._conductor.outside)
+        if isinstance(asked, dict) and "known" in asked:
+            told |= beyond(folder.metrics, asked["known"])
         return told
 
 

@@ -10,9 +10,17 @@ TrainingError
 └── ExportError         the exported graph does not compute what torch computes
 """
 
+from typing import ClassVar
+
 
 class TrainingError(Exception):
-    """Base of all errors that a user of the training room may see; its text is for them."""
+    """Base of all errors that a user of the training room may see; its text is for them.
+
+    Attributes:
+        owners_alone: whether its text may name files, and is for whoever owns the data and for nobody else.
+    """
+
+    owners_alone: ClassVar[bool] = False
 
 
 class JobError(TrainingError):

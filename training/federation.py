@@ -38,7 +38,7 @@ from training.messages import (
 from training.opening import GIVEN, open_rounds
 from training.outsized import refuse_outsized
 from training.plan import Plan, States, Track, TrackState
-from training.polling import Traffic, ask_all, ask_blocks, ask_counted, bytes_by_client
+from training.polling import Traffic, ask_all, ask_blocks, ask_counted, bytes_by_client, told_of_bytes
 from training.privacy.server_half import Ask
 from training.privacy.summing import mix_masked
 from training.round_checkpoint import restore, save
@@ -117,9 +117,10 @@ def run_rounds(
         if after_round is not None:
             after_round(round_, states, blocks)
         save(plan, round_, states, traffic, journal, checkpoints)
+        moved = told_of_bytes(traffic.up - before.up, traffic.down - before.down)
         before = replace(traffic)
         del asked, broadcasts, answers, updates  # the next round's messages need the room
-        journal.advance(plan.stage, round_, plan.rounds, line.note)
+        journal.advance(plan.stage, round_, plan.rounds, f"{line.note}, {moved}")
     journal.end()
     return states, traffic
 

@@ -37,6 +37,11 @@ class Traffic:
         )
 
 
+def told_of_bytes(up: int, down: int) -> str:
+    """What travelled, for whoever watches."""
+    return f"{up / 1e6:.1f} MB up, {down / 1e6:.1f} MB down"
+
+
 def bytes_by_client(
     broadcasts: Sequence[Broadcast], answers: Sequence[Answer], *, beside: str
 ) -> dict[str, dict[str, int]]:

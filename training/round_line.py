@@ -81,12 +81,28 @@ class RoundLine:
         return sum(self.losses.values()) / len(self.losses)
 
     @property
+    def worst(self) -> str:
+        """The subgroup with the lowest balanced accuracy, and that; empty where there are not two."""
+        known = {
+            name: row["balanced_accuracy"]
+            for name, row in self.by_subgroup.items()
+            if row.get("balanced_accuracy") is not None
+        }
+        if len(known) < 2:
+            return ""
+        name = min(known, key=lambda name: known[name] or 0.0)
+        return f"{name} {known[name]:.3f}"
+
+    @property
     def note(self) -> str:
         """The line for whoever watches."""
         parts = [f"loss {self.loss:.3f}"]
         balanced = self.metrics.get("balanced_accuracy")
         if balanced is not None:
-            parts.append(f"balanced accuracy {balanced:.3f}")
+            worst = self.worst
+            parts.append(f"balanced accuracy {balanced:.3f}{f' (worst {worst})' if worst else ''}")
+        answered = len(distinct(self.answered))
+        parts.append(f"{answered} of {len(distinct(self.asked))} answered")
         if self.failed:
             parts.append("without " + ", ".join(sorted({failure["client"] for failure in self.failed})))
         return ", ".join(parts)

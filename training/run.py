@@ -111,8 +111,8 @@ def federate(
 
     refuse_missing(job.tracking)
     untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital
-    with tracked(job, out, say):
-        outcome = run_federated(untold, kit, out, resume=resume, say=say, without=without)
+    with tracked(job, out, say), console.status("") as shown:  # in place on a terminal, nothing elsewhere
+        outcome = run_federated(untold, kit, out, resume=resume, say=say, show=shown.update, without=without)
     if outcome["state"] != "done":
         console.print(f"{outcome['error']}: {outcome['text']}", style="red", markup=False, highlight=False)
         raise typer.Exit(REFUSED if outcome["state"] == "refused" else WRONG)

@@ -1,5 +1,7 @@
 """A site: whoever plays clients and answers the coordinator's questions."""
 
+from collections.abc import Callable
+
 from training.client import Client
 from training.data import Dataset
 from training.errors import TrainingError
@@ -18,12 +20,16 @@ class Site:
         job: what to do, the same at the coordinator and at every site.
         dataset: the pictures of the clients played here.
         store: where those clients keep what does not travel.
+        tell: what is reported of an error; all of it, where that is read at this site.
     """
 
-    def __init__(self, job: Job, dataset: Dataset, store: StateStore) -> None:
+    def __init__(
+        self, job: Job, dataset: Dataset, store: StateStore, tell: Callable[[TrainingError], str] = str
+    ) -> None:
         self._job = job
         self._dataset = dataset
         self._store = store
+        self._tell = tell
         model = initial_model(job, len(dataset.labels))
         self._bench = Workbench(model, job.engine.device, job.engine.precision)
 
@@ -40,4 +46,4 @@ class Site:
         try:
             return answer_at_door(self._job, broadcast, client)
         except TrainingError as error:
-            return Failure(broadcast.client, broadcast.track, str(error))
+            return Failure(broadcast.client, broadcast.track, self._tell(error))

@@ -12,11 +12,15 @@ training.errors.DataError
     └── BrokenPicturesError    pictures that cannot be decoded
 """
 
+from typing import ClassVar
+
 from training.errors import DataError
 
 
 class ClientDataError(DataError):
     """Base of all errors about a client's data; its text is for the person who owns the data."""
+
+    owners_alone: ClassVar[bool] = True
 
 
 class ManifestError(ClientDataError):
@@ -26,6 +30,8 @@ class ManifestError(ClientDataError):
 class UnknownColumnError(ClientDataError):
     """A setting names a column that the manifest does not have."""
 
+    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+
 
 class AdapterError(ClientDataError):
     """No such adapter, wrong options for it, or its folder lacks a file."""
@@ -34,9 +40,13 @@ class AdapterError(ClientDataError):
 class LabelError(ClientDataError):
     """Labels that the label map does not know, or no labels at all."""
 
+    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+
 
 class SubgroupError(ClientDataError):
     """Subgroups of a scale that does not exist, or that nobody belongs to."""
+
+    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
 
 
 class SplitError(ClientDataError):
@@ -45,6 +55,8 @@ class SplitError(ClientDataError):
 
 class PartitionError(ClientDataError):
     """Pictures cannot be given to clients as the job asks: one would have none, say, or two share a name."""
+
+    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
 
 
 class BrokenPicturesError(ClientDataError):

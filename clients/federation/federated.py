@@ -19,6 +19,7 @@ def run_federated(
     resume: bool,
     say: Callable[[str], None],
     without: Sequence[str] = (),
+    show: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
 
@@ -30,6 +31,6 @@ def run_federated(
     opened = open_kit(kit, "admin")
     link = Link(opened)
     try:
-        return Supervisor(opened, link, job, out, say).run(resume=resume, without=without)
+        return Supervisor(opened, link, job, out, say, show).run(resume=resume, without=without)
     finally:
         link.close()

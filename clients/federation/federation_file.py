@@ -12,10 +12,12 @@ from training.config import FrozenConfig, describe
 from training.data import SERVER, UNLABELLED_CLIENT
 
 ADMIN = "admin"
+RENEWED = "renewed"  # the folder of certificates for another year, beside the kits
 RESERVED = (
     SERVER,
     ADMIN,
     "authority",
+    RENEWED,
     UNLABELLED_CLIENT,
 )  # names of other kits, or of clients that jobs make
 NAME = r"^[a-z0-9][a-z0-9-]{0,61}$"  # what a certificate, a host and a folder can all be called
@@ -38,10 +40,16 @@ class Coordinator(FrozenConfig):
 
 
 class Hospital(FrozenConfig):
-    """A hospital; its name is the client's name in jobs."""
+    """A hospital; its name is the client's name in jobs.
+
+    Attributes:
+        request: what the hospital wants signed, made by `dermfed-node request`, by a path from the federation
+            file's folder; without it a key is made for it, and is in its kit.
+    """
 
     name: str = Field(pattern=NAME)
     organisation: str = Field("hospital", pattern=ORGANISATION)
+    request: str | None = None
 
 
 class Authority(FrozenConfig):

@@ -71,6 +71,28 @@ class Kit:
         """What the node says."""
         return self.path / "node.log"
 
+    @property
+    def certificate(self) -> Path:
+        """Of its owner; the private key is beside it under the same name, with the ending `.key`."""
+        return self.path / "startup" / f"{'server' if self.facts.role == 'server' else 'client'}.crt"
+
+    @property
+    def key(self) -> Path:
+        """Of its owner."""
+        return self.certificate.with_suffix(".key")
+
+    def require_key(self) -> None:
+        """Refuse to take part without a key.
+
+        Raises:
+            KitError: saying where it belongs.
+        """
+        if not self.key.is_file():
+            raise KitError(
+                f"{self.path} has no private key; put the one that `dermfed-node request` made at this "
+                f"hospital into {self.key}"
+            )
+
     def settings(self) -> NodeSettings:
         """What the node was started with."""
         path = self.path / "local" / "node.json"

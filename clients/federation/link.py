@@ -70,12 +70,17 @@ class Link:
 
         return self._do(ask)
 
-    def follow(self, job: str, start: int) -> Mapping[str, Any]:
-        """What a running job has said since `start`; nothing where it is not running yet, or any more."""
+    def follow(self, job: str, start: int, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a running job has said since `start`, and logged beyond what is known.
+
+        Nothing where it is not running yet, or any more.
+        """
 
         def ask(session: Session) -> Mapping[str, Any]:
             try:
-                told: Mapping[str, Any] = session.do_app_command(job, FOLLOW, {"from": start})
+                told: Mapping[str, Any] = session.do_app_command(
+                    job, FOLLOW, {"from": start, "known": dict(known)}
+                )
             except (JobNotRunning, NoReply, InternalError):
                 return {}
             return told

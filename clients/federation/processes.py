@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from clients.federation.echo import MARK, Echo
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
 from clients.federation.leftovers import tidy
@@ -50,10 +51,12 @@ class NodeProcess:
 
     Args:
         kit: whose.
+        say: takes one line for whoever watches the node.
     """
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Kit, say: Callable[[str], None] = print) -> None:
         self._kit = kit
+        self._echo = Echo(kit.log, say)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
@@ -70,6 +73,7 @@ class NodeProcess:
     def _run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
+        self._echo.start()
         while not self._stopping:
             tidy(self._kit)
             with self._kit.log.open("ab") as log:
@@ -87,6 +91,7 @@ class NodeProcess:
             if not self._stopping:
                 note(self._kit.log, f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
                 self._pause()
+        self._echo.close()
         return 0
 
     def _pause(self) -> None:
@@ -135,4 +140,4 @@ def in_use(kit: Kit) -> Iterator[None]:
 def note(log: Path, text: str) -> None:
     """Add a line of our own to a node's log."""
     with log.open("a") as file:
-        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} - dermfed-node - {text}\n")
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}{MARK}{text}\n")

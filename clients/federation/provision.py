@@ -1,8 +1,8 @@
 """Provisioning: from a federation file to a kit for the server, each hospital and the admin.
 
 Certificates are made by FLARE's own provisioner, from the federation's authority or one made here; its key
-stays in `authority/`, beside the kits and in none of them. Run again with a longer list of hospitals, those
-that have a kit keep it.
+stays in `authority/`, beside the kits and in none of them, and nobody else's is there. A hospital that made
+its own key gets a kit without one. Run again with a longer list of hospitals, those that have a kit keep it.
 """
 
 import json
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from nvflare.lighter.constants import CtxKey
 from nvflare.lighter.entity import Project
 from nvflare.lighter.impl.cert import CertBuilder
@@ -21,6 +23,7 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
+from clients.federation.certificates import DAYS, House, certify, pem, read_request
 from clients.federation.errors import FederationFileError, KitError
 from clients.federation.federation_file import ADMIN, Federation
 from clients.federation.kit import PRIVATE, PRIVATE_FILE, KitFacts
@@ -55,12 +58,16 @@ def provision(federation: Federation, folder: Path, out: Path) -> list[Path]:
     out.chmod(PRIVATE)
     facts = parties(federation)
     refuse_strangers(federation, out, facts)
+    keys = own_keys(federation, folder)
     with built(federation, folder, out) as made:
         new = []
         for each in facts:
             kit = out / each.name
             if not kit.exists():
                 finish(made / each.identity, each)
+                if each.name in keys:
+                    house = read_house(federation, folder, out)
+                    certify_own(made / each.identity / "startup", keys[each.name], house)
                 shutil.move(made / each.identity, kit)
                 new.append(kit)
         text = yaml.safe_dump(public(federation), sort_keys=False)
@@ -93,7 +100,10 @@ def parties(federation: Federation) -> list[KitFacts]:
 
 def public(federation: Federation) -> dict[str, Any]:
     """The federation file as it stands in every kit: where the authority's key lies is nobody's business."""
-    return federation.model_dump(mode="json", exclude={"authority"})
+    plain = federation.model_dump(mode="json", exclude={"authority"})
+    for hospital in plain["hospitals"]:
+        hospital.pop("request")
+    return plain
 
 
 def refuse_strangers(federation: Federation, out: Path, facts: list[KitFacts]) -> None:
@@ -115,6 +125,61 @@ def refuse_strangers(federation: Federation, out: Path, facts: list[KitFacts]) -
                     f"{out / each.name} was made with {key} {there.get(key)!r}, the federation file says "
                     f"{public(federation)[key]!r}; choose another --out and hand out all kits anew"
                 )
+
+
+def state_file(federation: Federation, out: Path) -> Path:
+    """Where FLARE keeps the authority that it made."""
+    return out / "authority" / federation.name / "state" / "cert.json"
+
+
+def forget_keys(state: Path) -> None:
+    """Keep the authority's own key and nobody else's: FLARE would keep everybody's, to make a kit twice."""
+    if not state.exists():
+        return
+    content = json.loads(state.read_text())
+    own = {name: value for name, value in content.items() if isinstance(value, str)}
+    if own:
+        write_text(state, json.dumps(own))
+    else:
+        state.unlink()
+
+
+def read_house(federation: Federation, folder: Path, out: Path) -> House:
+    """The authority, given or made here.
+
+    Raises:
+        FederationFileError: a given one cannot be read.
+        KitError: none was made here yet.
+    """
+    certificate, key = read_authority(federation, folder)
+    if certificate is None:
+        try:
+            state = json.loads(state_file(federation, out).read_text())
+            certificate = state["root_cert"].encode()
+            key = serialization.load_pem_private_key(state["root_pri_key"].encode(), password=None)
+        except (OSError, ValueError, KeyError) as error:
+            raise KitError(f"{out} holds no authority ({error}); name the folder of `provision`") from error
+    return House(x509.load_pem_x509_certificate(certificate), key)
+
+
+def own_keys(federation: Federation, folder: Path) -> dict[str, RSAPublicKey]:
+    """The keys that hospitals made themselves, by name.
+
+    Raises:
+        FederationFileError: a request cannot be used.
+    """
+    return {
+        each.name: read_request(folder / each.request, each.name)
+        for each in federation.hospitals
+        if each.request is not None
+    }
+
+
+def certify_own(startup: Path, key: RSAPublicKey, house: House) -> None:
+    """Put a certificate for the hospital's own key in place of the key and certificate that FLARE made."""
+    path = startup / "client.crt"
+    path.write_bytes(pem(certify(x509.load_pem_x509_certificate(path.read_bytes()), key, house, DAYS)))
+    path.with_suffix(".key").unlink()
 
 
 @contextmanager
@@ -142,6 +207,7 @@ def built(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        forget_keys(state_file(federation, out))
 
 
 def make_project(federation: Federation, folder: Path) -> Project:

@@ -7,10 +7,13 @@ to anybody else: no logs to the coordinator, no reports of use to anyone.
 from pathlib import Path
 from typing import Any
 
+from clients.federation.echo import MARK
+
 COORDINATOR = "training.coordinator.Coordinator"
 HOSPITAL = "clients.node.hospital.Hospital"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
+SPOKEN = ("dermfed.node", "dermfed.coordinator")  # loggers whose lines are on the node's console
 NEVER = 1_000_000  # attempts to schedule a job: whoever sent it decides when to give up, not the server
 
 AUTHORIZATION: dict[str, Any] = {
@@ -121,13 +124,20 @@ def log_settings() -> dict[str, Any]:
             "base": {
                 "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
                 "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s",
-            }
+            },
+            "ours": {"format": "%(asctime)s" + MARK + "%(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"},
         },
         "handlers": {
             "consoleHandler": {
                 "class": "logging.StreamHandler",
                 "level": "WARNING",
                 "formatter": "base",
+                "stream": "ext://sys.stdout",
+            },
+            "ourHandler": {
+                "class": "logging.StreamHandler",
+                "level": "INFO",
+                "formatter": "ours",
                 "stream": "ext://sys.stdout",
             },
             "logFileHandler": {
@@ -140,5 +150,8 @@ def log_settings() -> dict[str, Any]:
                 "backupCount": 10,
             },
         },
-        "loggers": {"root": {"level": "INFO", "handlers": ["consoleHandler", "logFileHandler"]}},
+        "loggers": {
+            "root": {"level": "INFO", "handlers": ["consoleHandler", "logFileHandler"]},
+            **{name: {"level": "INFO", "handlers": ["ourHandler"]} for name in SPOKEN},
+        },
     }

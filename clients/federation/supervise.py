@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
+from clients.federation.mirror import Mirror
+from clients.federation.standing import standing
 from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import CheckpointError
@@ -28,10 +30,8 @@ POLL = 1.0  # seconds between looks
 TOLD_EVERY = 60.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
+METRICS = "metrics.jsonl"
 OUTCOME = "outcome.json"
-LOG = "metrics.jsonl"
-STOPPED = "stopped"  # how a job ended that FLARE, or somebody at its console, stopped
-TAKEN_UP = ("away", STOPPED)  # how a job ends after which it is sent again
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 DONE = {"state": "done", "error": "", "text": ""}
 LOST, STOPPED = "lost", "stopped"  # the other ways in which following a job ends
@@ -48,8 +48,8 @@ class Following(Protocol):
     def state(self, job: str) -> str:
         """A FLARE job's state."""
 
-    def follow(self, job: str, start: int) -> Mapping[str, Any]:
-        """What a running job has said since `start`."""
+    def follow(self, job: str, start: int, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a running job has said since `start`, and logged beyond what is known."""
 
     def connected(self) -> tuple[str, ...]:
         """The hospitals that are connected."""
@@ -99,6 +99,7 @@ class Supervisor:
         job: the job.
         out: where results go.
         say: takes one line for whoever watches.
+        show: takes what is going on at the moment, in place of what it took before.
         sleep, clock: of seconds.
     """
 
@@ -107,6 +108,7 @@ class Supervisor:
     job: Job
     out: Path
     say: Callable[[str], None]
+    show: Callable[[str], None] = lambda text: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _record: Record = field(default=Record(run="", digest=""), init=False)
@@ -168,7 +170,7 @@ class Supervisor:
 
     def _reached(self) -> int:
         """How far the run has got, as far as it was fetched: bytes of its log of rounds."""
-        path = self.out / LOG
+        path = self.out / METRICS
         return path.stat().st_size if path.exists() else 0
 
     def _claim(self, *, resume: bool) -> Record:
@@ -268,10 +270,13 @@ class Supervisor:
     def _follow(self, job: str) -> str:
         """Show what the job says until it ends, is lost, or is stopped for a hospital that returned."""
         self._back.clear()
+        mirror = Mirror(self.out / METRICS)
         while True:
             try:
                 state = self.link.state(job)
-                told = self.link.follow(job, self._record.shown) if state == "RUNNING" else {}
+                running = state == "RUNNING"
+                told = self.link.follow(job, self._record.shown, mirror.known()) if running else {}
+                mirror.take(told)
                 self._show(told)
                 if state.startswith(ENDED):
                     return ENDED
@@ -292,6 +297,9 @@ class Supervisor:
             self.say(line)
         if told.get("next", self._record.shown) != self._record.shown:
             self._keep(shown=told["next"])
+        self.show(standing(told))
+        if told.get("seconds", 0) > TOLD_EVERY and not told.get("waiting"):
+            self._tell(standing(told))
 
     def _returned(self, job: str, told: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job takes for away and that are back, with a process of another life."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 
+from clients.federation.errors import KitError
 from clients.federation.kit import Kit
 from clients.node.own_data import OwnData, read_own
 from training.data import SPLITS
@@ -80,24 +82,31 @@ def check_versions() -> Finding:
 
 def check_certificate(kit: Kit) -> Finding:
     """Whether the certificate is this node's, signed by the federation's authority, and valid for a while."""
-    name = "server" if kit.facts.role == "server" else "client"
     try:
-        own = x509.load_pem_x509_certificate((kit.path / "startup" / f"{name}.crt").read_bytes())
+        kit.require_key()
+        own = x509.load_pem_x509_certificate(kit.certificate.read_bytes())
         root = x509.load_pem_x509_certificate((kit.path / "startup" / "rootCA.pem").read_bytes())
         own.verify_directly_issued_by(root)
+        key = serialization.load_pem_private_key(kit.key.read_bytes(), password=None)
+    except KitError as error:
+        return Finding("certificate", False, f"{error}")
     except (OSError, ValueError, TypeError) as error:
         return Finding("certificate", False, f"{error}; ask for a new kit")
     except InvalidSignature:
         return Finding("certificate", False, "not signed by the federation's authority; ask for a new kit")
-    days = (own.not_valid_after_utc - datetime.now(UTC)).days
+    if key.public_key() != own.public_key():
+        return Finding("certificate", False, f"{kit.key} is not the key that {kit.certificate} was made for")
+    days = (
+        min(own, root, key=lambda each: each.not_valid_after_utc).not_valid_after_utc - datetime.now(UTC)
+    ).days
     if own.not_valid_before_utc > datetime.now(UTC) or days < 0:
         return Finding(
             "certificate",
             False,
             f"not valid now, only {own.not_valid_before_utc:%Y-%m-%d} to {own.not_valid_after_utc:%Y-%m-%d}; "
-            "set the clock, or ask for a new kit",
+            "set the clock, or ask for a renewal",
         )
-    soon = " - ask for a new kit soon" if days < SOON else ""
+    soon = " - ask for a renewal" if days < SOON else ""
     return Finding("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
 
 

@@ -1,8 +1,10 @@
 """`dermfed-node`: make the kits of a federation, check a node, and run it."""
 
 import json
+import re
 import sys
 from dataclasses import asdict
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +21,9 @@ HELP = """A hospital's federated node: kits, checks, and taking part.
 
 \b
 Examples:
+  dermfed-node request north --out north-key
   dermfed-node provision federation.yaml --out kits
+  dermfed-node renew federation.yaml --out kits
   dermfed-node check --kit kits/north --data manifest.csv
   dermfed-node start --kit kits/server
   dermfed-node start --kit kits/north --data manifest.csv
@@ -40,6 +44,11 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", metavar="MANIFEST", help="The manifest of this node's pictures.", dir_okay=False),
 ]
+
+
+def say(text: str) -> None:
+    """Show one line."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_version(asked: bool) -> None:
@@ -76,6 +85,50 @@ def provision_kits(
     typer.echo(
         f"{len(made)} kits made. Give each to its owner alone, by a way that you trust: it holds a private "
         f"key. {out / 'authority'} stays here."
+    )
+
+
+@app.command("request", epilog="Example: dermfed-node request north --out north-key")
+def request(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The hospital's name in the federation.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the key and the request go.")],
+) -> None:
+    """Make this hospital's own key, which never leaves it, and a request that the coordinator signs."""
+    from clients.federation.certificates import make_request
+    from clients.federation.federation_file import NAME
+    from clients.federation.kit import PRIVATE
+
+    if not re.fullmatch(NAME, name):
+        raise KitError(f"{name!r} is no name in a federation: small letters, digits and -")
+    if (out / "client.key").exists():
+        raise KitError(f"{out} holds a key already; name another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    out.chmod(PRIVATE)
+    key, asked = make_request(name)
+    (out / "client.key").touch(0o600)
+    (out / "client.key").write_bytes(key)
+    (out / f"{name}.csr").write_bytes(asked)
+    typer.echo(
+        f"{out / 'client.key'} stays here, for startup/ of the kit that will come. Send "
+        f"{out / f'{name}.csr'} to the coordinator; it is no secret, but tell its sha256 by another way: "
+        f"{sha256(asked).hexdigest()}"
+    )
+
+
+@app.command("renew", epilog="Example: dermfed-node renew federation.yaml --out kits")
+def renew_certificates(
+    federation: Annotated[Path, typer.Argument(metavar="FEDERATION.yaml", help="Who is in.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the kits are.")],
+) -> None:
+    """Make certificates for another year, for the keys that are there; old ones are good until they end."""
+    from clients.federation.federation_file import read_federation
+    from clients.federation.renewal import renew
+
+    for path in renew(read_federation(federation), federation.absolute().parent, out):
+        typer.echo(f"{path}")
+    typer.echo(
+        "Give each its two files, which are no secret; they replace those in startup/ of its kit, and the "
+        "node is started again."
     )
 
 
@@ -123,6 +176,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
+    opened.require_key()
     place(opened.path, opened.facts)
     opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
     address = opened.federation.coordinator
@@ -132,7 +186,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    raise typer.Exit(NodeProcess(opened).run())
+    raise typer.Exit(NodeProcess(opened, say).run())
 
 
 def main() -> None:

@@ -4,7 +4,9 @@ import base64
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import platformdirs
 from nvflare.collab import collab
@@ -13,9 +15,12 @@ from clients.federation.kit import open_kit
 from clients.federation.leftovers import tidy_folders
 from clients.federation.orphan import end_with_parent
 from clients.node.reception import Reception
+from training.errors import EngineError, TrainingError
 from training.job import Job
+from training.telling import outward
 
 LOGGER = logging.getLogger("dermfed.node")
+Told = TypeVar("Told")
 
 
 def read_packed(job: str) -> Job:
@@ -26,6 +31,22 @@ def read_packed(job: str) -> Job:
 def cache_folder() -> Path:
     """Where decoded pictures are kept between runs: `DERMFED_CACHE`, or the user's cache directory."""
     return Path(os.environ.get("DERMFED_CACHE") or platformdirs.user_cache_dir("dermfed"))
+
+
+def guarded(work: Callable[[], Told]) -> Told:
+    """What `work` gives; of an error that nobody foresaw, what may be told: FLARE sends it with its trace.
+
+    Raises:
+        EngineError: in its place.
+    """
+    try:
+        return work()
+    except TrainingError:
+        raise
+    except Exception as error:
+        LOGGER.exception("a question failed")
+        told = outward(error)
+    raise EngineError(told)
 
 
 class Hospital:
@@ -63,22 +84,22 @@ class Hospital:
     @collab.publish
     def greet(self, greeting: str) -> str:
         """See `Reception.greet`."""
-        return self._there().greet(greeting)
+        return guarded(lambda: self._there().greet(greeting))
 
     @collab.publish
     def introduce(self) -> str:
         """See `Reception.introduce`."""
-        return self._there().introduce()
+        return guarded(self._there().introduce)
 
     @collab.publish
     def join(self, roster: str) -> str:
         """See `Reception.join`."""
-        return self._there().join(roster)
+        return guarded(lambda: self._there().join(roster))
 
     @collab.publish
     def answer(self, header: str, body: bytes) -> list[str | bytes]:
         """See `Reception.answer`."""
-        return [*self._there().answer(header, body)]
+        return guarded(lambda: [*self._there().answer(header, body)])
 
     @collab.publish
     def ping(self) -> str:

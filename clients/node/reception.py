@@ -5,6 +5,7 @@ It knows no network: text and bytes come in, text and bytes go out.
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.rehearsal import Rehearsals
+from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
 from training.compression.client_half import lost_key
@@ -21,9 +23,9 @@ from training.errors import MessageError, TrainingError
 from training.fit import store_key
 from training.greeting import Greeting, greet, refuse_strangers
 from training.job import Job
-from training.messages import Failure
 from training.roster import Roster
 from training.site import Site
+from training.telling import outward
 from training.wire import QuestionHeader, Stamp, read_question, write_answer
 
 REFUSED = "refused"  # the key under which a refusal says why
@@ -114,7 +116,7 @@ class Reception:
                 agreed.refuse_other_data(self._own.introduction)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
-                self._site = Site(self._job, AgreedDataset(self._own, agreed), self._store)
+                self._site = Site(self._job, AgreedDataset(self._own, agreed), self._store, self._tell)
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
         return json.dumps({})
@@ -138,11 +140,12 @@ class Reception:
             if self._site is None:
                 raise MessageError(f"{self._node} was asked before it joined")
             self._step_back(question)
+            started = time.monotonic()
             answer = self._rehearsals.answer(broadcast, self._site.answer)
             told = write_answer(answer, question)
             self._last = (question, told)
-        outcome = answer.reason if isinstance(answer, Failure) else f"answered, {len(told[1]):,} bytes"
-        self._say(f"{question.stage} round {question.round} {question.ask} ({question.track}): {outcome}")
+        seconds, sent = time.monotonic() - started, len(told[0].encode()) + len(told[1])
+        self._say(task_line(self._job.name, question, answer, seconds, sent))
         return told
 
     def _step_back(self, question: QuestionHeader) -> None:
@@ -162,7 +165,14 @@ class Reception:
 
     def _refuse(self, error: Exception) -> str:
         self._say(f"refused: {error}")
-        return json.dumps({REFUSED: f"{error}"})
+        return json.dumps({REFUSED: outward(error)})
+
+    def _tell(self, error: Exception) -> str:
+        """What may be told of an error elsewhere; where that is not all of it, the rest is said here."""
+        told = outward(error)
+        if told != f"{error}":
+            self._say(f"{type(error).__name__}: {error}")
+        return told
 
 
 def same(earlier: Stamp, question: QuestionHeader) -> bool:

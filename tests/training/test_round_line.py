@@ -66,7 +66,7 @@ def test_who_was_asked_who_answered_and_who_did_not_is_told(line):
     }
     assert told["models"]["light"]["exchange"] == {"a": {"peers": ["b"]}}
     assert told["failed"] == [{"client": "b", "model": "dark", "reason": "its disk is full"}]
-    assert line.note == "loss 1.375, balanced accuracy 0.667, without b"
+    assert line.note == ("loss 1.375, balanced accuracy 0.667 (worst dark 0.500), 3 of 3 answered, without b")
 
 
 def test_a_figure_that_is_undefined_is_null_and_no_number():

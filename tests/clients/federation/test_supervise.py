@@ -41,7 +41,7 @@ class Script:
             return state(self)
         return state
 
-    def follow(self, job, start):
+    def follow(self, job, start, known):
         self.asked_from.append(start)
         return {
             "text": f"line {start}",
@@ -212,7 +212,7 @@ def test_a_hospital_that_missed_the_door_is_taken_up_although_its_process_runs(f
     link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
     link.running = {"south": ("job-1",)}
     plain = link.follow
-    link.follow = lambda job, start: {**plain(job, start), "outside": ["south"]}
+    link.follow = lambda job, start, known: {**plain(job, start, known), "outside": ["south"]}
     follow(link)
     assert link.stopped == ["job-1"]
 
@@ -359,3 +359,11 @@ def test_a_run_that_needs_everybody_waits_for_everybody(follow):
     link.connected = connected
     assert follow(link)[0] == DONE
     assert link.looks > 400
+
+
+def test_who_has_not_answered_for_a_minute_is_told_now_and_then(follow):
+    link = Script((["RUNNING"] * 100, DONE))
+    told = {"asking": "0-federate 1 canary", "answered": ["north"], "pending": ["south"]}
+    link.follow = lambda job, start, known: {**told, "seconds": float(link.looks)}
+    _, said = follow(link)
+    assert said[1:] == ["0-federate 1 canary: 1 of 2 answered; 61 s, not yet south"]

@@ -41,8 +41,9 @@ def run(*arguments):
 
 def test_every_command_is_documented_with_an_example():
     told = run("--help").output
-    page = (Path(__file__).parents[3] / "docs" / "federation.md").read_text()
-    for command in ("provision", "check", "start"):
+    docs = Path(__file__).parents[3] / "docs"
+    page = (docs / "federation.md").read_text() + (docs / "hospital.md").read_text()
+    for command in ("provision", "request", "renew", "check", "start"):
         assert command in told
         assert f"dermfed-node {command}" in run(command, "--help").output
         assert f"dermfed-node {command}" in page

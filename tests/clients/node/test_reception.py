@@ -1,6 +1,7 @@
 """A node's reception: whom it greets, what it answers, and what it refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,63 @@ def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
     assert ".png" not in told
     assert set(json.loads(told)) == {"client", "labels", "subgroups", "fingerprint", "source", "unseen"}
     assert Path("manifest.csv").name not in told
+
+
+def test_each_task_is_a_line_with_what_was_asked_and_sent(job, node, tmp_path):
+    said = []
+    node._say = said.append
+    header, body, _stamp = fit(job, 1, 1)
+    told = node.answer(header, body)
+    node.answer(header, body)  # the same again is no work and no line
+    question = Broadcast("north", "0-federate", 1, "gossip")
+    node.answer(write_question(question, stamp_of(question, job.digest, "s1", 2), 1), b"")
+    assert re.fullmatch(
+        rf"job tiny, 0-federate round 1, fit: done in \d+\.\d s, {len(told[0]) + len(told[1]):,} bytes sent",
+        said[0],
+    )
+    assert said[1].startswith(
+        "job tiny, 0-federate round 1, gossip: not done after 0.0 s: stage 0-federate knows"
+    )
+    assert len(said) == 2
+    assert not any(".png" in line or str(tmp_path) in line for line in said)
+
+
+def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pictures):
+    manifest = write_pictures([Row(f"smith-{n}.png", ("MEL", "NV")[n % 2]) for n in range(14)])
+    (manifest.parent / "smith-3.png").write_bytes(b"no picture")
+    said = []
+    node = Reception("north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append)
+    assert json.loads(node.introduce()) == {"refused": "BrokenPicturesError; its own log says more"}
+    assert "smith-3.png" in said[0]
+
+
+def test_what_a_job_and_a_manifest_disagree_on_is_told(job, tmp_path, write_pictures):
+    manifest = write_pictures([Row(f"{n}.png", ("MEL", "WRONG")[n % 2]) for n in range(14)])
+    node = Reception("north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=print)
+    assert "WRONG" in json.loads(node.introduce())["refused"]
+
+
+def test_a_store_that_fails_tells_no_path(job, node, tmp_path):
+    said = []
+    node._say = said.append
+    header, body, stamp = fit(job, 2, 1)
+    folder = node._store._place("north", "0-federate/global")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "round-000001.safetensors").write_bytes(b"broken")
+    told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
+    assert told.reason == "ClientDataError; its own log says more"
+    assert str(tmp_path) in said[0]
+
+
+def test_an_error_that_nobody_foresaw_tells_no_file():
+    from clients.node.hospital import guarded
+    from training.errors import EngineError
+
+    def broken():
+        raise FileNotFoundError(2, "No such file or directory", "/data/smith.png")
+
+    with pytest.raises(
+        EngineError, match=r"^FileNotFoundError: No such file or directory; its own log"
+    ) as told:
+        guarded(broken)
+    assert told.value.__context__ is None

@@ -1,6 +1,7 @@
 """Sites that die, return, fall asleep and lie: the run goes on, tells who was missing, and ends the same."""
 
 import json
+import threading
 from threading import Event
 
 import pytest
@@ -426,3 +427,23 @@ def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_unt
     with pytest.raises(StoppedError):
         there.run(stopped=lambda: bool(stopped))
     assert [line["round"] for line in there.metrics()] == [1]
+
+
+def test_who_has_answered_and_who_has_not_is_told_while_a_round_lasts(own_job, net, in_thread, wait_until):
+    there = net(own_job())
+    seen, hold = [], threading.Event()
+
+    def before(header):
+        if asks(header, "fit", 1):
+            assert hold.wait(60)
+
+    there.lines["west"].before_ask = before
+    thread = in_thread(there.run)
+    wait_until(lambda: there.conductor and there.conductor.status.pending == ("west",), 60)
+    seen.append(there.conductor.status)
+    hold.set()
+    thread.join(60)
+    assert seen[0].asking == "0-federate 1 fit"
+    assert seen[0].answered == ("north", "south", "east")
+    assert seen[0].seconds > 0
+    assert there.conductor.status.pending == ()

@@ -38,11 +38,16 @@ class Status:
         asking: the question under way.
         away: the sites that are away, and why.
         waiting: the sites for which the run waits.
+        answered, pending: the clients that have answered it, and those that are to.
+        seconds: since it was asked.
     """
 
     asking: str = ""
     away: dict[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 class NvflareEngine:
@@ -97,11 +102,22 @@ class NvflareEngine:
         self._waiting_bytes = 0
         self._told = -TOLD_EVERY
         self._status = Status()
+        self._errands: Sequence[Errand] = ()
+        self._asked = 0.0
 
     @property
     def status(self) -> Status:
         """Where the run stands."""
-        return replace(self._status, away=self._attendance.away)
+        errands = self._errands
+        open_ = {errand.question.client for errand in errands if errand.answer is None}
+        asked = dict.fromkeys(errand.question.client for errand in errands)
+        return replace(
+            self._status,
+            away=self._attendance.away,
+            answered=tuple(name for name in asked if name not in open_),
+            pending=tuple(name for name in asked if name in open_),
+            seconds=round(time.monotonic() - self._asked, 1) if errands else 0.0,
+        )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
         """Answers in the order of the questions; blocks until there are as many as the round needs."""
@@ -111,6 +127,7 @@ class NvflareEngine:
             return []
         self._status = Status(asking=f"{broadcasts[0].stage} {broadcasts[0].round} {broadcasts[0].ask}")
         errands = [self._errand(broadcast) for broadcast in broadcasts]
+        self._errands, self._asked = errands, time.monotonic()
         enough = self._job.engine.network.enough
         Round(errands, self._lines, self._attendance, self._pace, self, enough=enough).run(self._play, SERVER)
         for errand in errands:
@@ -118,7 +135,7 @@ class NvflareEngine:
             if isinstance(errand.answer, Update) and errand.question.ask == FIT:
                 self._ledger.enter(errand.question)
         self._ledger.save(self._pace.to_json())
-        self._status = Status()
+        self._status, self._errands = Status(), ()
         return [errand.answer for errand in errands if errand.answer is not None]
 
     def close(self) -> None:
