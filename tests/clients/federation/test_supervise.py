@@ -226,7 +226,7 @@ def test_a_dismissed_hospital_is_sent_no_job_and_waited_for_no_longer(follow, tm
     """The run went on meanwhile and waits: its job ends, and is sent again without the hospital."""
     link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
 
-    def interrupted(job, start):
+    def interrupted(job, start, known):
         raise KeyboardInterrupt
 
     follows, link.follow = link.follow, interrupted
