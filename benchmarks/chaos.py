@@ -26,7 +26,7 @@ from loopback.federated import ADMIN, Federated
 from loopback.replay import replay
 from loopback.schedule import Done, Trouble, schedule
 from tables import print_conditions, print_table
-from training_runs import JOB, digests
+from training_runs import JOB, as_bytes, digest, stage_tensors
 
 HOSPITALS = {"north": 150, "south": 110, "east": 130, "west": 90}  # pictures of each
 SILENCE = 6.0
@@ -152,23 +152,34 @@ def main(
     verdict(net, folder, path, rounds, seconds, len(plan) - len(trouble.done))
 
 
-def verdict(net: Federated, folder: Path, job: Path, rounds: int, seconds: float, left: int) -> None:
+def left(out: Path) -> dict[str, str]:
+    """What a run left, as digests; a bundle's lineage alone tells hospitals' pictures from one machine's."""
+    bundles = sorted((out / "bundles").glob("*/bundle.json"))
+    told = [{**json.loads(path.read_text()), "lineage": None} for path in bundles]
+    return {
+        "weights": digest(stage_tensors(out)),
+        "models": digest(path.with_name("model.onnx").read_bytes() for path in bundles),
+        "figures": digest([as_bytes(told)]),
+    }
+
+
+def verdict(net: Federated, folder: Path, job: Path, rounds: int, seconds: float, undone: int) -> None:
     """Compare, and say so; ends the command where anything is not as it must be."""
     there = net.results("chaos")
     lines = [json.loads(line) for line in (there / "metrics.jsonl").read_text().splitlines()]
     wrong = in_order(lines, rounds)
-    if left:
-        wrong.append(f"{left} disturbances were not done, since the run had ended")
+    if undone:
+        wrong.append(f"{undone} disturbances were not done, since the run had ended")
     replay(job, folder / "here", folder / "cache", lines)
-    ours, theirs = digests(there), digests(folder / "here")
-    differ = [name for name in ("weights", "bundles") if ours[name] != theirs[name]]
-    wrong += [f"{name} differ from those of the undisturbed run" for name in differ]
+    ours, theirs = left(there), left(folder / "here")
+    differ = [name for name in ours if ours[name] != theirs[name]]
+    wrong += [f"{name} differ from the undisturbed run's" for name in differ]
     without = sum(len(line["asked"]) - len(line["answered"]) for line in lines)
     record = json.loads((folder / "there" / "federated.json").read_text())
     print(f"The run ended by itself after {seconds:.0f} s; its job was sent {record['sent']} times.")
     print(f"{len(lines)} rounds are told of; {without} answers are missing in them, each with a reason.")
-    print(f"weights {ours['weights']} there, {theirs['weights']} on one machine; ", end="")
-    print(f"bundles {ours['bundles']} and {theirs['bundles']}")
+    for name in ours:
+        print(f"{name}: {ours[name]} there, {theirs[name]} on one machine")
     if wrong:
         raise SystemExit("WRONG: " + "; ".join(wrong))
     print("The same to the last byte.")

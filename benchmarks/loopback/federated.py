@@ -63,6 +63,7 @@ class Federated:
         size: of a picture, in pixels.
         cables: whether each hospital, and whoever sends jobs, reaches the coordinator by a cable that can
             be cut.
+        environment: further variables of all processes.
 
     Attributes:
         cables: by kit.
@@ -71,7 +72,13 @@ class Federated:
     """
 
     def __init__(
-        self, folder: Path, pictures: Mapping[str, int], *, size: int = 32, cables: bool = False
+        self,
+        folder: Path,
+        pictures: Mapping[str, int],
+        *,
+        size: int = 32,
+        cables: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.hospitals = tuple(pictures)
@@ -81,6 +88,7 @@ class Federated:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "DERMFED_CACHE": str(folder / "cache"),
+            **(environment or {}),
         }
         self.said: list[tuple[float, str]] = []
         self._sent: tuple[Path, Path] | None = None
@@ -110,12 +118,12 @@ class Federated:
             text = json.dumps(content).replace(str(self.port), str(self.cables[name].port))
             file.write_text(text)
 
-    def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a node with the command that its owner uses."""
         data = [] if name == SERVER else ["--data", str(self.folder / f"{name}.csv")]
         self.nodes[name] = subprocess.Popen(
             [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(self.kits / name), *data],
-            env={**self.environment, **environment},
+            env=self.environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -123,10 +131,10 @@ class Federated:
         )
         return self.nodes[name]
 
-    def start_all(self, **environment: str) -> None:
+    def start_all(self) -> None:
         """Start the server and every hospital."""
         for name in (SERVER, *self.hospitals):
-            self.start(name, **environment)
+            self.start(name)
 
     def kill(self, name: str) -> None:
         """Let a machine lose its power."""
@@ -163,8 +171,9 @@ class Federated:
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self.said.append((monotonic(), line.decode(errors="replace").rstrip()))
+        with process.stdout as stream:
+            for line in stream:
+                self.said.append((monotonic(), line.decode(errors="replace").rstrip()))
 
     def resume(self) -> None:
         """Start `run.py` again with the job that it was started with."""
