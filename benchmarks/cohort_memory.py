@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,8 +58,10 @@ class SocketLine:
 
     def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
         """See `Line`."""
-        told: tuple[str, bytes] = self._call("answer", header, body)
-        return told
+        with Client(self._address, family="AF_UNIX") as connection:
+            connection.send((self._name, "answer", (header,)))
+            connection.send_bytes(body)
+            return str(connection.recv()), connection.recv_bytes()
 
     def ping(self, seconds: float) -> None:
         """See `Line`."""
@@ -83,11 +87,20 @@ class Receptions:
         """Answer one call."""
         with connection:
             name, method, arguments = connection.recv()
-            with self._one:
-                told = getattr(self._there[name], method)(*arguments)
-            if method == "answer" and json.loads(arguments[0])["ask"] == FIT:
-                self._all.wait()
-            connection.send(told)
+            if method == "answer":
+                self._answer(connection, name, *arguments)
+            else:
+                with self._one:
+                    connection.send(getattr(self._there[name], method)(*arguments))
+
+    def _answer(self, connection: Connection, name: str, header: str) -> None:
+        body = connection.recv_bytes()
+        with self._one:
+            told, tensors = self._there[name].answer(header, body)
+        if json.loads(header)["ask"] == FIT:
+            self._all.wait()
+        connection.send(told)
+        connection.send_bytes(tensors)
 
     @contextmanager
     def listening(self, address: str) -> Iterator[None]:
@@ -106,6 +119,12 @@ class Receptions:
 
 def measure(count: int, rounds: int, in_memory: float, folder: Path) -> dict[str, int]:
     """The coordinator's memory with so many hospitals, in bytes: after the imports, and at its peak."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:  # hospitals' memory ends with it
+        return apart.submit(with_hospitals, count, rounds, in_memory, folder).result()
+
+
+def with_hospitals(count: int, rounds: int, in_memory: float, folder: Path) -> dict[str, int]:
+    """`measure` in the process that has the hospitals."""
     names = [f"hospital-{number:02d}" for number in range(count)]
     manifests = {name: draw(folder, name, PICTURES, SIZE, seed) for seed, name in enumerate(names)}
     job_file = write_job(
@@ -121,7 +140,8 @@ def measure(count: int, rounds: int, in_memory: float, folder: Path) -> dict[str
     with Receptions(read_job(job_file), manifests, folder / "hospitals").listening(address):
         command = [sys.executable, __file__, "--alone", str(job_file), "--socket", address]
         command += ["--out", str(folder / "out"), "--in-memory", str(in_memory), *names]
-        ended = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True)
+        settings = {**environment(), "MALLOC_ARENA_MAX": "4"}  # as `dermfed-node start` has it
+        ended = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
     told: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
     return told
 

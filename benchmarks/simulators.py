@@ -4,7 +4,7 @@ The plain ones (`plain/`) are given what ours draws: initial weights, pictures, 
 client shows them in each round. All three then take the same gradient steps, one thread a client, and must
 end with the same model but for rounding, which grows with the steps. Ours and Flower play as many clients at
 once as there are cores; FLARE's simulator as many as there are clients, as it does by itself (with fewer it
-starts a process for each client in each round).
+starts a process for each client in each round). Beside them a loop takes the steps and nothing else.
 """
 
 import json
@@ -37,6 +37,7 @@ from training.stages.federate import Federate
 
 PLAIN = Path(__file__).resolve().parent / "plain"
 CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round
+OURS, BARE = "dermfed", "steps alone"
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ class Simulators:
     @property
     def names(self) -> list[str]:
         """Who is there."""
-        return ["dermfed", *(["Flower"] if self._flower else []), "FLARE"]
+        return [OURS, *(["Flower"] if self._flower else []), "FLARE", BARE]
 
     def run(self, name: str) -> Ran:
         """One whole run."""
-        return self._ours() if name == "dermfed" else self._others(name)
+        return self._ours() if name == OURS else self._others(name)
 
     def accuracy(self, weights: dict[str, Tensor]) -> float:
         """On all test pictures, by our own network."""
@@ -117,6 +118,7 @@ class Simulators:
         python, script = {
             "Flower": (self._flower, PLAIN / "flower_simulation.py"),
             "FLARE": (sys.executable, PLAIN / "flare_simulation.py"),
+            BARE: (sys.executable, PLAIN / "bare_loop.py"),
         }[name]
         told = folder / "times.json"
         # No telemetry: neither their traffic nor its time is of interest.

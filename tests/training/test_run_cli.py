@@ -24,6 +24,7 @@ OPTIONS = (
     "--compare",
     "--cost-over",
     "--kit",
+    "--without",
     "--recipes",
     "--json",
     "--version",
