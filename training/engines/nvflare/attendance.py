@@ -48,11 +48,6 @@ class Attendance:
         with self._lock:
             return dict(self._away)
 
-    def is_away(self, name: str) -> bool:
-        """Whether a site is away."""
-        with self._lock:
-            return name in self._away
-
     def lost(self, name: str, reason: str) -> None:
         """Note that a site did not answer; it is not asked again until it gives a sign of life."""
         with self._lock:
