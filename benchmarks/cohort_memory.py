@@ -24,14 +24,19 @@ from hospitals import draw, environment, write_job
 from job_processes import PEAK, told_by_kernel
 from rich.console import Console
 
+from clients.node.counter import Counter
 from clients.node.reception import Reception
 from training.engines.nvflare.conduct import Conductor
 from training.engines.nvflare.engine import NvflareEngine
+from training.engines.nvflare.pieces import AT_ONCE, InPieces
+from training.engines.nvflare.pulse import Pulse
 from training.federation import FIT
 from training.job import Job, read_job
 from training.run_folder import RunFolder
+from training.wire import Body
 
 MIB = 1 << 20
+SILENCE = 600  # seconds
 SIZE, PICTURES = 32, 16  # pixels; pictures of each hospital
 MODEL = {"name": "resnet18", "options": {"channels": [32, 64, 128, 256]}}
 OBJECTIVE = {"samples": 2, "batch_size": 2, "optimizer": {"name": "sgd", "lr": 1e-3, "momentum": 0.0}}
@@ -40,9 +45,10 @@ OBJECTIVE = {"samples": 2, "batch_size": 2, "optimizer": {"name": "sgd", "lr": 1
 class SocketLine:
     """A line to a reception in another process; implements `training.engines.nvflare.lines.Line`."""
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, folder: Path, moving: threading.BoundedSemaphore) -> None:
         self._name = name
         self._address = address
+        self._pieces = InPieces(name, self, folder, SILENCE, moving)
 
     def greet(self, greeting: str, seconds: float) -> str:
         """See `Line`."""
@@ -56,15 +62,26 @@ class SocketLine:
         """See `Line`."""
         return str(self._call("join", roster))
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
+    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
         """See `Line`."""
-        with Client(self._address, family="AF_UNIX") as connection:
-            connection.send((self._name, "answer", (header,)))
-            connection.send_bytes(body)
-            return str(connection.recv()), connection.recv_bytes()
+        return self._pieces.ask(header, body, seconds)
 
-    def ping(self, seconds: float) -> None:
+    def put(self, place: str, piece: bytes, seconds: float) -> int:
+        """See `Carrier`."""
+        return int(self._call("put", place, piece))
+
+    def fetch(self, place: str, seconds: float) -> bytes:
+        """See `Carrier`."""
+        return bytes(self._call("fetch", place))
+
+    def answer(self, header: str, body: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
+        """See `Carrier`."""
+        head, first, whole = self._call("answer", header, body, size)
+        return head, first, whole
+
+    def ping(self, seconds: float) -> Pulse:
         """See `Line`."""
+        return Pulse(busy=True)
 
     def _call(self, method: str, *arguments: object) -> Any:
         with Client(self._address, family="AF_UNIX") as connection:
@@ -78,29 +95,30 @@ class Receptions:
     def __init__(self, job: Job, manifests: dict[str, Path], folder: Path) -> None:
         self._one = threading.Lock()
         self._all = threading.Barrier(len(manifests))
-        self._there = {
-            name: Reception(name, job, path, cache=folder / "cache", states=folder / name, say=lambda _: None)
-            for name, path in manifests.items()
-        }
+        self._there = {name: self._counter(name, job, path, folder) for name, path in manifests.items()}
+
+    @staticmethod
+    def _counter(name: str, job: Job, manifest: Path, folder: Path) -> Counter:
+        states = folder / name
+        states.mkdir(parents=True)
+        reception = Reception(name, job, manifest, cache=folder / "cache", states=states, say=lambda _: None)
+        return Counter(reception, states)
 
     def serve(self, connection: Connection) -> None:
         """Answer one call."""
         with connection:
             name, method, arguments = connection.recv()
-            if method == "answer":
-                self._answer(connection, name, *arguments)
-            else:
-                with self._one:
-                    connection.send(getattr(self._there[name], method)(*arguments))
+            connection.send(self._told(self._there[name], method, *arguments))
 
-    def _answer(self, connection: Connection, name: str, header: str) -> None:
-        body = connection.recv_bytes()
+    def _told(self, counter: Counter, method: str, *arguments: Any) -> Any:
+        if method in ("put", "fetch"):
+            return getattr(counter, method)(*arguments)
+        asked = counter if method == "answer" else counter.reception
         with self._one:
-            told, tensors = self._there[name].answer(header, body)
-        if json.loads(header)["ask"] == FIT:
+            told = getattr(asked, method)(*arguments)
+        if method == "answer" and json.loads(arguments[0])["ask"] == FIT:
             self._all.wait()
-        connection.send(told)
-        connection.send_bytes(tensors)
+        return told
 
     @contextmanager
     def listening(self, address: str) -> Iterator[None]:
@@ -134,7 +152,7 @@ def with_hospitals(count: int, rounds: int, in_memory: float, folder: Path) -> d
         model=MODEL,
         objective=OBJECTIVE,
         rounds=rounds,
-        engine={"network": {"silence": 600}},
+        engine={"network": {"silence": SILENCE}},
     )
     address = str(folder / "socket")
     with Receptions(read_job(job_file), manifests, folder / "hospitals").listening(address):
@@ -150,7 +168,8 @@ def coordinate(job: Job, names: Sequence[str], address: str, out: Path, in_memor
     """The coordinator, in this process."""
     imported = told_by_kernel("self", PEAK)
     out.mkdir(parents=True)
-    lines = {name: SocketLine(name, address) for name in names}
+    moving = threading.BoundedSemaphore(AT_ONCE)
+    lines = {name: SocketLine(name, address, out, moving) for name in names}
     defaults = NvflareEngine.__init__.__kwdefaults__
     with patch.dict(defaults, memory=int(in_memory * MIB)):
         result = Conductor(job, "one", lines, RunFolder(out), Console(quiet=True)).run(names)

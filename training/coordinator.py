@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from training.engines.nvflare.collab_line import CollabLine
 from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
 from training.engines.nvflare.door import AwayError
 from training.engines.nvflare.lines import StoppedError
+from training.engines.nvflare.pieces import AT_ONCE
 from training.engines.nvflare.spoken import Spoken
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
 from training.files import write_text
@@ -95,11 +97,15 @@ class Coordinator:
         write_text(results / OUTCOME, json.dumps(outcome) + "\n")
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
-        context = get_call_context()
+        context, silence = get_call_context(), job.engine.network.silence
+        moving = threading.BoundedSemaphore(AT_ONCE)
         self._conductor = Conductor(
             job,
             session,
-            {proxy.name: CollabLine(proxy, context) for proxy in collab.clients},
+            {
+                proxy.name: CollabLine(proxy, context, folder.path, silence, moving)
+                for proxy in collab.clients
+            },
             folder,
             console,
             own=own_pictures(kit, job, folder),

@@ -6,6 +6,7 @@ recognised and dropped.
 """
 
 import json
+import mmap
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -19,8 +20,9 @@ from training.errors import MessageError
 from training.messages import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
 from training.tensor_file import unshared
 
-PROTOCOL = 1  # raised whenever what crosses changes its meaning
+PROTOCOL = 2  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
+Body = bytes | mmap.mmap  # tensors as bytes, in memory or in a file
 
 
 class Stamp(FrozenConfig):
@@ -85,7 +87,17 @@ def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
     return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 
-def read_question(header: str, body: bytes) -> tuple[QuestionHeader, Broadcast]:
+def number_of(header: str) -> tuple[str, int]:
+    """A question's session and number.
+
+    Raises:
+        MessageError: when it is none.
+    """
+    read = _read_header(QuestionHeader, header)
+    return read.session, read.number
+
+
+def read_question(header: str, body: Body) -> tuple[QuestionHeader, Broadcast]:
     """A question that arrived.
 
     Raises:
@@ -112,7 +124,7 @@ def write_answer(answer: Answer, stamp: Stamp) -> tuple[str, bytes]:
     )
 
 
-def read_answer(header: str, body: bytes, stamp: Stamp) -> Answer:
+def read_answer(header: str, body: Body, stamp: Stamp) -> Answer:
     """The answer to the question with this stamp.
 
     Raises:
@@ -146,14 +158,14 @@ def write_body(tensors: Tensors) -> bytes:
     return content
 
 
-def read_body(body: bytes) -> dict[str, Tensor]:
+def read_body(body: Body) -> dict[str, Tensor]:
     """Tensors from safetensors bytes.
 
     Raises:
         MessageError: when they are none.
     """
     try:
-        tensors: dict[str, Tensor] = load(body) if body else {}
+        tensors: dict[str, Tensor] = load(bytes(body)) if body else {}
     except (SafetensorError, ValueError, KeyError) as error:
         raise MessageError(f"{len(body):,} bytes arrived that are no tensors: {error}") from error
     return tensors

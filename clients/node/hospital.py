@@ -14,6 +14,7 @@ from nvflare.collab import collab
 from clients.federation.kit import open_kit
 from clients.federation.leftovers import tidy_folders
 from clients.federation.orphan import end_with_parent
+from clients.node.counter import Counter
 from clients.node.reception import Reception
 from training.errors import EngineError, TrainingError
 from training.job import Job
@@ -60,7 +61,7 @@ class Hospital:
     def __init__(self, job: str, run: str) -> None:
         self._packed = job
         self._run = run
-        self._reception: Reception | None = None
+        self._counter: Counter | None = None
 
     @collab.init
     def open(self) -> None:
@@ -72,7 +73,7 @@ class Hospital:
         data = kit.settings().data
         run = kit.private / "runs" / self._run
         run.mkdir(parents=True, exist_ok=True)
-        self._reception = Reception(
+        reception = Reception(
             kit.facts.name,
             job,
             Path(data) if data else None,
@@ -80,34 +81,45 @@ class Hospital:
             states=run / "clients",
             say=LOGGER.info,
         )
+        self._counter = Counter(reception, run)
 
     @collab.publish
     def greet(self, greeting: str) -> str:
         """See `Reception.greet`."""
-        return guarded(lambda: self._there().greet(greeting))
+        return guarded(lambda: self._there().reception.greet(greeting))
 
     @collab.publish
     def introduce(self) -> str:
         """See `Reception.introduce`."""
-        return guarded(self._there().introduce)
+        return guarded(self._there().reception.introduce)
 
     @collab.publish
     def join(self, roster: str) -> str:
         """See `Reception.join`."""
-        return guarded(lambda: self._there().join(roster))
+        return guarded(lambda: self._there().reception.join(roster))
 
     @collab.publish
-    def answer(self, header: str, body: bytes) -> list[str | bytes]:
-        """See `Reception.answer`."""
-        return guarded(lambda: [*self._there().answer(header, body)])
+    def put(self, place: str, piece: bytes) -> int:
+        """See `Counter.put`."""
+        return guarded(lambda: self._there().put(place, piece))
+
+    @collab.publish
+    def answer(self, header: str, body: bytes, size: int) -> list[str | bytes | int]:
+        """See `Counter.answer`."""
+        return guarded(lambda: [*self._there().answer(header, body, size)])
+
+    @collab.publish
+    def fetch(self, place: str) -> bytes:
+        """See `Counter.fetch`."""
+        return guarded(lambda: self._there().fetch(place))
 
     @collab.publish
     def ping(self) -> str:
-        """See `Reception.pulse`."""
+        """See `Counter.pulse`."""
         return self._there().pulse().model_dump_json()
 
-    def _there(self) -> Reception:
+    def _there(self) -> Counter:
         # No property: FLARE looks at every attribute before the job begins.
-        if self._reception is None:
+        if self._counter is None:
             raise RuntimeError("this node was asked before its job began")
-        return self._reception
+        return self._counter

@@ -26,7 +26,7 @@ from training.job import Job
 from training.roster import Roster
 from training.site import Site
 from training.telling import outward
-from training.wire import QuestionHeader, Stamp, read_question, write_answer
+from training.wire import Body, QuestionHeader, Stamp, read_question, write_answer
 
 REFUSED = "refused"  # the key under which a refusal says why
 Said = Callable[[str], None]
@@ -121,7 +121,7 @@ class Reception:
                 return self._refuse(error)
         return json.dumps({})
 
-    def answer(self, header: str, body: bytes) -> tuple[str, bytes]:
+    def answer(self, header: str, body: Body) -> tuple[str, bytes]:
         """Answer one question; one that came before another that is answered already is stale.
 
         Raises:

@@ -58,16 +58,19 @@ def bound_of(tensor: torch.Tensor, config: SecureAggregationConfig) -> float:
     return power_of_two(max(config.bound, HEADROOM * float(tensor.abs().max()) if tensor.numel() else 0.0))
 
 
-def tolerance(clients: int, config: SecureAggregationConfig, largest: float = 0.0) -> float:
+def tolerance(
+    clients: int, config: SecureAggregationConfig, largest: float = 0.0, stayed: float = 1.0
+) -> float:
     """By how much a weight under masks may differ from the exact sum, for weights w_c that add up to 1.
 
     Args:
-        clients: n.
+        clients: n, those in the sum.
         config: the job's.
         largest: the largest absolute value of a tensor at the round's beginning.
+        stayed: Σ w_c of those that are in the sum; it is scaled up by as much as is missing.
     """
     bound = power_of_two(max(config.bound, HEADROOM * largest))
-    return clients * bound * 2.0**-31
+    return clients * bound * 2.0**-31 / stayed
 
 
 def sum_answers(

@@ -73,7 +73,7 @@ def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def assert_near(there, here, clients):
+def assert_near(there, here, clients, stayed=1.0):
     """Weights of both, to what docs/privacy.md states for sums under masks."""
     masked, plain = (
         load_file(folder / "checkpoints" / "0-federate" / "outcome.safetensors") for folder in (there, here)
@@ -82,7 +82,7 @@ def assert_near(there, here, clients):
     assert len(compared) > 20
     for name in compared:
         largest = float(plain[name].abs().max())
-        allowed = tolerance(clients, SecureAggregationConfig(), 2 * largest) + largest * FLOAT32
+        allowed = tolerance(clients, SecureAggregationConfig(), 2 * largest, stayed) + largest * FLOAT32
         torch.testing.assert_close(masked[name], plain[name], rtol=0, atol=allowed)
 
 
@@ -122,7 +122,11 @@ def test_a_node_that_is_killed_after_the_shares_is_recovered_from_the_sum(net, j
     stayed = [name for name in HOSPITALS if name != "east"]
     assert line["answered"] == stayed
     assert "left the secure sum at `masked`" in json.dumps(line["failed"])
-    assert_near(net.results("recovered"), here(job("three", stayed, **changes)), clients=3)
+    pictures = {name: len((net.folder / f"{name}.csv").read_text().splitlines()) - 1 for name in HOSPITALS}
+    share = 1 - pictures["east"] / sum(pictures.values())
+    alone = here(job("three", stayed, **changes))
+    # Split by lesion, a hospital's share of the training pictures is not quite its share of all.
+    assert_near(net.results("recovered"), alone, clients=3, stayed=0.9 * share)
 
 
 def test_8_bits_are_those_of_one_machine_although_a_process_was_killed(net, job, here):

@@ -1,5 +1,7 @@
 """One site as FLARE's Collab API reaches it: a call of one of its published methods, with a time-out."""
 
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from nvflare.collab.api.context import Context, set_call_context
@@ -7,9 +9,12 @@ from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
 from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.engines.nvflare.pieces import InPieces
 from training.engines.nvflare.pulse import Pulse
+from training.wire import Body
 
-GREET, INTRODUCE, JOIN, ASK, PING = "greet", "introduce", "join", "answer", "ping"
+GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
+PUT, ANSWER, FETCH = "put", "answer", "fetch"
 SHUTTING_DOWN = "shutting down"  # what a site says whose process is about to end
 
 
@@ -19,11 +24,20 @@ class CollabLine:
     Args:
         proxy: of the site.
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
+        folder, silence, moving: see `training.engines.nvflare.pieces.InPieces`.
     """
 
-    def __init__(self, proxy: Proxy, context: Context) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        context: Context,
+        folder: Path,
+        silence: float,
+        moving: AbstractContextManager[object],
+    ) -> None:
         self._proxy = proxy
         self._context = context
+        self._pieces = InPieces(proxy.name, self, folder, silence, moving)
 
     def greet(self, greeting: str, seconds: float) -> str:
         """See `Line`."""
@@ -37,15 +51,31 @@ class CollabLine:
         """See `Line`."""
         return self._text(JOIN, seconds, roster=roster)
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
+    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
         """See `Line`."""
-        result = self._call(ASK, seconds, header=header, body=body)
-        if not isinstance(result, list | tuple) or len(result) != 2:
-            raise SiteRefusedError(f"{self._proxy.name} answered {type(result).__name__}, and no message")
-        head, tensors = result
-        if not isinstance(head, str) or not isinstance(tensors, bytes | bytearray | memoryview):
-            raise SiteRefusedError(f"{self._proxy.name} answered something that is no message")
-        return head, bytes(tensors)
+        return self._pieces.ask(header, body, seconds)
+
+    def put(self, place: str, piece: bytes, seconds: float) -> int:
+        """See `Carrier`."""
+        held = self._call(PUT, seconds, place=place, piece=piece)
+        if not isinstance(held, int):
+            raise SiteRefusedError(f"{self._proxy.name} answered {type(held).__name__}, and no number")
+        return held
+
+    def fetch(self, place: str, seconds: float) -> bytes:
+        """See `Carrier`."""
+        piece = self._call(FETCH, seconds, place=place)
+        if not isinstance(piece, bytes | bytearray | memoryview):
+            raise SiteRefusedError(f"{self._proxy.name} answered {type(piece).__name__}, and no bytes")
+        return bytes(piece)
+
+    def answer(self, header: str, body: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
+        """See `Carrier`."""
+        result = self._call(ANSWER, seconds, header=header, body=body, size=size)
+        match result:
+            case [str(head), bytes() | bytearray() | memoryview() as first, int(whole)]:
+                return head, bytes(first), whole
+        raise SiteRefusedError(f"{self._proxy.name} answered something that is no message")
 
     def ping(self, seconds: float) -> Pulse:
         """See `Line`."""

@@ -13,10 +13,11 @@ from training.engines.nvflare.background import in_background
 from training.engines.nvflare.errand import Arrival, Errand
 from training.engines.nvflare.lines import Line, LineError, SiteRefusedError
 from training.engines.nvflare.pace import Pace
+from training.engines.nvflare.pieces import PIECE
 from training.errors import MessageError
 from training.federation import FIT
 from training.messages import Answer, Broadcast, Failure, Update
-from training.wire import read_answer, write_body, write_question
+from training.wire import Body, read_answer, write_body, write_question
 
 GLANCE = 0.2  # seconds between looks at who is away while nothing arrives
 
@@ -141,7 +142,7 @@ class Round:
                 answer = Failure(question.client, question.track, f"{error}")
             self._arrivals.put(Arrival(errand, attempt, answer, reason, time.monotonic() - started))
 
-    def _landed(self, errand: Errand, header: str, body: bytes) -> Answer | None:
+    def _landed(self, errand: Errand, header: str, body: Body) -> Answer | None:
         """The answer where it can wait; None where the question was settled without it.
 
         One after another: of many that come at once, one at a time is in memory as bytes and as tensors.
@@ -155,7 +156,7 @@ class Round:
     def _lost(self, errand: Errand) -> bool:
         question = errand.question
         return errand.since is not None and self._attendance.lost_on_the_way(
-            question.client, errand.since, len(self._body(question)), errand.attempt
+            question.client, errand.since, min(len(self._body(question)), PIECE), errand.attempt
         )
 
     def _ask_anew(self, client: str) -> None:

@@ -1,0 +1,153 @@
+"""Long questions and answers in pieces, whatever gets lost on the way."""
+
+import json
+import threading
+
+import pytest
+
+from clients.node.counter import Counter
+from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.engines.nvflare.pieces import TRIES, InPieces, Place
+from training.engines.nvflare.pulse import Pulse
+from training.errors import MessageError
+from training.messages import Broadcast
+from training.wire import stamp_of, write_question
+
+PIECE = 10
+QUESTION, ANSWER = bytes(range(95)), bytes(reversed(range(123)))
+
+
+class Reception:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self, told=ANSWER):
+        self.told, self.asked = told, []
+
+    def answer(self, header, body):
+        self.asked.append(bytes(body))
+        return "head", self.told
+
+    def pulse(self):
+        return Pulse(busy=False, answer=len(self.told))
+
+
+class Carrier:
+    """A line to a counter, on which chosen calls are lost before they arrive or afterwards."""
+
+    def __init__(self, counter):
+        self.counter, self.calls, self.lost_before, self.lost_after = counter, [], set(), set()
+
+    def _carry(self, kind, *arguments):
+        call = len(self.calls)
+        self.calls.append((kind, *arguments))
+        if call in self.lost_before:
+            raise LineError("lost on its way there")
+        told = getattr(self.counter, kind)(*arguments)
+        if call in self.lost_after:
+            raise LineError("lost on its way back")
+        return told
+
+    def put(self, place, piece, seconds):
+        return self._carry("put", place, piece)
+
+    def fetch(self, place, seconds):
+        return self._carry("fetch", place)
+
+    def answer(self, header, body, size, seconds):
+        return self._carry("answer", header, body, size)
+
+
+@pytest.fixture
+def reception():
+    return Reception()
+
+
+@pytest.fixture
+def carrier(reception, tmp_path):
+    counter = Counter(reception, tmp_path, PIECE)
+    yield Carrier(counter)
+    counter.close()
+
+
+@pytest.fixture
+def pieces(carrier, tmp_path):
+    return InPieces("north", carrier, tmp_path, 60, threading.BoundedSemaphore(1), PIECE)
+
+
+def question(number=1):
+    asked = Broadcast("north", "0-federate", 1, "fit")
+    return write_question(asked, stamp_of(asked, "job", "s1", number), 0)
+
+
+def place(offset, number=1):
+    return Place(session="s1", number=number, offset=offset, size=len(QUESTION)).model_dump_json()
+
+
+@pytest.mark.parametrize("length", [0, 1, PIECE, PIECE + 1, 3 * PIECE, 95])
+def test_what_is_asked_and_answered_arrives_whole(pieces, carrier, reception, tmp_path, length):
+    reception.told = ANSWER[:length]
+    head, told = pieces.ask(question(), QUESTION[:length], 60)
+    assert (head, bytes(told), reception.asked) == ("head", ANSWER[:length], [QUESTION[:length]])
+    kinds = [kind for kind, *_ in carrier.calls]
+    further = max(0, -(-length // PIECE) - 1)
+    assert kinds == ["put"] * (further + bool(further)) + ["answer"] + ["fetch"] * further
+    assert max(len(each) for _, *rest in carrier.calls for each in rest if isinstance(each, bytes)) <= PIECE
+    assert not list(tmp_path.iterdir()), "what waits has no name, and vanishes with the process"
+
+
+@pytest.mark.parametrize("lost", ["lost_before", "lost_after"])
+def test_a_piece_that_gets_lost_is_sent_again_and_nothing_else(pieces, carrier, reception, lost):
+    getattr(carrier, lost).update({2, 3, 15})
+    _, told = pieces.ask(question(), QUESTION, 60)
+    assert (bytes(told), reception.asked) == (ANSWER, [QUESTION])
+    assert len(carrier.calls) == 10 + 1 + 12 + 3
+
+
+def test_a_site_that_takes_no_piece_is_not_reached(pieces, carrier, reception):
+    carrier.lost_before.update(range(4, 4 + TRIES))
+    with pytest.raises(LineError, match="lost on its way there"):
+        pieces.ask(question(), QUESTION, 60)
+    assert not reception.asked
+    carrier.calls.clear()
+    carrier.lost_before.clear()
+    assert bytes(pieces.ask(question(), QUESTION, 60)[1]) == ANSWER
+    puts = [json.loads(where)["offset"] for kind, where, *_ in carrier.calls if kind == "put"]
+    assert puts == [0, 40, 50, 60, 70, 80, 90], "asked anew, it goes on where it was"
+
+
+def test_a_later_question_takes_the_place_of_an_earlier_one(carrier, pieces, reception):
+    counter = carrier.counter
+    assert counter.put(place(0, number=1), QUESTION[:PIECE]) == PIECE
+    assert counter.put(place(0, number=2), QUESTION[:PIECE]) == PIECE
+    with pytest.raises(MessageError, match="a piece of question 1 is stale: question 2 has begun to arrive"):
+        counter.put(place(PIECE, number=1), QUESTION[:PIECE])
+    with pytest.raises(MessageError, match="question 1 came without its tensors"):
+        counter.answer(question(1), b"", len(QUESTION))
+    with pytest.raises(MessageError, match="10 of 95 bytes of question 2 are here"):
+        counter.answer(question(2), b"", len(QUESTION))
+    pieces.ask(question(3), b"", 60)
+    with pytest.raises(MessageError, match="answer to question 2 was asked for; the last one answered is 3"):
+        counter.fetch(place(0, number=2))
+
+
+def test_pieces_are_work(carrier, pieces):
+    assert carrier.counter.pulse() == Pulse(busy=False, answer=PIECE, moved=0)
+    pieces.ask(question(), QUESTION, 60)
+    assert carrier.counter.pulse().moved == len(QUESTION) + len(ANSWER) - PIECE
+
+
+@pytest.mark.parametrize(
+    ("call", "told", "match"),
+    [
+        ("put", 0, "north has 0 of 95 bytes after a piece at 0"),
+        ("put", 96, "north has 96 of 95 bytes"),
+        ("answer", ("head", b"1", 0), "north answers with 0 bytes"),
+        ("answer", ("head", b"1", 1 << 50), "1,125,899,906,842,624 bytes; 17,179,869,184 are taken at most"),
+        ("fetch", b"", "north sent 0 bytes at 10 of 123"),
+        ("fetch", ANSWER, "north sent 123 bytes at 10 of 123"),
+    ],
+)
+def test_a_site_that_miscounts_is_refused(pieces, carrier, monkeypatch, call, told, match):
+    monkeypatch.setattr(carrier, call, lambda *_: told)
+    with pytest.raises(SiteRefusedError, match=match):
+        pieces.ask(question(), QUESTION, 60)

@@ -1,0 +1,149 @@
+"""Long messages in pieces: they need little memory whatever the model's size, and can be taken up again.
+
+A body of at most `PIECE` bytes travels with its call. A longer question goes first, piece by piece, and waits
+in a file at the site; of a longer answer the first piece comes with the call, and the rest is fetched into a
+file here. Each piece is a call of its own: one that got lost is sent again, and nothing else.
+"""
+
+import mmap
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import Field
+
+from training.config import FrozenConfig
+from training.engines.nvflare.lines import LineError, SiteRefusedError
+from training.engines.nvflare.pulse import time_on_the_way
+from training.wire import Body, number_of
+
+PIECE = 4 << 20  # bytes
+AT_ONCE = 16  # pieces that are on their way at the same time, to and from all sites
+TRIES = 3  # of a piece, before the site counts as not reached
+LONGEST = 16 << 30  # bytes of an answer that are taken
+Told = TypeVar("Told")
+
+
+class Place(FrozenConfig):
+    """Where a piece belongs.
+
+    Attributes:
+        session, number: of the question, see `training.wire.Stamp`.
+        offset: bytes before it.
+        size: bytes of the whole body.
+    """
+
+    session: str
+    number: int
+    offset: int = Field(ge=0)
+    size: int = Field(gt=0)
+
+
+class Carrier(Protocol):
+    """What pieces need of a line to a site; every call raises like `training.engines.nvflare.lines.Line`."""
+
+    def put(self, place: str, piece: bytes, seconds: float) -> int:
+        """Leave a piece of a question there; how many bytes of it the site has by now."""
+
+    def fetch(self, place: str, seconds: float) -> bytes:
+        """The piece of the last answer that belongs there."""
+
+    def answer(self, header: str, body: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
+        """The answer's header, the first piece of its body, and how many bytes that has.
+
+        Args:
+            header: the question's.
+            body: the question's; empty where it went there in pieces.
+            size: bytes of the question's body.
+            seconds: that the answer may take.
+        """
+
+
+class InPieces:
+    """Asks one site, whatever the size of question and answer.
+
+    Args:
+        name: of the site.
+        carrier: to it.
+        folder: where long answers wait, in files that have no name and vanish with whoever reads them.
+        silence: see `training.engines.nvflare.attendance.Attendance`.
+        moving: held while a piece is on its way; shared by all sites.
+        piece: bytes of one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        carrier: Carrier,
+        folder: Path,
+        silence: float,
+        moving: AbstractContextManager[object],
+        piece: int = PIECE,
+    ) -> None:
+        self._name = name
+        self._carrier = carrier
+        self._folder = folder
+        self._seconds = time_on_the_way(silence, piece)
+        self._moving = moving
+        self._piece = piece
+
+    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
+        """The header and body of the answer to a question.
+
+        Args:
+            header: the question's.
+            body: the question's.
+            seconds: that the site may take, the pieces aside.
+
+        Raises:
+            LineError: the site was not reached in time.
+            SiteRefusedError: it was, and failed.
+        """
+        short = len(body) <= self._piece
+        if not short:
+            self._put(header, body)
+        head, first, size = self._carrier.answer(header, body if short else b"", len(body), seconds)
+        return head, first if len(first) == size else self._fetched(header, first, size)
+
+    def _put(self, header: str, body: bytes) -> None:
+        there = 0
+        while there < len(body):
+            place = self._place(header, there, len(body))
+            piece = body[there : there + self._piece]
+            held = self._tried(self._carrier.put, place, piece)
+            if not there < held <= len(body):
+                raise SiteRefusedError(
+                    f"{self._name} has {held:,} of {len(body):,} bytes after a piece at {there:,}"
+                )
+            there = held  # further than this piece where the question is asked anew
+
+    def _fetched(self, header: str, first: bytes, size: int) -> Body:
+        if not len(first) < size <= LONGEST:
+            raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {LONGEST:,} are taken at most")
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            file.write(first)
+            there = len(first)
+            while there < size:
+                piece = self._tried(self._carrier.fetch, self._place(header, there, size))
+                if not 0 < len(piece) <= size - there:
+                    raise SiteRefusedError(f"{self._name} sent {len(piece):,} bytes at {there:,} of {size:,}")
+                file.write(piece)
+                there += len(piece)
+            file.flush()
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+
+    def _place(self, header: str, offset: int, size: int) -> str:
+        session, number = number_of(header)
+        return Place(session=session, number=number, offset=offset, size=size).model_dump_json()
+
+    def _tried(self, call: Callable[..., Told], *arguments: object) -> Told:
+        for last in (*[False] * (TRIES - 1), True):
+            try:
+                with self._moving:
+                    return call(*arguments, self._seconds)
+            except LineError:
+                if last:
+                    raise
+        raise AssertionError("the last try returns or raises")
