@@ -26,6 +26,7 @@ from rich.console import Console
 
 from clients.node.counter import Counter
 from clients.node.reception import Reception
+from training.body import Body
 from training.engines.nvflare.conduct import Conductor
 from training.engines.nvflare.engine import NvflareEngine
 from training.engines.nvflare.pieces import AT_ONCE, InPieces
@@ -33,7 +34,6 @@ from training.engines.nvflare.pulse import Pulse
 from training.federation import FIT
 from training.job import Job, read_job
 from training.run_folder import RunFolder
-from training.wire import Body
 
 MIB = 1 << 20
 SILENCE = 600  # seconds
@@ -62,7 +62,7 @@ class SocketLine:
         """See `Line`."""
         return str(self._call("join", roster))
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
         """See `Line`."""
         return self._pieces.ask(header, body, seconds)
 
@@ -169,7 +169,7 @@ def coordinate(job: Job, names: Sequence[str], address: str, out: Path, in_memor
     imported = told_by_kernel("self", PEAK)
     out.mkdir(parents=True)
     moving = threading.BoundedSemaphore(AT_ONCE)
-    lines = {name: SocketLine(name, address, out, moving) for name in names}
+    lines = {name: SocketLine(name, address, RunFolder(out).spool, moving) for name in names}
     defaults = NvflareEngine.__init__.__kwdefaults__
     with patch.dict(defaults, memory=int(in_memory * MIB)):
         result = Conductor(job, "one", lines, RunFolder(out), Console(quiet=True)).run(names)

@@ -103,7 +103,7 @@ class Coordinator:
             job,
             session,
             {
-                proxy.name: CollabLine(proxy, context, folder.path, silence, moving)
+                proxy.name: CollabLine(proxy, context, folder.spool, silence, moving)
                 for proxy in collab.clients
             },
             folder,

@@ -1,37 +1,44 @@
 """Tensors on disk: where updates wait when memory should not grow with the cohort."""
 
+import itertools
 import shutil
-import sys
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save_file
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from training.errors import CheckpointError
+from training.mapped import map_tensors, names_in
 from training.messages import Tensors, Update, tensor_bytes
 from training.tensor_file import unshared
+
+SUFFIX = ".safetensors"
 
 
 class SpooledTensors(Mapping[str, torch.Tensor]):
     """Named tensors in a safetensors file, read when asked for and not kept in memory.
 
     One by one, each tensor opens the file; `items` and `values` open it once.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SafetensorError: it is none, or damaged.
+        OSError: it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with safe_open(path, framework="pt") as file:
-            self._names = tuple(map(sys.intern, file.keys()))  # one copy of each name for all updates
+        self._names = names_in(path)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._names:
             raise KeyError(name)
-        with safe_open(self._path, framework="pt") as file:
-            tensor: torch.Tensor = file.get_tensor(name)
-            return tensor
+        return map_tensors(self._path)[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -41,16 +48,11 @@ class SpooledTensors(Mapping[str, torch.Tensor]):
 
     def items(self) -> ItemsView[str, torch.Tensor]:
         """All names and tensors."""
-        return self._read().items()
+        return map_tensors(self._path).items()
 
     def values(self) -> ValuesView[torch.Tensor]:
         """All tensors."""
-        return self._read().values()
-
-    def _read(self) -> dict[str, torch.Tensor]:
-        # From bytes: safetensors 0.8 loses 60 bytes for every tensor that it maps from a file.
-        tensors: dict[str, torch.Tensor] = load(self._path.read_bytes())
-        return tensors
+        return map_tensors(self._path).values()
 
 
 class Spool:
@@ -64,7 +66,7 @@ class Spool:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._folder = folder
-        self._count = 0
+        self._numbers = itertools.count(1)  # several threads may write
 
     def write(self, tensors: Tensors) -> Path:
         """Put tensors on disk; returns the file.
@@ -72,8 +74,7 @@ class Spool:
         Raises:
             CheckpointError: when the disk does not take them.
         """
-        self._count += 1
-        path = self._folder / f"{self._count:08d}.safetensors"
+        path = self._folder / f"{next(self._numbers):08d}{SUFFIX}"
         try:
             save_file(unshared(tensors), path)
         except (OSError, SafetensorError) as error:
@@ -89,7 +90,7 @@ class Spool:
 
     def clear(self) -> None:
         """Forget all that waited here, the workers' updates included."""
-        for path in self._folder.rglob("*.safetensors"):
+        for path in self._folder.rglob(f"*{SUFFIX}"):
             path.unlink()
 
     def remove(self) -> None:

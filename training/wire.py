@@ -6,23 +6,18 @@ recognised and dropped.
 """
 
 import json
-import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
+from training.body import Body, read_body, write_body
 from training.config import FrozenConfig
 from training.errors import MessageError
 from training.messages import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
-from training.tensor_file import unshared
 
 PROTOCOL = 2  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
-Body = bytes | mmap.mmap  # tensors as bytes, in memory or in a file
 
 
 class Stamp(FrozenConfig):
@@ -83,7 +78,7 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
 
 
 def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
-    """A question's header; its tensors travel beside it, see `write_body`."""
+    """A question's header; its tensors travel beside it, see `training.body`."""
     return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
 
 
@@ -104,13 +99,14 @@ def read_question(header: str, body: Body) -> tuple[QuestionHeader, Broadcast]:
         MessageError: when it is none.
     """
     read = _read_header(QuestionHeader, header)
-    return read, Broadcast(
-        read.client, read.stage, read.round, read.ask, read.track, read_body(body), read.options
-    )
+    tensors = dict(read_body(body).items())
+    return read, Broadcast(read.client, read.stage, read.round, read.ask, read.track, tensors, read.options)
 
 
-def write_answer(answer: Answer, stamp: Stamp) -> tuple[str, bytes]:
-    """An answer's header and body."""
+def write_answer(
+    answer: Answer, stamp: Stamp, write: Callable[[Tensors], Body] = write_body
+) -> tuple[str, Body]:
+    """An answer's header and body, which `write` writes."""
     head = {name: getattr(stamp, name) for name in Stamp.model_fields}
     if isinstance(answer, Failure):
         return json.dumps({**head, "failure": answer.reason}), b""
@@ -119,9 +115,8 @@ def write_answer(answer: Answer, stamp: Stamp) -> tuple[str, bytes]:
         "losses": answer.losses,
         "scalars": answer.scalars,
     }
-    return json.dumps({**head, **{name: dict(values) for name, values in told.items()}}), write_body(
-        answer.tensors
-    )
+    header = json.dumps({**head, **{name: dict(values) for name, values in told.items()}})
+    return header, write(answer.tensors)
 
 
 def read_answer(header: str, body: Body, stamp: Stamp) -> Answer:
@@ -150,25 +145,6 @@ def read_answer(header: str, body: Body, stamp: Stamp) -> Answer:
         read.losses,
         read.scalars,
     )
-
-
-def write_body(tensors: Tensors) -> bytes:
-    """Tensors as safetensors bytes; nothing where there are none."""
-    content: bytes = save(unshared(tensors)) if tensors else b""
-    return content
-
-
-def read_body(body: Body) -> dict[str, Tensor]:
-    """Tensors from safetensors bytes.
-
-    Raises:
-        MessageError: when they are none.
-    """
-    try:
-        tensors: dict[str, Tensor] = load(bytes(body)) if body else {}
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise MessageError(f"{len(body):,} bytes arrived that are no tensors: {error}") from error
-    return tensors
 
 
 def _read_header(kind: type[Header], text: str) -> Header:

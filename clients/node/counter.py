@@ -3,21 +3,24 @@
 See `training.engines.nvflare.pieces` for the coordinator's half.
 """
 
-import mmap
+import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO
 
 from clients.node.reception import Reception
-from training.engines.nvflare.pieces import PIECE, Place
+from training.body import PIECE, Body, part_of, size_of
+from training.engines.nvflare.pieces import Place
 from training.engines.nvflare.pulse import Pulse
 from training.errors import MessageError
-from training.wire import Body, number_of
+from training.spool import SUFFIX
+from training.wire import number_of
+
+ARRIVING = "arriving-"  # how the files are called
 
 
 class Parcel:
-    """A question's body as it arrives, in a file that has no name and vanishes with the last who reads it.
+    """A question's body as it arrives, in a file.
 
     Args:
         session, number: of the question.
@@ -30,15 +33,18 @@ class Parcel:
         self.number = number
         self.size = size
         self.held = 0
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - see `close`
+        handle, name = tempfile.mkstemp(dir=folder, prefix=ARRIVING, suffix=SUFFIX)
+        os.close(handle)
+        self._path = Path(name)
 
     def add(self, offset: int, piece: bytes) -> None:
         """Take a piece; one that is here already, or does not follow what is here, changes nothing."""
         if offset == self.held and offset + len(piece) <= self.size:
-            self._file.write(piece)
+            with self._path.open("ab") as file:
+                file.write(piece)
             self.held += len(piece)
 
-    def whole(self) -> Body:
+    def whole(self) -> Path:
         """All of it.
 
         Raises:
@@ -48,12 +54,11 @@ class Parcel:
             raise MessageError(
                 f"{self.held:,} of {self.size:,} bytes of question {self.number} are here; it cannot be read"
             )
-        self._file.flush()
-        return mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
+        return self._path
 
     def close(self) -> None:
-        """Take no more; whoever reads the whole still can."""
-        self._file.close()
+        """Remove it; whoever has opened it can go on reading."""
+        self._path.unlink(missing_ok=True)
 
 
 class Counter:
@@ -61,7 +66,7 @@ class Counter:
 
     Args:
         reception: of the node.
-        folder: where long questions wait until they are whole.
+        folder: where long questions arrive; what an earlier counter left there is removed.
         piece: bytes of one.
 
     Attributes:
@@ -70,11 +75,13 @@ class Counter:
 
     def __init__(self, reception: Reception, folder: Path, piece: int = PIECE) -> None:
         self.reception = reception
+        for path in folder.glob(f"{ARRIVING}*{SUFFIX}"):
+            path.unlink()
         self._folder = folder
         self._piece = piece
         self._lock = threading.Lock()
         self._parcel: Parcel | None = None
-        self._told: tuple[str, int, bytes] = (
+        self._told: tuple[str, int, Body] = (
             "",
             0,
             b"",
@@ -109,7 +116,7 @@ class Counter:
         )
         with self._lock:
             self._told = (session, number, told)
-        return head, told[: self._piece], len(told)
+        return head, part_of(told, 0, self._piece), size_of(told)
 
     def fetch(self, place: str) -> bytes:
         """A piece of the last answer.
@@ -125,7 +132,7 @@ class Counter:
                     f"a piece of the answer to question {where.number} was asked for; the last one answered "
                     f"is {number}"
                 )
-            piece = told[where.offset : where.offset + self._piece]
+            piece = part_of(told, where.offset, self._piece)
             self._moved += len(piece)
             return piece
 
@@ -135,7 +142,11 @@ class Counter:
         return Pulse(busy=pulse.busy, answer=min(pulse.answer, self._piece), moved=self._moved)
 
     def close(self) -> None:
-        """Forget what waits here."""
+        """Remove what waits here."""
+        self._drop()
+        self.reception.close()
+
+    def _drop(self) -> None:
         if self._parcel is not None:
             self._parcel.close()
             self._parcel = None
@@ -151,7 +162,7 @@ class Counter:
                     f"a piece of question {where.number} is stale: question {there.number} has begun to "
                     "arrive since. It is dropped"
                 )
-        self.close()
+        self._drop()
         self._parcel = Parcel(where.session, where.number, where.size, self._folder)
         return self._parcel
 

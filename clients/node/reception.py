@@ -17,6 +17,7 @@ from clients.node.rehearsal import Rehearsals
 from clients.node.task_line import task_line
 from clients.store import ClientStore
 from training.allocator import keep_freed_memory
+from training.body import Body, size_of, write_long_body
 from training.compression.client_half import lost_key
 from training.engines.nvflare.pulse import Pulse
 from training.errors import MessageError, TrainingError
@@ -25,8 +26,9 @@ from training.greeting import Greeting, greet, refuse_strangers
 from training.job import Job
 from training.roster import Roster
 from training.site import Site
+from training.spool import Spool
 from training.telling import outward
-from training.wire import Body, QuestionHeader, Stamp, read_question, write_answer
+from training.wire import QuestionHeader, Stamp, read_question, write_answer
 
 REFUSED = "refused"  # the key under which a refusal says why
 Said = Callable[[str], None]
@@ -52,6 +54,7 @@ class Reception:
         self._manifest = manifest
         self._cache = cache
         self._store = ClientStore(states)
+        self._spool = Spool(states.with_name("answers"))
         self._rehearsals = Rehearsals(states.with_name("canary"))
         self._say = say
         self._lock = threading.Lock()
@@ -59,7 +62,8 @@ class Reception:
         self._site: Site | None = None
         self._session = ""
         self._newest = -1
-        self._last: tuple[Stamp, tuple[str, bytes]] | None = None
+        self._last: tuple[Stamp, tuple[str, Body]] | None = None
+        self._answered = 0  # bytes of the last answer
         self._calls = 0
         self._counting = threading.Lock()
 
@@ -74,10 +78,14 @@ class Reception:
         self._session = theirs.session
         return ours.model_dump_json()
 
+    def close(self) -> None:
+        """Forget the last answer."""
+        self._last = None
+        self._spool.remove()
+
     def pulse(self) -> Pulse:
         """A sign of life, at once, whatever else this node is doing."""
-        answer = 0 if self._last is None else len(self._last[1][1])
-        return Pulse(busy=self._calls > 0, answer=answer)
+        return Pulse(busy=self._calls > 0, answer=self._answered)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -121,7 +129,7 @@ class Reception:
                 return self._refuse(error)
         return json.dumps({})
 
-    def answer(self, header: str, body: Body) -> tuple[str, bytes]:
+    def answer(self, header: str, body: Body) -> tuple[str, Body]:
         """Answer one question; one that came before another that is answered already is stale.
 
         Raises:
@@ -142,9 +150,10 @@ class Reception:
             self._step_back(question)
             started = time.monotonic()
             answer = self._rehearsals.answer(broadcast, self._site.answer)
-            told = write_answer(answer, question)
-            self._last = (question, told)
-        seconds, sent = time.monotonic() - started, len(told[0].encode()) + len(told[1])
+            self._spool.clear()
+            told = write_answer(answer, question, lambda tensors: write_long_body(tensors, self._spool))
+            self._last, self._answered = (question, told), size_of(told[1])
+        seconds, sent = time.monotonic() - started, len(told[0].encode()) + self._answered
         self._say(task_line(self._job.name, question, answer, seconds, sent))
         return told
 

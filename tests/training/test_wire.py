@@ -7,15 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.body import read_body, write_body
 from training.errors import MessageError
 from training.messages import Broadcast, Failure, Update, reply
 from training.wire import (
     read_answer,
-    read_body,
     read_question,
     stamp_of,
     write_answer,
-    write_body,
     write_question,
 )
 

@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 
 from benchmarks.loopback.federated import ROOT
 from tests.clients.node.federated import HOSPITALS, Misbehaving, weights
+from training.body import read_body
 from training.canary import CANARY
 from training.privacy.config import SecureAggregationConfig
 from training.privacy.questions import KEYS, LAYOUT, QUESTIONS
 from training.privacy.summing import tolerance
-from training.wire import AnswerHeader, read_body
+from training.wire import AnswerHeader
 
 pytestmark = pytest.mark.long
 MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}

@@ -8,6 +8,7 @@ import pytest
 
 from clients.data.manifest import Row
 from clients.node.reception import Reception
+from training.body import write_body
 from training.compression.client_half import lost_key
 from training.errors import MessageError
 from training.fit import store_key as training_key
@@ -18,7 +19,7 @@ from training.models import initial_model
 from training.models.groups import float_state
 from training.roster import Introduction, agree
 from training.state import State
-from training.wire import read_answer, stamp_of, write_body, write_question
+from training.wire import read_answer, stamp_of, write_question
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ import json
 import pytest
 import torch
 
+from training.body import read_body
 from training.engines.nvflare.lines import StoppedError
 from training.messages import Update
 from training.privacy.questions import KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
 from training.privacy.summing import tolerance
-from training.wire import AnswerHeader, read_body
+from training.wire import AnswerHeader
 
 MASKS = {"secure_aggregation": {"fewest": 3}}
 PACKED = {"up": "8-bit", "down": "half", "exact_below": 100}

@@ -8,9 +8,10 @@ import pytest
 from clients.data.adapters.table import make_adapter
 from clients.data.manifest import Manifest, Row
 from clients.data.manifest_csv import write_manifest
+from training.body import read_body
 from training.data import SPLITS
 from training.evaluation import read_blocks
-from training.wire import AnswerHeader, read_body
+from training.wire import AnswerHeader
 
 FEW, LEAST, EACH = 2, 3, 12  # pictures of the small group; the job's minimum; pictures of a split
 SMALL = "east"

@@ -349,7 +349,7 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
         return old["answer"] if asks(header, "fit", 2) else answer
 
     def poison(header, answer):
-        from training.wire import read_body, write_body
+        from training.body import read_body, write_body
 
         if not asks(header, "fit", 2):
             return answer

@@ -8,10 +8,10 @@ from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
+from training.body import Body
 from training.engines.nvflare.lines import LineError, SiteRefusedError
 from training.engines.nvflare.pieces import InPieces
 from training.engines.nvflare.pulse import Pulse
-from training.wire import Body
 
 GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
 PUT, ANSWER, FETCH = "put", "answer", "fetch"
@@ -51,7 +51,7 @@ class CollabLine:
         """See `Line`."""
         return self._text(JOIN, seconds, roster=roster)
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
         """See `Line`."""
         return self._pieces.ask(header, body, seconds)
 

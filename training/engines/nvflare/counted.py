@@ -3,11 +3,11 @@
 from pathlib import Path
 from urllib.parse import quote
 
+from training.body import read_body, write_body
 from training.census import CENSUS
 from training.errors import MessageError
 from training.files import write_bytes
 from training.messages import Broadcast, Update, reply
-from training.wire import read_body, write_body
 
 
 class Counted:

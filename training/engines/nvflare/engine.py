@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from training.body import Body, write_long_body
 from training.data import SERVER
 from training.engines.nvflare.attendance import Attendance
 from training.engines.nvflare.counted import Counted
@@ -21,9 +22,9 @@ from training.engines.nvflare.quorum import needed
 from training.engines.nvflare.round import Round
 from training.federation import FIT
 from training.job import Job
-from training.messages import Answer, Broadcast, Failure, Update, tensor_bytes
+from training.messages import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.site import Site
-from training.spool import Spool
+from training.spool import Spool, SpooledTensors
 from training.wire import stamp_of
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
@@ -147,8 +148,14 @@ class NvflareEngine:
         """How many of `asked` answers to such a question there must be before the round goes on."""
         return needed(self._job, question, asked)
 
+    def written(self, tensors: Tensors) -> Body:
+        """A question's tensors as they travel, on disk where they are many."""
+        return write_long_body(tensors, self._spool)
+
     def stored(self, answer: Update) -> Update:
-        """The answer in memory, or on disk where there is no room."""
+        """The answer in memory, or on disk where there is no room, or where it came as a file."""
+        if isinstance(answer.tensors, SpooledTensors):
+            return answer
         self._waiting_bytes += tensor_bytes(answer.tensors)
         return self._spool.spooled(answer) if self._waiting_bytes > self._memory else answer
 

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
+from training.body import Body
 from training.engines.nvflare.pulse import Pulse
 from training.errors import TrainingError
-from training.wire import Body
 
 
 class LineError(TrainingError):
@@ -36,7 +36,7 @@ class Line(Protocol):
     def join(self, roster: str, seconds: float) -> str:
         """Tell the site what all agreed on; raises like `greet`."""
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
         """The header and body of the answer to a question; raises like `greet`."""
 
     def ping(self, seconds: float) -> Pulse:

@@ -5,7 +5,7 @@ in a file at the site; of a longer answer the first piece comes with the call, a
 file here. Each piece is a call of its own: one that got lost is sent again, and nothing else.
 """
 
-import mmap
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,12 +14,13 @@ from typing import Protocol, TypeVar
 
 from pydantic import Field
 
+from training.body import PIECE, Body, part_of, size_of
 from training.config import FrozenConfig
 from training.engines.nvflare.lines import LineError, SiteRefusedError
 from training.engines.nvflare.pulse import time_on_the_way
-from training.wire import Body, number_of
+from training.spool import SUFFIX
+from training.wire import number_of
 
-PIECE = 4 << 20  # bytes
 AT_ONCE = 16  # pieces that are on their way at the same time, to and from all sites
 TRIES = 3  # of a piece, before the site counts as not reached
 LONGEST = 16 << 30  # bytes of an answer that are taken
@@ -67,7 +68,7 @@ class InPieces:
     Args:
         name: of the site.
         carrier: to it.
-        folder: where long answers wait, in files that have no name and vanish with whoever reads them.
+        folder: where long answers arrive.
         silence: see `training.engines.nvflare.attendance.Attendance`.
         moving: held while a piece is on its way; shared by all sites.
         piece: bytes of one.
@@ -89,7 +90,7 @@ class InPieces:
         self._moving = moving
         self._piece = piece
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
         """The header and body of the answer to a question.
 
         Args:
@@ -101,28 +102,30 @@ class InPieces:
             LineError: the site was not reached in time.
             SiteRefusedError: it was, and failed.
         """
-        short = len(body) <= self._piece
-        if not short:
-            self._put(header, body)
-        head, first, size = self._carrier.answer(header, body if short else b"", len(body), seconds)
+        asked, with_call = size_of(body), b""
+        if asked <= self._piece:
+            with_call = part_of(body, 0, asked)
+        else:
+            self._put(header, body, asked)
+        head, first, size = self._carrier.answer(header, with_call, asked, seconds)
         return head, first if len(first) == size else self._fetched(header, first, size)
 
-    def _put(self, header: str, body: bytes) -> None:
+    def _put(self, header: str, body: Body, size: int) -> None:
         there = 0
-        while there < len(body):
-            place = self._place(header, there, len(body))
-            piece = body[there : there + self._piece]
-            held = self._tried(self._carrier.put, place, piece)
-            if not there < held <= len(body):
+        while there < size:
+            piece = part_of(body, there, self._piece)
+            held = self._tried(self._carrier.put, self._place(header, there, size), piece)
+            if not there < held <= size:
                 raise SiteRefusedError(
-                    f"{self._name} has {held:,} of {len(body):,} bytes after a piece at {there:,}"
+                    f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"
                 )
             there = held  # further than this piece where the question is asked anew
 
     def _fetched(self, header: str, first: bytes, size: int) -> Body:
         if not len(first) < size <= LONGEST:
             raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {LONGEST:,} are taken at most")
-        with tempfile.TemporaryFile(dir=self._folder) as file:
+        handle, name = tempfile.mkstemp(dir=self._folder, suffix=SUFFIX)
+        with os.fdopen(handle, "wb") as file:
             file.write(first)
             there = len(first)
             while there < size:
@@ -131,8 +134,7 @@ class InPieces:
                     raise SiteRefusedError(f"{self._name} sent {len(piece):,} bytes at {there:,} of {size:,}")
                 file.write(piece)
                 there += len(piece)
-            file.flush()
-            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        return Path(name)
 
     def _place(self, header: str, offset: int, size: int) -> str:
         session, number = number_of(header)

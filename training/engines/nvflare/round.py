@@ -8,16 +8,16 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
+from training.body import PIECE, Body, size_of
 from training.engines.nvflare.attendance import Attendance
 from training.engines.nvflare.background import in_background
 from training.engines.nvflare.errand import Arrival, Errand
 from training.engines.nvflare.lines import Line, LineError, SiteRefusedError
 from training.engines.nvflare.pace import Pace
-from training.engines.nvflare.pieces import PIECE
 from training.errors import MessageError
 from training.federation import FIT
-from training.messages import Answer, Broadcast, Failure, Update
-from training.wire import Body, read_answer, write_body, write_question
+from training.messages import Answer, Broadcast, Failure, Tensors, Update
+from training.wire import read_answer, write_question
 
 GLANCE = 0.2  # seconds between looks at who is away while nothing arrives
 
@@ -33,6 +33,9 @@ class Rules(Protocol):
 
     def needed(self, question: Broadcast, asked: int) -> int:
         """How many of `asked` answers to such a question there must be before the round goes on."""
+
+    def written(self, tensors: Tensors) -> Body:
+        """A question's tensors as they travel."""
 
     def stored(self, answer: Update) -> Update:
         """The answer where it can wait."""
@@ -73,7 +76,7 @@ class Round:
         self._rules = rules
         self._enough = enough
         self._arrivals: queue.Queue[Arrival] = queue.Queue()
-        self._bodies: dict[int, bytes] = {}
+        self._bodies: dict[int, Body] = {}
         self._writing = threading.Lock()
         self._under_way: list[Future[None]] = []
 
@@ -156,7 +159,7 @@ class Round:
     def _lost(self, errand: Errand) -> bool:
         question = errand.question
         return errand.since is not None and self._attendance.lost_on_the_way(
-            question.client, errand.since, min(len(self._body(question)), PIECE), errand.attempt
+            question.client, errand.since, min(size_of(self._body(question)), PIECE), errand.attempt
         )
 
     def _ask_anew(self, client: str) -> None:
@@ -173,12 +176,12 @@ class Round:
             if future.done():
                 future.result()
 
-    def _body(self, question: Broadcast) -> bytes:
+    def _body(self, question: Broadcast) -> Body:
         # Most questions of a round carry the very same tensors: written once.
         with self._writing:
             identity = id(question.tensors)
             if identity not in self._bodies:
-                self._bodies[identity] = write_body(question.tensors)
+                self._bodies[identity] = self._rules.written(question.tensors)
             return self._bodies[identity]
 
     def _take(self, arrival: Arrival) -> None:

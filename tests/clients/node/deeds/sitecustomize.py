@@ -70,7 +70,7 @@ def spoilt(given, body, deed):
     """An answer with its tensors spoilt."""
     import torch
 
-    from training.wire import read_body, write_body
+    from training.body import read_body, write_body
 
     sent, tensors = read_body(body), read_body(given[1])
     name = next(iter(tensors))
@@ -92,7 +92,9 @@ def listen(collab_line):
         answer = real(self, header, body, seconds)
         if (FOLDER / "wire").is_dir():
             stem = FOLDER / "wire" / uuid.uuid4().hex
-            stem.with_suffix(".body").write_bytes(answer[1])
+            stem.with_suffix(".body").write_bytes(
+                answer[1] if isinstance(answer[1], bytes) else answer[1].read_bytes()
+            )
             stem.with_suffix(".json").write_text(answer[0])
         return answer
 
