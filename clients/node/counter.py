@@ -105,7 +105,7 @@ class Counter:
         """Answer a question, whose body came in pieces where it is not `size` bytes long.
 
         Returns:
-            The answer's header, the first piece of its body, and how many bytes that has.
+            The answer's header, its body unless that is to be fetched, and how many bytes that has.
 
         Raises:
             MessageError: pieces are missing; or see `Reception.answer`.
@@ -116,7 +116,8 @@ class Counter:
         )
         with self._lock:
             self._told = (session, number, told)
-        return head, part_of(told, 0, self._piece), size_of(told)
+        size = size_of(told)
+        return head, part_of(told, 0, size) if size <= self._piece else b"", size
 
     def fetch(self, place: str) -> bytes:
         """A piece of the last answer.
@@ -139,7 +140,8 @@ class Counter:
     def pulse(self) -> Pulse:
         """See `Reception.pulse`."""
         pulse = self.reception.pulse()
-        return Pulse(busy=pulse.busy, answer=min(pulse.answer, self._piece), moved=self._moved)
+        with_call = pulse.answer if pulse.answer <= self._piece else 0
+        return Pulse(busy=pulse.busy, answer=with_call, moved=self._moved)
 
     def close(self) -> None:
         """Remove what waits here."""

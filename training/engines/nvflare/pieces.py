@@ -1,16 +1,17 @@
 """Long messages in pieces: they need little memory whatever the model's size, and can be taken up again.
 
-A body of at most `PIECE` bytes travels with its call. A longer question goes first, piece by piece, and waits
-in a file at the site; of a longer answer the first piece comes with the call, and the rest is fetched into a
-file here. Each piece is a call of its own: one that got lost is sent again, and nothing else.
+A body of at most `PIECE` bytes travels with its call. A longer question goes before it, piece by piece, and
+waits in a file at the site; a longer answer is fetched after it, into a file here. Each piece is a call of
+its own: one that got lost is sent again, and nothing else.
 """
 
 import os
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -52,7 +53,7 @@ class Carrier(Protocol):
         """The piece of the last answer that belongs there."""
 
     def answer(self, header: str, body: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
-        """The answer's header, the first piece of its body, and how many bytes that has.
+        """The answer's header, its body unless that is to be fetched, and how many bytes that has.
 
         Args:
             header: the question's.
@@ -108,43 +109,49 @@ class InPieces:
         else:
             self._put(header, body, asked)
         head, first, size = self._carrier.answer(header, with_call, asked, seconds)
-        return head, first if len(first) == size else self._fetched(header, first, size)
+        return head, first if len(first) == size else self._fetched(header, size)
 
     def _put(self, header: str, body: Body, size: int) -> None:
         there = 0
         while there < size:
-            piece = part_of(body, there, self._piece)
-            held = self._tried(self._carrier.put, self._place(header, there, size), piece)
+            held = self._tried(partial(self._put_piece, body, self._place(header, there, size)))
             if not there < held <= size:
                 raise SiteRefusedError(
                     f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"
                 )
             there = held  # further than this piece where the question is asked anew
 
-    def _fetched(self, header: str, first: bytes, size: int) -> Body:
-        if not len(first) < size <= LONGEST:
+    def _put_piece(self, body: Body, place: Place) -> int:
+        piece = part_of(body, place.offset, self._piece)
+        return self._carrier.put(place.model_dump_json(), piece, self._seconds)
+
+    def _fetched(self, header: str, size: int) -> Path:
+        if not 0 < size <= LONGEST:
             raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {LONGEST:,} are taken at most")
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=SUFFIX)
         with os.fdopen(handle, "wb") as file:
-            file.write(first)
-            there = len(first)
-            while there < size:
-                piece = self._tried(self._carrier.fetch, self._place(header, there, size))
-                if not 0 < len(piece) <= size - there:
-                    raise SiteRefusedError(f"{self._name} sent {len(piece):,} bytes at {there:,} of {size:,}")
-                file.write(piece)
-                there += len(piece)
+            while (there := file.tell()) < size:
+                self._tried(partial(self._fetch_piece, file, self._place(header, there, size)))
         return Path(name)
 
-    def _place(self, header: str, offset: int, size: int) -> str:
-        session, number = number_of(header)
-        return Place(session=session, number=number, offset=offset, size=size).model_dump_json()
+    def _fetch_piece(self, file: BinaryIO, place: Place) -> None:
+        piece = self._carrier.fetch(place.model_dump_json(), self._seconds)
+        if not 0 < len(piece) <= place.size - place.offset:
+            raise SiteRefusedError(
+                f"{self._name} sent {len(piece):,} bytes at {place.offset:,} of {place.size:,}"
+            )
+        file.write(piece)
 
-    def _tried(self, call: Callable[..., Told], *arguments: object) -> Told:
+    def _place(self, header: str, offset: int, size: int) -> Place:
+        session, number = number_of(header)
+        return Place(session=session, number=number, offset=offset, size=size)
+
+    def _tried(self, move: Callable[[], Told]) -> Told:
+        """Move a piece; sites that wait for their turn hold none of it in memory."""
         for last in (*[False] * (TRIES - 1), True):
             try:
                 with self._moving:
-                    return call(*arguments, self._seconds)
+                    return move()
             except LineError:
                 if last:
                     raise

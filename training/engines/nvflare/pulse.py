@@ -10,7 +10,7 @@ class Pulse(FrozenConfig):
 
     Attributes:
         busy: whether a question is there that it has not answered yet.
-        answer: bytes of its newest answer, or of the answer's first piece, which may still be on their way.
+        answer: bytes of its newest answer that came with the call, and may still be on their way.
         moved: bytes of pieces that came and went since its job began; where they grow, that is work, too.
     """
 
