@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from clients.federation import strays
 from clients.federation.echo import MARK, Echo
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
@@ -36,10 +37,11 @@ def command(kit: Kit) -> list[str]:
     return [*start, CLIENT_PROGRAM, *where, "-s", "fed_client.json", "--set", *common, uid]
 
 
-def environment() -> dict[str, str]:
-    """Ours, for what our own processes start: nothing of it is written to where others can read."""
+def environment(kit: Kit) -> dict[str, str]:
+    """Ours, for what this kit's processes start: nothing of it is written to where others can read."""
     return {
         **os.environ,
+        strays.MARK: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
@@ -75,12 +77,13 @@ class NodeProcess:
             signal.signal(number, self._stop)
         self._echo.start()
         while not self._stopping:
+            self._end_strays()
             tidy(self._kit)
             with self._kit.log.open("ab") as log:
                 # A group of its own, so that the processes of its jobs can be ended with it.
                 self._process = subprocess.Popen(
                     command(self._kit),
-                    env=environment(),
+                    env=environment(self._kit),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -91,8 +94,14 @@ class NodeProcess:
             if not self._stopping:
                 note(self._kit.log, f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
                 self._pause()
+        self._end_strays()
         self._echo.close()
         return 0
+
+    def _end_strays(self) -> None:
+        count = strays.end_strays(self._kit.path)
+        if count:
+            note(self._kit.log, f"{count} processes of a job had outlived the node; they were ended")
 
     def _pause(self) -> None:
         until = time.monotonic() + PAUSE

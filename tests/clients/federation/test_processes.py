@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clients.federation import processes
+from clients.federation import processes, strays
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
@@ -88,3 +88,35 @@ child.wait()
     for each in alive:
         each.kill()
     assert gone
+
+
+def test_a_jobs_process_that_outlived_its_node_is_ended_and_no_other(kit, monkeypatch, tmp_path, as_it_was):
+    """FLARE gives a job's process a session of its own; one that still imports watches nobody."""
+    sleeps = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+    marks = (f"{kit.path}", f"{kit.path}-of-another")
+    started = [
+        subprocess.Popen(
+            sleeps, env={**os.environ, strays.MARK: mark}, start_new_session=True, stdout=subprocess.PIPE
+        )
+        for mark in marks
+    ]
+    own = f"""
+import os, signal, subprocess
+child = subprocess.Popen({sleeps!r}, start_new_session=True, stdout=subprocess.PIPE)
+child.stdout.readline()
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+os.kill(os.getppid(), signal.SIGTERM)
+"""
+    monkeypatch.setattr(processes, "command", lambda kit: [sys.executable, "-c", own])
+    try:
+        for each in started:
+            each.stdout.readline()
+        assert NodeProcess(kit).run() == 0
+        assert started[0].wait(30) is not None, "left by a node that was killed"
+        assert started[1].poll() is None
+        assert not psutil.pid_exists(int((tmp_path / "child").read_text())), "left by this one"
+    finally:
+        for each in started:
+            each.kill()
+            each.communicate()
+    assert kit.log.read_text().count("had outlived the node") == 2
