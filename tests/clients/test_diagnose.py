@@ -397,7 +397,7 @@ def test_pictures_are_asked_about_at_once_and_answered_in_order(command, server,
     names = [f"{number:02}" for number in range(12)]
     for name in names:
         write(tmp_path / "in" / f"{name}.jpg", f"x{name}")
-    server.meeting = threading.Barrier(3, timeout=20)  # nobody is answered before three have asked
+    server.meeting = threading.Barrier(3, timeout=60)  # nobody is answered before three have asked
     ended = command("in", "--json", "--jobs", 3)
     assert ended.exit_code == 0, ended.stderr
     assert [answer["id"] for answer in json.loads(ended.stdout)] == [f"x{name}" for name in names]

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from itertools import product
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -168,10 +168,10 @@ def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
         for group, size in enumerate((589, 961, 661, 556, 306, 827))
     }
 
-    start = perf_counter()
+    start = process_time()
     select(accuracies, SelectionConfig())
 
-    assert perf_counter() - start < 1
+    assert process_time() - start < 1
 
 
 @pytest.mark.parametrize(

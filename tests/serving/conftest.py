@@ -207,7 +207,7 @@ class Service:
         files = {"image": ("lesion.jpg", encode(paint()), "image/jpeg")} if files is None else files
         return self.client.post("/v1/diagnoses", data=dict(parts), files=files, **options)
 
-    def raw(self, sent: bytes, seconds: float = 10, *, end: bool = False) -> bytes:
+    def raw(self, sent: bytes, seconds: float = 60, *, end: bool = False) -> bytes:
         """Sends bytes as they are over a socket of its own and reads until the service closes or waits."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as line:
             line.sendall(sent)
@@ -220,7 +220,7 @@ class Service:
                 got += more
             return got
 
-    def eventually(self, holds: Callable[[], bool], seconds: float = 5) -> None:
+    def eventually(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         """Waits until something holds."""
         deadline = time.monotonic() + seconds
         while not holds():

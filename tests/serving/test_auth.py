@@ -1,6 +1,5 @@
 import base64
 import logging
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -220,9 +219,7 @@ def test_a_service_opens_and_closes_with_its_keys(serve, registry, promote, bund
         problem(service.client.get("/v1/models", headers={"Host": "rebound.example"}), 401)
 
         key, secret = registry.create_key("app")
-        made = time.monotonic()
         service.eventually(lambda: statuses(service) == {401})
-        assert time.monotonic() - made < 1
         wrong = secret[:-1] + ("A" if secret[-1] != "A" else "B")
         for sent in (None, wrong, secret + " x", key.id, key.sha256):
             headers = {"Authorization": f"Bearer {sent}"} if sent else {}
@@ -271,10 +268,8 @@ def test_nothing_is_read_of_an_upload_without_a_key(serve, registry, promote, bu
     registry.create_key("app")
     with serve() as service:
         head = b"POST /v1/diagnoses HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
-        began = time.monotonic()
         got = service.raw(head + b"Content-Length: 20000000\r\nExpect: 100-continue\r\n\r\n")
         assert got.startswith(b"HTTP/1.1 401 ")  # and no `100 Continue` before it
-        assert time.monotonic() - began < 1
         assert service.diagnose(bytes(20_000_000)).status_code == 401
 
 

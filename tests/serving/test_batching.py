@@ -40,14 +40,17 @@ class Shown:
         self.open.set()
         self.begun = threading.Semaphore(0)
         self.at_once, self.most = 0, 0
+        self.counting = threading.Lock()
 
     def run(self, images):
         self.batches.append(images[:, 0, 0, 0].tolist())
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
+        with self.counting:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
         self.begun.release()
-        assert self.open.wait(10)
-        self.at_once -= 1
+        assert self.open.wait(60)
+        with self.counting:
+            self.at_once -= 1
         if BAD in images:
             raise GraphError("the graph answered logits that are not finite")
         first = images[:, 0, 0, :1].astype(np.float32)
@@ -83,7 +86,7 @@ async def run(asked, loaded, pixels):
 
 async def begun(graph):
     """Waits until the graph is being run once more."""
-    assert await asyncio.to_thread(graph.begun.acquire, timeout=10)
+    assert await asyncio.to_thread(graph.begun.acquire, timeout=60)
 
 
 def test_pictures_gather_while_the_graph_runs_and_then_go_together(batching):
@@ -306,7 +309,7 @@ def decoding(order, name, *, begun=None, go=None):
     def decode():
         if begun is not None:
             begun.set()
-            assert go.wait(10)
+            assert go.wait(60)
         order.append(f"decoded {name}")
         return Decoded(plain(name), Judged())
 
@@ -343,7 +346,7 @@ def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(batching,
         tasks = [
             asyncio.create_task(asked.diagnose(versions[0], decoding(found, 0, begun=begun, go=go))),
         ]
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         tasks += [
             asyncio.create_task(asked.diagnose(versions[name % 2], decoding(found, name)))
             for name in (1, 2, 3)
@@ -390,15 +393,15 @@ def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(batching,
     async def main():
         asked, loaded = batching(1, 1), version(Told(found))
         first = asyncio.create_task(asked.diagnose(loaded, decoding(found, 0, begun=begun, go=go)))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         second = asyncio.create_task(asked.diagnose(loaded, decoding(found, 1)))
         await asyncio.sleep(0)
         given_up, other = (second, first) if at == "before its turn" else (first, second)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
         go.set()
-        await asyncio.wait_for(other, 10)
-        await asyncio.wait_for(asked.diagnose(loaded, decoding(found, 2)), 10)
+        await asyncio.wait_for(other, 60)
+        await asyncio.wait_for(asked.diagnose(loaded, decoding(found, 2)), 60)
 
     asyncio.run(main())
     if at == "before its turn":

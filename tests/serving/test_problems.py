@@ -73,7 +73,7 @@ def test_a_web_socket_is_refused_in_our_shape(service, problem):
     }
     for path in ("/v1/models", "/nothing"):
         # Whoever asks to leave HTTP loses the connection after the answer: one of its own each time.
-        problem(httpx.get(service.url + path, headers=handshake, trust_env=False), 404)
+        problem(httpx.get(service.url + path, headers=handshake, trust_env=False, timeout=60), 404)
 
 
 def test_head_of_what_is_not_there(service):

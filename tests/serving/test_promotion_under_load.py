@@ -61,10 +61,10 @@ def address(places) -> Iterator[Callable[[], str]]:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         running.append(subprocess.Popen([*command, *options], **quiet))
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
-                if httpx.get(f"{address}/readyz").status_code == 200:
+                if httpx.get(f"{address}/readyz", timeout=60).status_code == 200:
                     return address
             except httpx.TransportError:
                 time.sleep(0.1)
@@ -73,7 +73,7 @@ def address(places) -> Iterator[Callable[[], str]]:
     yield start
     for process in running:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
 
 
 def workers():
@@ -147,17 +147,27 @@ def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, pi
     ]
     for caller in callers:
         caller.start()
-    for step in (
-        lambda: promote(1),
-        lambda: promote(2),
-        lambda: change(frozenset(releases[1]), lambda: registry.rollback("skin-lesion", alias="production")),
-    ):
+
+    def hold() -> None:
+        """Leave a release in place until all of its versions have answered in its time."""
         time.sleep(HOLD)
-        step()
-    time.sleep(HOLD)
-    stop.set()
-    for caller in callers:
-        caller.join()
+        reign, deadline = reigns[-1], time.monotonic() + 60
+        while not reign.versions <= {row[2] for row in list(answers.got) if row[0] >= reign.began}:
+            assert time.monotonic() < deadline, f"{reign} did not answer"
+            time.sleep(0.05)
+
+    try:
+        hold()
+        promote(1)
+        hold()
+        promote(2)
+        hold()
+        change(frozenset(releases[1]), lambda: registry.rollback("skin-lesion", alias="production"))
+        hold()
+    finally:
+        stop.set()
+        for caller in callers:
+            caller.join()
 
     assert answers.failed == []
     for began, ended, version, _ in answers.got:

@@ -26,7 +26,7 @@ class Started:
         self.process = process
         self.port = port
         self.log = log
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
 
     def workers(self):
         """The processes that answer."""
@@ -91,23 +91,26 @@ def started(released, tmp_path_factory, home):
             start_new_session=True,
         )
     service = Started(process, port, log)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and log.read_text().count("serving release") < 2:
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
-    yield service
-    service.client.close()
-    below = descendants(process.pid)
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    for pid in below:
-        if is_running(pid):
-            os.kill(pid, signal.SIGKILL)
+    try:
+        deadline = time.monotonic() + 180
+        while log.read_text().count("serving release") < 2:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield service
+    finally:
+        service.client.close()
+        below = descendants(process.pid)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pid in below:
+            if is_running(pid):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_our_paths_answer(started, released, picture):
@@ -154,7 +157,8 @@ def test_errors_are_in_our_shape(started, problem, picture):
     handshake = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"}
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", **handshake}
     # Whoever asks to leave HTTP loses the connection after the answer: one of its own.
-    problem(httpx.get(f"http://127.0.0.1:{started.port}/v1/models", headers=upgrade, trust_env=False), 404)
+    url = f"http://127.0.0.1:{started.port}/v1/models"
+    problem(httpx.get(url, headers=upgrade, trust_env=False, timeout=60), 404)
     broken = {"Content-Type": "multipart/form-data; boundary=B"}
     problem(started.client.post("/v1/diagnoses", content=b"--B\r\n\0", headers=broken), 400)
 
@@ -164,7 +168,8 @@ def test_both_workers_answer_and_are_counted_together(started):
     answered = 0
     for _ in range(60):
         # A connection of its own each time: the kernel hands it to either worker.
-        answered += httpx.get(f"http://127.0.0.1:{started.port}/livez", trust_env=False).status_code == 200
+        url = f"http://127.0.0.1:{started.port}/livez"
+        answered += httpx.get(url, trust_env=False, timeout=60).status_code == 200
     text = started.client.get("/metrics").text
     line = next(
         one for one in text.splitlines() if one.startswith("dermfed_requests_total") and '"/livez"' in one
@@ -194,9 +199,11 @@ def asked(started, picture):
 
 
 def test_nothing_is_written_at_home_but_our_cache_and_records(asked, home):
-    written = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
-    ours = (".cache/dermfed/", ".local/share/dermfed/records/diagnoses-")
-    assert {place for place in ours if any(path.startswith(place) for path in written)} == set(ours)
+    ours, deadline = (".cache/dermfed/", ".local/share/dermfed/records/diagnoses-"), time.monotonic() + 60
+    written: set[str] = set()
+    while {place for place in ours if any(path.startswith(place) for path in written)} != set(ours):
+        assert time.monotonic() < deadline, written
+        written = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
     assert all(path.startswith(ours) for path in written), written
 
 
@@ -204,12 +211,10 @@ def test_the_log_tells_of_requests_and_not_of_what_is_in_them(started, request):
     refused = " GET /v1/models 401 "
     before = started.log.read_text().count(refused)
     request.getfixturevalue("asked")
-    told, deadline = started.log.read_text(), time.monotonic() + 10
-    while told.count(refused) == before and time.monotonic() < deadline:
-        time.sleep(0.05)  # an answer may arrive before its line
-        told = started.log.read_text()
-    assert " POST /v1/diagnoses 200 " in told
-    assert told.count(refused) == before + 1
+    answered, deadline = " POST /v1/diagnoses 200 ", time.monotonic() + 60
+    while answered not in (told := started.log.read_text()) or told.count(refused) == before:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)  # an answer may arrive before its line, and an earlier test's line be late
     assert MARK not in told
     assert "skin_tone" not in told
     assert "Found invalid character" not in told
@@ -220,8 +225,8 @@ def test_sigterm_ends_it_and_everything_below_it(started):
     below = descendants(started.process.pid)
     assert len(below) >= 2
     started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(20) == 0
-    deadline = time.monotonic() + 5
+    assert started.process.wait(60) == 0
+    deadline = time.monotonic() + 60
     while any(is_running(pid) for pid in below) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in below if is_running(pid)] == []

@@ -116,7 +116,7 @@ def test_builders_at_the_same_time_agree_and_leave_one_cache(
 
     def wait_then_decode(content: bytes, rule: PictureRule) -> np.ndarray:
         if content == png(0):
-            both.wait(10)  # neither goes on before both have begun
+            both.wait(60)  # neither goes on before both have begun
         return decode(content, rule)
 
     monkeypatch.setattr(cache_module, "decode_picture", wait_then_decode)
@@ -129,7 +129,7 @@ def test_builders_at_the_same_time_agree_and_leave_one_cache(
     for builder in builders:
         builder.start()
     for builder in builders:
-        builder.join(20)
+        builder.join(120)
     assert found[0] == found[1]
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [found[0].parent.name]
 

@@ -84,7 +84,7 @@ child.wait()
     assert b"Serving" in said, "FLARE's program runs under its own name"
     parent.kill()
     parent.communicate()
-    gone, alive = psutil.wait_procs([child], timeout=30)
+    gone, alive = psutil.wait_procs([child], timeout=60)
     for each in alive:
         each.kill()
     assert gone

@@ -39,7 +39,7 @@ def test_marked_lines_of_a_log_are_repeated_from_now_on(tmp_path):
     with log.open("a") as file:
         file.write(f"now{MARK}job skin, 0-federate round 1, fit\nFLARE says much\nhalf{MARK}")
         file.flush()
-        assert came.wait(20)
+        assert came.wait(60)
         file.write("a line\n")
     echo.close()
     assert heard == [f"now{MARK}job skin, 0-federate round 1, fit", f"half{MARK}a line"]

@@ -3,7 +3,8 @@
 import io
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class HereLine:
         reception: of the site.
         cut: why nothing comes through, or None.
         before_ask, after_ask: called with each question's header and whether it came through.
+        waiting: one for each call that waits for its turn or has it: a site of its own would be at work.
     """
 
     reception: Reception
@@ -77,6 +79,7 @@ class HereLine:
     after_ask: Callable[[str, tuple[str, bytes]], tuple[str, bytes]] = field(
         default=lambda header, answer: answer
     )
+    waiting: list[None] = field(default_factory=list)
 
     def greet(self, greeting: str, seconds: float) -> str:
         self._through()
@@ -84,19 +87,19 @@ class HereLine:
 
     def introduce(self, seconds: float) -> str:
         self._through()
-        with ONE_AT_A_TIME:
+        with self._turn():
             return self.reception.introduce()
 
     def join(self, roster: str, seconds: float) -> str:
         self._through()
-        with ONE_AT_A_TIME:
+        with self._turn():
             return self.reception.join(roster)
 
     def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
         self.before_ask(header)
         self._through()
         try:
-            with ONE_AT_A_TIME:
+            with self._turn():
                 answer = self.reception.answer(header, body)
         except MessageError as error:
             raise SiteRefusedError(f"{error}") from error
@@ -105,7 +108,19 @@ class HereLine:
 
     def ping(self, seconds: float) -> Pulse:
         self._through()
-        return self.reception.pulse()
+        pulse = self.reception.pulse()
+        told = pulse.model_copy(update={"busy": pulse.busy or bool(self.waiting)})
+        self._through()
+        return told
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self.waiting.append(None)
+        try:
+            with ONE_AT_A_TIME:
+                yield
+        finally:
+            self.waiting.pop()
 
     def _through(self) -> None:
         if self.cut is not None:
@@ -211,7 +226,7 @@ def here(tmp_path, manifests) -> Callable[[Job], RunResult]:
     return run
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
     while not condition():

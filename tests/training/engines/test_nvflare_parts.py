@@ -58,9 +58,9 @@ class Line:
 
 def test_a_site_is_away_after_silence_and_back_at_the_first_sign_of_life(wait_until):
     now, line = [0.0], Line()
+    line.reached = False
     attendance = Attendance({"north": line}, 0.05 * BEATS, clock=lambda: now[0])
     try:
-        line.reached = False
         now[0] = 0.04 * BEATS
         attendance._unheard("north", "no route")
         assert "north" not in attendance.away
@@ -80,27 +80,25 @@ def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_wa
     """silence + bytes / SLOWEST, and as much again each time it is asked anew."""
     now = [0.0]
     attendance = Attendance({"north": Line()}, 60, clock=lambda: now[0])
+    attendance.close()  # it hears of the site what is said here, and nothing else
 
     def lost(at, question=0, again=0, **pulse):
         now[0] = at
         attendance._heard_of("north", Pulse(**pulse))
         return attendance.lost_on_the_way("north", 100, question, again)
 
-    try:
-        assert not lost(159, busy=False)
-        assert not lost(1000, busy=True), "it works for as long as it likes"
-        assert not lost(1059, busy=False)
-        assert lost(1061, busy=False)
-        assert not lost(1062, busy=False, question=2 * SLOWEST)
-        assert not lost(1062, busy=False, answer=2 * SLOWEST)
-        assert lost(1065, busy=False, question=2 * SLOWEST, answer=2 * SLOWEST)
-        assert not lost(1119, busy=False, again=1)
-        assert lost(1121, busy=False, again=1)
-        assert not lost(1122, busy=False, moved=1), "pieces that come and go are work"
-        assert not lost(1182, busy=False, moved=1)
-        assert lost(1183, busy=False, moved=1)
-        attendance.lost("north", "no route")
-        assert not attendance.lost_on_the_way("north", 100, 0), "a site that is away is asked when it is back"
-        assert not attendance.lost_on_the_way("west", 100, 0)
-    finally:
-        attendance.close()
+    assert not lost(159, busy=False)
+    assert not lost(1000, busy=True), "it works for as long as it likes"
+    assert not lost(1059, busy=False)
+    assert lost(1061, busy=False)
+    assert not lost(1062, busy=False, question=2 * SLOWEST)
+    assert not lost(1062, busy=False, answer=2 * SLOWEST)
+    assert lost(1065, busy=False, question=2 * SLOWEST, answer=2 * SLOWEST)
+    assert not lost(1119, busy=False, again=1)
+    assert lost(1121, busy=False, again=1)
+    assert not lost(1122, busy=False, moved=1), "pieces that come and go are work"
+    assert not lost(1182, busy=False, moved=1)
+    assert lost(1183, busy=False, moved=1)
+    attendance.lost("north", "no route")
+    assert not attendance.lost_on_the_way("north", 100, 0), "a site that is away is asked when it is back"
+    assert not attendance.lost_on_the_way("west", 100, 0)

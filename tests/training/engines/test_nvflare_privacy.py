@@ -126,7 +126,7 @@ def test_a_sum_waits_for_as_many_as_hide_each_other(own_job, net, in_thread, wai
     for name in ("east", "west"):
         there.lines[name].before_ask = lambda header: None
         there.lines[name].cut = None
-    wait_until(lambda: there.run_folder.path.joinpath("summary.json").exists(), 60)
+    wait_until(lambda: there.run_folder.path.joinpath("summary.json").exists())
     [line] = there.metrics()
     assert len(line["models"]["global"]["weights"]) >= 3
 

@@ -81,6 +81,7 @@ def told(own_job, net, federate_block):
         first = federate_block(rounds=1, aggregator={"name": "q-ffl", "q": 1.0}, evaluate_on="validation")
         job = own_job(
             data={"subgroups": {"scale": "fitzpatrick", "groups": groups}},
+            engine={"network": {"silence": 60}},  # each is asked everything once
             privacy={"min_count": LEAST},
             evaluation={"intersections": [{"column": "site"}]},
             stages=[first, *stages],

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from training.engines.nvflare.door import AwayError
-from training.engines.nvflare.lines import StoppedError
+from training.engines.nvflare.lines import LineError, StoppedError
 from training.errors import QuorumError
 
 OTHERS = ["north", "south", "west"]
@@ -99,32 +99,24 @@ def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thre
     assert there.conductor.status.waiting == ("east",)
     assert "the cable is out" in there.conductor.status.away["east"]
     east.cut = None
-    thread.join(60)
+    thread.join(120)
     assert bytes_of(ran[0]) == bytes_of(here(job))
 
 
-def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, here, in_thread, wait_until):
+def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, here):
     """The site trained; its answer got lost on the way. The question comes again with the same number."""
     job = own_job(federate=KEPT)
     there = net(job)
-    south = there.lines["south"]
     seen = []
 
     def after(header, answer):
         if asks(header, "fit", 2):
             seen.append(answer)
             if len(seen) == 1:
-                south.cut = "the answer is lost"
-                south._through()
+                raise LineError("the answer is lost")
         return answer
 
-    south.after_ask = after
-
-    def mend():
-        wait_until(lambda: bool(seen))
-        south.cut = None
-
-    in_thread(mend)
+    there.lines["south"].after_ask = after
     result = there.run()
     assert len(seen) == 2
     assert seen[0][1] is seen[1][1]
@@ -143,18 +135,18 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
         if asks(header, "fit", 2):
             asked.append(json.loads(header)["number"])
             if len(asked) == 1 and what == "the question":
-                over.wait()
+                over.wait(120)
 
     def after(header, answer):
         if asks(header, "fit", 2) and len(asked) == 1:
-            over.wait()
+            over.wait(120)
         return answer
 
     south.before_ask, south.after_ask = before, after
     result = there.run()
     over.set()
-    assert len(asked) == 2
-    assert asked[0] == asked[1], "the same question, so the site answers the same and trains once"
+    assert len(asked) >= 2
+    assert len(set(asked)) == 1, "the same question, so the site answers the same and trains once"
     assert [line["answered"] for line in there.metrics()] == [["north", "south", "east", "west"]] * 3
     assert bytes_of(result) == bytes_of(here(job))
 
@@ -168,13 +160,13 @@ def test_an_introduction_that_was_lost_is_asked_for_again(own_job, net):
         asked.append(1)
         told = real(seconds)
         if len(asked) == 1:
-            over.wait()
+            over.wait(120)
         return told
 
     east.introduce = introduce
     there.run()
     over.set()
-    assert len(asked) == 2
+    assert len(asked) >= 2
 
 
 class Killed(BaseException):
@@ -229,13 +221,13 @@ def test_a_node_that_is_killed_returns_with_the_next_session(own_job, net, lose,
     thread = in_thread(session)
     wait_until(lambda: "waits for west" in there.progress.getvalue())
     stopped.append(1)
-    thread.join(30)
+    thread.join(120)
     assert ended
     there.connect("north", "south", "east", "west")
     assert bytes_of(there.run()) == bytes_of(here(job))
 
 
-def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here):
+def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here, wait_until):
     """East trains in round 2 and its answer is late; round 3 must not begin with what it kept then.
 
     The same as a run in which east was asked and failed before it trained.
@@ -243,36 +235,30 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here)
     job = own_job(federate=KEPT, engine={"min_clients": 3})
     late, never = net(job, "late"), net(job, "never")
 
-    def lose_after(header, answer):
+    def lose(header, answer=None):
         if asks(header, "fit", 2):
-            late.lines["east"].cut = "late"
-            try:
-                late.lines["east"]._through()
-            finally:
-                late.lines["east"].cut = None
+            raise LineError("late")
         return answer
 
-    def lose_before(header):
-        if asks(header, "fit", 2):
-            never.lines["east"].cut = "late"
+    late.lines["east"].after_ask = lose
+    never.lines["east"].before_ask = lose
 
-    late.lines["east"].after_ask = lose_after
-    never.lines["east"].before_ask = lose_before
+    def is_back(each):
+        status = each.conductor.status
+        return "east" in status.answered and "east" not in status.away
+
     results = []
     for each in (late, never):
-        if each is never:
-            original = each.lines["east"]._through
 
-            def through(original=original, line=each.lines["east"]):
-                try:
-                    original()
-                finally:
-                    line.cut = None
+        def before(header, each=each):
+            if asks(header, "evaluate", 2):  # or round 3 might begin without east
+                wait_until(lambda: is_back(each))
 
-            each.lines["east"]._through = through
+        each.lines["north"].before_ask = before
         results.append(each.run())
     first, second = ([line["answered"] for line in each.metrics()] for each in (late, never))
     assert first == second
+    assert [len(names) for names in first] == [4, 3, 4]
     assert first[1] == OTHERS
     assert bytes_of(results[0]) == bytes_of(results[1])
     assert bytes_of(results[0]) != bytes_of(here(job))
@@ -285,22 +271,22 @@ def test_the_run_begins_when_every_site_is_there(own_job, net):
         there.run()
 
 
-def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, net, in_thread, wait_until):
+def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, net):
     job = own_job(
         federate={**KEPT, "rounds": 1, "evaluate_on": None},
         engine={"min_clients": 3, "network": {"silence": 30, "enough": True}},
     )
     there = net(job)
-    release = []
+    release = Event()
     east = there.lines["east"]
 
     def before(header):
         if asks(header, "fit"):
-            wait_until(lambda: bool(release))
+            release.wait(120)
 
     east.before_ask = before
     there.run()
-    release.append(1)
+    release.set()
     [line] = there.metrics()
     assert line["answered"] == OTHERS
     assert "came too late: the round ended with 3 answers" in json.dumps(line)
@@ -409,17 +395,17 @@ def test_a_site_that_will_not_join_is_left_out_or_ends_the_run_before_it_begins(
 def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_until):
     """FLARE ends all calls of a job at once; a site whose answer was still to come is not away."""
     there = net(own_job(federate={**KEPT, "evaluate_on": None}, engine={"min_clients": 3}))
-    stopped, answered = [], []
+    stopped, answered = [], set()
     for name in OTHERS:
-        there.lines[name].after_ask = lambda header, answer: (
-            answered.append(1) if asks(header, "fit", 2) else None,
+        there.lines[name].after_ask = lambda header, answer, name=name: (
+            answered.add(name) if asks(header, "fit", 2) else None,
             answer,
         )[1]
     east = there.lines["east"]
 
     def before(header):
         if asks(header, "fit", 2):
-            wait_until(lambda: len(answered) == len(OTHERS))
+            wait_until(lambda: answered == set(OTHERS))
             stopped.append(1)
             east.cut = "the run was ended"
 
@@ -435,7 +421,7 @@ def test_who_has_answered_and_who_has_not_is_told_while_a_round_lasts(own_job, n
 
     def before(header):
         if asks(header, "fit", 1):
-            assert hold.wait(60)
+            assert hold.wait(120)
 
     def only_west_is_to_answer_the_fit():
         seen[:] = [there.conductor.status] if there.conductor else []
@@ -443,9 +429,9 @@ def test_who_has_answered_and_who_has_not_is_told_while_a_round_lasts(own_job, n
 
     there.lines["west"].before_ask = before
     thread = in_thread(there.run)
-    wait_until(only_west_is_to_answer_the_fit, 60)
+    wait_until(only_west_is_to_answer_the_fit)
     hold.set()
-    thread.join(60)
+    thread.join(120)
     assert seen[0].answered == ("north", "south", "east")
     assert seen[0].seconds > 0
     assert there.conductor.status.pending == ()
