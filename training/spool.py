@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 
 from training.errors import CheckpointError
 from training.messages import Tensors, Update, tensor_bytes
-from training.tensor_file import unshared
+from training.tensor_file import save_tensors
 
 
 class SpooledTensors(Mapping[str, torch.Tensor]):
@@ -48,9 +48,14 @@ class SpooledTensors(Mapping[str, torch.Tensor]):
         return self._read().values()
 
     def _read(self) -> dict[str, torch.Tensor]:
-        # From bytes: safetensors 0.8 loses 60 bytes for every tensor that it maps from a file.
-        tensors: dict[str, torch.Tensor] = load(self._path.read_bytes())
-        return tensors
+        return read(self._path)
+
+
+def read(path: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a spool's file, in memory."""
+    # From bytes: safetensors 0.8 loses 60 bytes for every tensor that it maps from a file.
+    tensors: dict[str, torch.Tensor] = load(path.read_bytes())
+    return tensors
 
 
 class Spool:
@@ -75,7 +80,7 @@ class Spool:
         self._count += 1
         path = self._folder / f"{self._count:08d}.safetensors"
         try:
-            save_file(unshared(tensors), path)
+            save_tensors(tensors, path)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"cannot spool {tensor_bytes(tensors):,} bytes to {self._folder}: {error}; "

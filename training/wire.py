@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
 from training.config import FrozenConfig
 from training.errors import MessageError
 from training.messages import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
-from training.tensor_file import unshared
+from training.tensor_file import pack_tensors
 
 PROTOCOL = 1  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
@@ -142,8 +142,7 @@ def read_answer(header: str, body: bytes, stamp: Stamp) -> Answer:
 
 def write_body(tensors: Tensors) -> bytes:
     """Tensors as safetensors bytes; nothing where there are none."""
-    content: bytes = save(unshared(tensors)) if tensors else b""
-    return content
+    return pack_tensors(tensors) if tensors else b""
 
 
 def read_body(body: bytes) -> dict[str, Tensor]:
