@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 
 from training.errors import MessageError
 from training.mapped import map_tensors
 from training.messages import Tensors, tensor_bytes
 from training.spool import Spool, SpooledTensors
-from training.tensor_file import unshared
+from training.tensor_file import pack_tensors
 
 Body = bytes | Path
 GONE = "this message is here no longer: another has taken its place"
@@ -18,8 +18,7 @@ PIECE = 4 << 20  # bytes of tensors that stay in memory and travel in one call; 
 
 def write_body(tensors: Tensors) -> bytes:
     """Tensors as safetensors bytes; nothing where there are none."""
-    content: bytes = save(unshared(tensors)) if tensors else b""
-    return content
+    return pack_tensors(tensors) if tensors else b""
 
 
 def write_long_body(tensors: Tensors, spool: Spool, longest: int = PIECE) -> Body:

@@ -54,21 +54,20 @@ def fit(
     load_whole(client, sync.merge(arrived, named(kept.tensors, WEIGHTS), kept.scalars))
     work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
     asked = received_losses(client.bench, work) if RECEIVED_LOSSES in needs else {}
-    watched = sync.watches(client.bench.model)
-    before = client.bench.take(watched)
+    names = client.bench.division(sync)
+    before = client.bench.take(names.watches)
     result = train_locally(client.bench, objective, work, named(kept.tensors, OPTIMIZER))
     if client.steps is not None:
         return reply(broadcast)
 
     keep = {
-        **prefixed(client.bench.take(sync.keeps(client.bench.model)), WEIGHTS),
+        **prefixed(client.bench.take(names.keeps), WEIGHTS),
         **prefixed(result.kept, OBJECTIVE),
         **prefixed(result.optimizer, OPTIMIZER),
         **prefixed(work.given, GIVEN),
     }
-    notes = sync.note(before, client.bench.take(watched), kept.scalars)
-    travels = sync.travels(client.bench.model)
-    tensors = {**client.bench.take(travels), **prefixed(result.outgoing, PREFIX)}
+    notes = sync.note(before, client.bench.take(names.watches), kept.scalars)
+    tensors = {**client.bench.take(names.travels), **prefixed(result.outgoing, PREFIX)}
     if SQUARED_CHANGE in needs:
         asked |= squared_change(arrived, tensors, dict(client.bench.model.named_parameters()))
     if keep or notes:
@@ -161,7 +160,7 @@ def collect_kept(broadcast: Broadcast, client: Client, sync: Sync) -> Update:
         client.store.load(client.id, store_key(broadcast.stage, broadcast.track), broadcast.round + 1)
         or State()
     )
-    travels = set(sync.travels(client.bench.model))
+    travels = set(client.bench.division(sync).travels)
     stayed = {n: tensor for n, tensor in named(kept.tensors, WEIGHTS).items() if n not in travels}
     held = count_by_subgroup(client.examples("train"), client.subgroups)
     return reply(broadcast, tensors=stayed, num_examples=held)

@@ -185,7 +185,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
     A sum that is finite has only finite terms, and summing is ten times faster than looking at each value.
     The sum of finite values may itself overflow: then each is looked at.
     """
-    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+    return isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
 def unknown_question(broadcast: Broadcast) -> MessageError:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from training.errors import CheckpointError
 from training.mapped import map_tensors, names_in
 from training.messages import Tensors, Update, tensor_bytes
-from training.tensor_file import unshared
+from training.tensor_file import save_tensors
 
 SUFFIX = ".safetensors"
 
@@ -76,7 +75,7 @@ class Spool:
         """
         path = self._folder / f"{next(self._numbers):08d}{SUFFIX}"
         try:
-            save_file(unshared(tensors), path)
+            save_tensors(tensors, path)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
                 f"cannot spool {tensor_bytes(tensors):,} bytes to {self._folder}: {error}; "

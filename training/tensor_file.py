@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, TensorSpec, safe_open, serialize, serialize_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from training.errors import CheckpointError
@@ -24,19 +24,42 @@ def write_tensors(path: Path, job: str, header: Mapping[str, Any], tensors: Tens
         CheckpointError: when the disk does not take it; what was there before is untouched.
     """
     text = json.dumps({**header, "format": FORMAT, "job": job})
-    own = unshared(tensors)
-    write_whole(path, lambda temporary: save_file(own, temporary, metadata={ENTRY: text}))
+    write_whole(path, lambda temporary: save_tensors(tensors, temporary, {ENTRY: text}))
 
 
-def unshared(tensors: Tensors) -> dict[str, Tensor]:
-    """The tensors with memory of their own: two models may still share what neither has changed."""
-    seen: set[int] = set()
-    own = {}
-    for name, tensor in tensors.items():
-        contiguous = tensor.contiguous()
-        own[name] = contiguous.clone() if contiguous.data_ptr() in seen else contiguous
-        seen.add(contiguous.data_ptr())
-    return own
+def save_tensors(tensors: Tensors, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write what `safetensors.torch.save_file` would, several times faster for a model of many small tensors.
+
+    That function refuses tensors that share memory, and its search for them takes longer than the writing.
+    Here each is written whole, so that two models may share what neither has changed.
+    """
+    rows = row_by_row(tensors)
+    serialize_file(specs(rows), path, metadata=dict(metadata) if metadata else None)
+
+
+def pack_tensors(tensors: Tensors) -> bytes:
+    """The bytes of the file that `save_tensors` would write."""
+    rows = row_by_row(tensors)
+    content: bytes = serialize(specs(rows), metadata=None)
+    return content
+
+
+def row_by_row(tensors: Tensors) -> dict[str, Tensor]:
+    """The tensors on the CPU, the last axis innermost: as a file has them."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def specs(rows: Tensors) -> dict[str, TensorSpec]:
+    """Where the tensors are in memory; of use only while they are alive."""
+    return {
+        name: TensorSpec(
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            shape=tensor.shape,
+            data_ptr=tensor.data_ptr(),
+            data_len=tensor.nbytes,
+        )
+        for name, tensor in rows.items()
+    }
 
 
 def read_tensors(

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -16,9 +17,19 @@ from training.optimizers import OptimizerConfig, build_optimizer
 
 if TYPE_CHECKING:
     from training.objectives.base import Objective
+    from training.sync import Sync
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Division:
+    """What a sync says of the model's names; see there."""
+
+    travels: tuple[str, ...]
+    keeps: tuple[str, ...]
+    watches: tuple[str, ...]
 
 
 class Workbench:
@@ -39,6 +50,7 @@ class Workbench:
         self._device = device
         self._with_heads: dict[Objective, Workbench] = {}
         self._optimizers: dict[OptimizerConfig, torch.optim.Optimizer] = {}
+        self._divisions: dict[Sync, Division] = {}
         self._state = float_state(self.model)
         self._twins: list[Classifier] = []
 
@@ -75,6 +87,13 @@ class Workbench:
     def names(self) -> tuple[str, ...]:
         """The names of the model's floating-point tensors, in order."""
         return tuple(self._state)
+
+    def division(self, sync: "Sync") -> Division:
+        """What `sync` says of the model's names, which do not change: asked once, not once a client."""
+        if sync not in self._divisions:
+            model = self.model
+            self._divisions[sync] = Division(sync.travels(model), sync.keeps(model), sync.watches(model))
+        return self._divisions[sync]
 
     def optimizer(self, config: OptimizerConfig) -> torch.optim.Optimizer:
         """The optimizer for `config`, kept from client to client, with its state forgotten."""

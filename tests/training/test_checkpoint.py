@@ -36,7 +36,7 @@ def test_a_full_disk_leaves_the_older_checkpoint_to_go_on_from(tmp_path, monkeyp
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_file, "save_file", full)
+    monkeypatch.setattr(tensor_file, "save_tensors", full)
     with pytest.raises(CheckpointError, match=r"round-000002.*No space left.*continue with --resume"):
         checkpoints.save(checkpoint(2))
     assert checkpoints.newest().round == 1

@@ -86,6 +86,6 @@ def test_a_full_disk_is_said(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     spool = Spool(tmp_path / "spool")
-    monkeypatch.setattr(module, "save_file", full)
+    monkeypatch.setattr(module, "save_tensors", full)
     with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume"):
         spool.write(TENSORS)

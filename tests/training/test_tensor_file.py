@@ -3,11 +3,11 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 from training import tensor_file
 from training.errors import CheckpointError
-from training.tensor_file import FORMAT, read_tensors, unshared, write_tensors
+from training.tensor_file import FORMAT, pack_tensors, read_tensors, save_tensors, write_tensors
 
 JOB = "sha256:abc"
 TENSORS = {"weight": torch.tensor([[1.0, -0.0], [float("inf"), 3e-40]]), "step": torch.tensor(3)}
@@ -32,7 +32,29 @@ def test_models_that_still_share_memory_are_written_whole(tmp_path):
     write_tensors(path, JOB, {}, given)
     _, tensors = read_tensors(path, JOB)
     assert all(torch.equal(tensors[name], value) for name, value in given.items())
-    assert len({tensor.data_ptr() for tensor in unshared(given).values()}) == 3
+
+
+def test_the_bytes_are_those_that_the_library_writes(tmp_path):
+    kinds = (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+    )
+    tensors = {str(kind): torch.arange(6).view(2, 3).to(kind) for kind in kinds}
+    tensors |= {"one": torch.tensor(3.5), "none": torch.empty(0, 4)}
+    strided = {
+        **tensors,
+        "turned": torch.arange(6.0).view(2, 3).T,
+        "learned": torch.ones(2, requires_grad=True),
+    }
+    whole = {name: tensor.detach().contiguous() for name, tensor in strided.items()}
+    assert pack_tensors(strided) == save(whole)
+    save_tensors(strided, tmp_path / "file.safetensors", {"said": "ä"})
+    assert (tmp_path / "file.safetensors").read_bytes() == save(whole, {"said": "ä"})
 
 
 def test_the_file_of_another_job_is_refused(tmp_path):
@@ -74,7 +96,7 @@ def test_a_failure_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
         temporary.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_file, "save_file", full)
+    monkeypatch.setattr(tensor_file, "save_tensors", full)
     with pytest.raises(CheckpointError, match="No space left"):
         write_tensors(path, JOB, {"round": 2}, TENSORS)
     assert read_tensors(path, JOB)[0]["round"] == 1

@@ -1,9 +1,9 @@
 """All clients on one machine, in this process or in a few worker processes.
 
 With one worker the clients run here, one after another. With more, each worker is a process with a model of
-its own; weights go out and come back through files that all can map. Either way every client computes the
-same, because its draws depend on what it is and not on where it runs, and every worker uses the same number
-of threads.
+its own; weights go out and come back through files, and an answer's is read as it comes, while others still
+train. Either way every client computes the same, because its draws depend on what it is and not on where it
+runs, and every worker uses the same number of threads.
 """
 
 import os
@@ -22,6 +22,7 @@ from training.allocator import keep_freed_memory
 from training.data import Dataset
 from training.errors import EngineError
 from training.job import Job
+from training.mapped import map_tensors
 from training.messages import Answer, Broadcast, Tensors, Update, tensor_bytes
 from training.site import Site
 from training.spool import Spool, SpooledTensors
@@ -58,6 +59,7 @@ class InProcessEngine:
         self._spool = Spool(spool)
         self._memory = memory
         workers = parts.job.engine.workers
+        keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
         self._site = parts.build() if workers == 1 else None
         self._pool = None
@@ -96,6 +98,7 @@ class InProcessEngine:
             bare = replace(broadcast, tensors={})
             futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
         answers: list[Answer] = []
+        waiting = 0
         for future in futures:
             try:
                 answer, path = future.result()
@@ -105,7 +108,9 @@ class InProcessEngine:
                     "continue with --resume, and with fewer engine.workers if it happens again"
                 ) from error
             if isinstance(answer, Update) and path is not None:
-                answer = replace(answer, tensors=SpooledTensors(path))
+                waiting += path.stat().st_size
+                held = map_tensors(path) if waiting <= self._memory else SpooledTensors(path)
+                answer = replace(answer, tensors=held)
             answers.append(answer)
         return answers
 
@@ -126,7 +131,7 @@ class _Worker:
 
     def answer(self, broadcast: Broadcast, path: Path) -> tuple[Answer, Path | None]:
         if self.tensors is None or self.tensors[0] != path:
-            self.tensors = (path, dict(SpooledTensors(path).items()))
+            self.tensors = (path, map_tensors(path))
         answer = self.site.answer(replace(broadcast, tensors=self.tensors[1]))
         if not isinstance(answer, Update):
             return answer, None

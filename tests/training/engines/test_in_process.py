@@ -1,5 +1,6 @@
 """Clients in this process or in several: the same weights, and memory that does not grow with the cohort."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
+from training.engines import in_process
 from training.engines.in_process import InProcessEngine, SiteParts
 from training.messages import Broadcast, Failure, tensor_bytes
 from training.spool import Spool, SpooledTensors
@@ -53,6 +55,42 @@ def test_answers_come_in_the_order_of_the_questions_in_memory_or_on_disk(make_jo
     answers = engine.run_round(questions)
     assert [answer.client for answer in answers] == list(reversed(data.clients))
     assert all(isinstance(answer.tensors, SpooledTensors) for answer in answers)
+    engine.close()
+
+
+class WorkerHere:
+    """A pool whose only worker is this process."""
+
+    def __init__(self, workers, mp_context, initializer, initargs):
+        initializer(*initargs)
+
+    def submit(self, work, *arguments):
+        future = Future()
+        future.set_result(work(*arguments))
+        return future
+
+    def shutdown(self, cancel_futures):
+        pass
+
+
+def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
+    make_job, make_dataset, tmp_path, monkeypatch, spooled
+):
+    monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
+    data = make_dataset(FOUR)
+    alone = InProcessEngine(SiteParts(make_job(), data, ClientStore(tmp_path / "a")), tmp_path / "alone")
+    weights = alone._site._bench.take(alone._site._bench.names)
+    questions = [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
+    expected = alone.run_round(questions)
+    assert not spooled
+
+    parts = SiteParts(make_job(engine={"workers": 2}), data, ClientStore(tmp_path / "b"))
+    engine = InProcessEngine(parts, tmp_path / "spool", memory=int(2.5 * tensor_bytes(weights)))
+    answers = engine.run_round(questions)
+    assert [isinstance(answer.tensors, SpooledTensors) for answer in answers] == [False, False, True, True]
+    for one, other in zip(expected, answers, strict=True):
+        assert all(torch.equal(other.tensors[name], value) for name, value in one.tensors.items())
+    assert len(spooled) == 1 + 4  # the weights once for all, and four updates
     engine.close()
 
 
