@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long an example takes says more about the machine than about us.
-settings.register_profile("dermfed", deadline=None)
+settings.register_profile("dermfed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dermfed")
 
 TINY: dict[str, Any] = {

@@ -132,6 +132,7 @@ def one_thread_and_a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    torch.manual_seed(0)  # or what a test draws would depend on those that ran before it
     yield
     torch.set_num_threads(threads)
 
