@@ -39,10 +39,10 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 	$(BIN)/dermfed-serve
 
 test: lint types imports  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL)
+	$(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
 check: lint types imports  ## test, and what takes longer
-	$(BIN)/python -m pytest -n $(PARALLEL)
+	$(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -62,9 +62,9 @@ class SocketLine:
         """See `Line`."""
         return str(self._call("join", roster))
 
-    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
         """See `Line`."""
-        return self._pieces.ask(header, body, seconds)
+        return self._pieces.ask(header, body, seconds, alive)
 
     def put(self, place: str, piece: bytes, seconds: float) -> int:
         """See `Carrier`."""

@@ -81,24 +81,21 @@ class Counter:
         self._piece = piece
         self._lock = threading.Lock()
         self._parcel: Parcel | None = None
-        self._told: tuple[str, int, Body] = (
-            "",
-            0,
-            b"",
-        )  # session and number of the last answer, and its body
-        self._moved = 0
+        # Session and number of the last answer, and its body.
+        self._told: tuple[str, int, Body] = ("", 0, b"")
 
     def put(self, place: str, piece: bytes) -> int:
         """Take a piece of a question; how many bytes of it are here by now.
 
         Raises:
-            MessageError: a later question has begun to arrive.
+            MessageError: a later question has begun to arrive, or the coordinator has begun another session.
         """
         where = Place.model_validate_json(place)
+        if where.session != self.reception.session:
+            raise MessageError(f"a piece of a question of session {where.session}, which is over; dropped")
         with self._lock:
             parcel = self._parcel_for(where)
             parcel.add(where.offset, piece)
-            self._moved += len(piece)
             return parcel.held
 
     def answer(self, header: str, body: bytes, size: int) -> tuple[str, bytes, int]:
@@ -133,15 +130,13 @@ class Counter:
                     f"a piece of the answer to question {where.number} was asked for; the last one answered "
                     f"is {number}"
                 )
-            piece = part_of(told, where.offset, self._piece)
-            self._moved += len(piece)
-            return piece
+            return part_of(told, where.offset, self._piece)
 
     def pulse(self) -> Pulse:
         """See `Reception.pulse`."""
         pulse = self.reception.pulse()
         with_call = pulse.answer if pulse.answer <= self._piece else 0
-        return Pulse(busy=pulse.busy, answer=with_call, moved=self._moved)
+        return Pulse(busy=pulse.busy, answer=with_call)
 
     def close(self) -> None:
         """Remove what waits here."""

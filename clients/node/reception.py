@@ -44,6 +44,9 @@ class Reception:
         cache: where decoded pictures are kept.
         states: where its client states are kept.
         say: takes one line for whoever watches the node.
+
+    Attributes:
+        session: that the coordinator greeted with last; empty before.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Reception:
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._site: Site | None = None
-        self._session = ""
+        self.session = ""
         self._newest = -1
         self._last: tuple[Stamp, tuple[str, Body]] | None = None
         self._answered = 0  # bytes of the last answer
@@ -75,7 +78,7 @@ class Reception:
             refuse_strangers("the coordinator", theirs, ours)
         except (TrainingError, ValueError) as error:
             return self._refuse(error)
-        self._session = theirs.session
+        self.session = theirs.session
         return ours.model_dump_json()
 
     def close(self) -> None:
@@ -164,7 +167,7 @@ class Reception:
 
     def _admit(self, question: QuestionHeader) -> None:
         """Refuse what is not meant for this node, job and session; remember the newest number."""
-        wanted = {"client": self._node, "job": self._job.digest, "session": self._session}
+        wanted = {"client": self._node, "job": self._job.digest, "session": self.session}
         for name, value in wanted.items():
             if getattr(question, name) != value:
                 raise MessageError(

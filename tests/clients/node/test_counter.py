@@ -7,6 +7,7 @@ import pytest
 
 from clients.node.counter import Counter
 from training.body import part_of, size_of
+from training.engines.nvflare import pieces as module
 from training.engines.nvflare.lines import LineError, SiteRefusedError
 from training.engines.nvflare.pieces import TRIES, InPieces, Place
 from training.engines.nvflare.pulse import Pulse
@@ -26,7 +27,7 @@ class Reception:
     """Answers what it is told to, and remembers what it was asked."""
 
     def __init__(self, told=ANSWER):
-        self.told, self.asked = told, []
+        self.told, self.asked, self.session = told, [], "s1"
 
     def answer(self, header, body):
         self.asked.append(whole(body))
@@ -82,6 +83,10 @@ def pieces(carrier, tmp_path):
     return InPieces("north", carrier, tmp_path, 60, threading.BoundedSemaphore(1), PIECE)
 
 
+def alive():
+    """Nobody asks."""
+
+
 def question(number=1):
     asked = Broadcast("north", "0-federate", 1, "fit")
     return write_question(asked, stamp_of(asked, "job", "s1", number), 0)
@@ -94,7 +99,7 @@ def place(offset, number=1):
 @pytest.mark.parametrize("length", [0, 1, PIECE, PIECE + 1, 3 * PIECE, 95])
 def test_what_is_asked_and_answered_arrives_whole(pieces, carrier, reception, tmp_path, length):
     reception.told = ANSWER[:length]
-    head, told = pieces.ask(question(), QUESTION[:length], 60)
+    head, told = pieces.ask(question(), QUESTION[:length], 60, alive)
     assert (head, whole(told), reception.asked) == ("head", ANSWER[:length], [QUESTION[:length]])
     kinds = [kind for kind, *_ in carrier.calls]
     pieces_of = -(-length // PIECE) if length > PIECE else 0
@@ -107,7 +112,7 @@ def test_what_is_asked_and_answered_arrives_whole(pieces, carrier, reception, tm
 @pytest.mark.parametrize("lost", ["lost_before", "lost_after"])
 def test_a_piece_that_gets_lost_is_sent_again_and_nothing_else(pieces, carrier, reception, lost):
     getattr(carrier, lost).update({2, 3, 15})
-    _, told = pieces.ask(question(), QUESTION, 60)
+    _, told = pieces.ask(question(), QUESTION, 60, alive)
     assert (whole(told), reception.asked) == (ANSWER, [QUESTION])
     assert len(carrier.calls) == 10 + 1 + 13 + 3
 
@@ -115,11 +120,11 @@ def test_a_piece_that_gets_lost_is_sent_again_and_nothing_else(pieces, carrier, 
 def test_a_site_that_takes_no_piece_is_not_reached(pieces, carrier, reception):
     carrier.lost_before.update(range(4, 4 + TRIES))
     with pytest.raises(LineError, match="lost on its way there"):
-        pieces.ask(question(), QUESTION, 60)
+        pieces.ask(question(), QUESTION, 60, alive)
     assert not reception.asked
     carrier.calls.clear()
     carrier.lost_before.clear()
-    assert whole(pieces.ask(question(), QUESTION, 60)[1]) == ANSWER
+    assert whole(pieces.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
     puts = [json.loads(where)["offset"] for kind, where, *_ in carrier.calls if kind == "put"]
     assert puts == [0, 40, 50, 60, 70, 80, 90], "asked anew, it goes on where it was"
 
@@ -134,16 +139,41 @@ def test_a_later_question_takes_the_place_of_an_earlier_one(carrier, pieces, rec
         counter.answer(question(1), b"", len(QUESTION))
     with pytest.raises(MessageError, match="10 of 95 bytes of question 2 are here"):
         counter.answer(question(2), b"", len(QUESTION))
-    pieces.ask(question(3), b"", 60)
+    pieces.ask(question(3), b"", 60, alive)
     with pytest.raises(MessageError, match="answer to question 2 was asked for; the last one answered is 3"):
         counter.fetch(place(0, number=2))
 
 
-def test_pieces_are_work(carrier, pieces, reception):
-    assert carrier.counter.pulse() == Pulse(busy=False, answer=0, moved=0)
-    pieces.ask(question(), QUESTION, 60)
+def test_what_may_be_on_its_way_with_the_call_is_told(carrier, pieces, reception):
+    assert carrier.counter.pulse() == Pulse(busy=False, answer=0)
     reception.told = ANSWER[:PIECE]
-    assert carrier.counter.pulse() == Pulse(busy=False, answer=PIECE, moved=len(QUESTION) + len(ANSWER))
+    assert carrier.counter.pulse() == Pulse(busy=False, answer=PIECE)
+
+
+def test_every_try_and_every_wait_for_a_turn_is_a_sign_of_life(carrier, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TURN", 0.01)
+    moving, signs, waited = threading.BoundedSemaphore(1), [], threading.Event()
+
+    def sign():
+        signs.append(len(carrier.calls))
+        if len(signs) > 2:
+            waited.set()
+
+    moving.acquire()
+    pieces = InPieces("north", carrier, tmp_path, 60, moving, PIECE)
+    thread = threading.Thread(target=pieces.ask, args=(question(), QUESTION, 60, sign))
+    thread.start()
+    assert waited.wait(60)
+    assert carrier.calls == []
+    moving.release()
+    thread.join(60)
+    assert set(range(10)) | set(range(11, 24)) <= set(signs), "before each piece"
+
+
+def test_pieces_of_another_session_are_dropped(carrier, reception):
+    reception.session = "s2"
+    with pytest.raises(MessageError, match="of session s1, which is over"):
+        carrier.counter.put(place(0), QUESTION[:PIECE])
 
 
 @pytest.mark.parametrize(
@@ -160,4 +190,4 @@ def test_pieces_are_work(carrier, pieces, reception):
 def test_a_site_that_miscounts_is_refused(pieces, carrier, monkeypatch, call, told, match):
     monkeypatch.setattr(carrier, call, lambda *_: told)
     with pytest.raises(SiteRefusedError, match=match):
-        pieces.ask(question(), QUESTION, 60)
+        pieces.ask(question(), QUESTION, 60, alive)

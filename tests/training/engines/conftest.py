@@ -18,6 +18,7 @@ from clients.data.manifest_csv import write_manifest
 from clients.data.prepare import prepare
 from clients.node.reception import Reception
 from clients.store import ClientStore
+from training.body import Body
 from training.engines.in_process import InProcessEngine, SiteParts
 from training.engines.nvflare.conduct import Conductor
 from training.engines.nvflare.lines import LineError, SiteRefusedError
@@ -76,7 +77,7 @@ class HereLine:
     reception: Reception
     cut: str | None = None
     before_ask: Callable[[str], None] = field(default=lambda header: None)
-    after_ask: Callable[[str, tuple[str, bytes]], tuple[str, bytes]] = field(
+    after_ask: Callable[[str, tuple[str, Body]], tuple[str, Body]] = field(
         default=lambda header, answer: answer
     )
     waiting: list[None] = field(default_factory=list)
@@ -95,7 +96,7 @@ class HereLine:
         with self._turn():
             return self.reception.join(roster)
 
-    def ask(self, header: str, body: bytes, seconds: float) -> tuple[str, bytes]:
+    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
         self.before_ask(header)
         self._through()
         try:

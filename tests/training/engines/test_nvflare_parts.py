@@ -96,9 +96,6 @@ def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_wa
     assert lost(1065, busy=False, question=2 * SLOWEST, answer=2 * SLOWEST)
     assert not lost(1119, busy=False, again=1)
     assert lost(1121, busy=False, again=1)
-    assert not lost(1122, busy=False, moved=1), "pieces that come and go are work"
-    assert not lost(1182, busy=False, moved=1)
-    assert lost(1183, busy=False, moved=1)
     attendance.lost("north", "no route")
     assert not attendance.lost_on_the_way("north", 100, 0), "a site that is away is asked when it is back"
     assert not attendance.lost_on_the_way("west", 100, 0)

@@ -33,7 +33,7 @@ class Attendance:
         self._away: dict[str, str] = {}
         self._never: set[str] = set()
         self._busy = dict(self._heard)
-        self._pulse = dict.fromkeys(lines, Pulse(busy=False))
+        self._answer = dict.fromkeys(lines, 0)
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._listen, args=(name, line), daemon=True, name=f"listen-{name}")
@@ -66,7 +66,7 @@ class Attendance:
 
         Args:
             name: the site.
-            since: when it was asked, by this attendance's clock.
+            since: when something was last seen to move towards it or from it, by this attendance's clock.
             question: bytes that went with the call.
             again: how often it was asked anew; a line that is slower than we trust gets more time each time.
         """
@@ -74,7 +74,7 @@ class Attendance:
             if name not in self._heard or name in self._away:
                 return False
             idle = self._heard[name] - max(since, self._busy[name])
-            return idle > (again + 1) * time_on_the_way(self._silence, question + self._pulse[name].answer)
+            return idle > (again + 1) * time_on_the_way(self._silence, question + self._answer[name])
 
     def now(self) -> float:
         """The time by this attendance's clock."""
@@ -97,9 +97,9 @@ class Attendance:
     def _heard_of(self, name: str, pulse: Pulse) -> None:
         with self._lock:
             self._heard[name] = self._clock()
-            if pulse.busy or pulse.moved != self._pulse[name].moved:
+            self._answer[name] = pulse.answer
+            if pulse.busy:
                 self._busy[name] = self._heard[name]
-            self._pulse[name] = pulse
             if name not in self._never:
                 self._away.pop(name, None)
 

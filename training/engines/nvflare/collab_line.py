@@ -1,7 +1,8 @@
 """One site as FLARE's Collab API reaches it: a call of one of its published methods, with a time-out."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 from nvflare.collab.api.context import Context, set_call_context
@@ -33,7 +34,7 @@ class CollabLine:
         context: Context,
         folder: Path,
         silence: float,
-        moving: AbstractContextManager[object],
+        moving: Semaphore,
     ) -> None:
         self._proxy = proxy
         self._context = context
@@ -51,9 +52,9 @@ class CollabLine:
         """See `Line`."""
         return self._text(JOIN, seconds, roster=roster)
 
-    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
         """See `Line`."""
-        return self._pieces.ask(header, body, seconds)
+        return self._pieces.ask(header, body, seconds, alive)
 
     def put(self, place: str, piece: bytes, seconds: float) -> int:
         """See `Carrier`."""

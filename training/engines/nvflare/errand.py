@@ -17,7 +17,8 @@ class Errand:
         answer: what came, once it is settled.
         attempt: which time it is asked; what an earlier time brings is of no interest.
         out: whether it is under way.
-        since: when it was asked, by the attendance's clock; None while others to the same site come first.
+        since: when it was asked, or a piece of it or of its answer was last moved, by the attendance's clock;
+            None while others to the same site come first.
     """
 
     question: Broadcast

@@ -1,5 +1,6 @@
 """A line to one site: how a question gets there, and what may go wrong on the way."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from training.body import Body
@@ -36,8 +37,11 @@ class Line(Protocol):
     def join(self, roster: str, seconds: float) -> str:
         """Tell the site what all agreed on; raises like `greet`."""
 
-    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
-        """The header and body of the answer to a question; raises like `greet`."""
+    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
+        """The header and body of the answer to a question; raises like `greet`.
+
+        `alive` is called now and then while the question or its answer is being moved.
+        """
 
     def ping(self, seconds: float) -> Pulse:
         """A sign of life, which a site gives while it trains, too; raises like `greet`."""

@@ -8,9 +8,9 @@ its own: one that got lost is sent again, and nothing else.
 import os
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from typing import BinaryIO, Protocol, TypeVar
 
 from pydantic import Field
@@ -23,6 +23,7 @@ from training.spool import SUFFIX
 from training.wire import number_of
 
 AT_ONCE = 16  # pieces that are on their way at the same time, to and from all sites
+TURN = 1.0  # seconds between signs of life of a site that waits for its turn
 TRIES = 3  # of a piece, before the site counts as not reached
 LONGEST = 16 << 30  # bytes of an answer that are taken
 Told = TypeVar("Told")
@@ -81,7 +82,7 @@ class InPieces:
         carrier: Carrier,
         folder: Path,
         silence: float,
-        moving: AbstractContextManager[object],
+        moving: Semaphore,
         piece: int = PIECE,
     ) -> None:
         self._name = name
@@ -91,13 +92,14 @@ class InPieces:
         self._moving = moving
         self._piece = piece
 
-    def ask(self, header: str, body: Body, seconds: float) -> tuple[str, Body]:
+    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
         """The header and body of the answer to a question.
 
         Args:
             header: the question's.
             body: the question's.
             seconds: that the site may take, the pieces aside.
+            alive: called before each piece, and while one waits for its turn.
 
         Raises:
             LineError: the site was not reached in time.
@@ -107,14 +109,14 @@ class InPieces:
         if asked <= self._piece:
             with_call = part_of(body, 0, asked)
         else:
-            self._put(header, body, asked)
+            self._put(header, body, asked, alive)
         head, first, size = self._carrier.answer(header, with_call, asked, seconds)
-        return head, first if len(first) == size else self._fetched(header, size)
+        return head, first if len(first) == size else self._fetched(header, size, alive)
 
-    def _put(self, header: str, body: Body, size: int) -> None:
+    def _put(self, header: str, body: Body, size: int, alive: Callable[[], None]) -> None:
         there = 0
         while there < size:
-            held = self._tried(partial(self._put_piece, body, self._place(header, there, size)))
+            held = self._tried(partial(self._put_piece, body, self._place(header, there, size)), alive)
             if not there < held <= size:
                 raise SiteRefusedError(
                     f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"
@@ -125,13 +127,13 @@ class InPieces:
         piece = part_of(body, place.offset, self._piece)
         return self._carrier.put(place.model_dump_json(), piece, self._seconds)
 
-    def _fetched(self, header: str, size: int) -> Path:
+    def _fetched(self, header: str, size: int, alive: Callable[[], None]) -> Path:
         if not 0 < size <= LONGEST:
             raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {LONGEST:,} are taken at most")
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=SUFFIX)
         with os.fdopen(handle, "wb") as file:
             while (there := file.tell()) < size:
-                self._tried(partial(self._fetch_piece, file, self._place(header, there, size)))
+                self._tried(partial(self._fetch_piece, file, self._place(header, there, size)), alive)
         return Path(name)
 
     def _fetch_piece(self, file: BinaryIO, place: Place) -> None:
@@ -146,13 +148,17 @@ class InPieces:
         session, number = number_of(header)
         return Place(session=session, number=number, offset=offset, size=size)
 
-    def _tried(self, move: Callable[[], Told]) -> Told:
+    def _tried(self, move: Callable[[], Told], alive: Callable[[], None]) -> Told:
         """Move a piece; sites that wait for their turn hold none of it in memory."""
         for last in (*[False] * (TRIES - 1), True):
+            while not self._moving.acquire(timeout=TURN):
+                alive()
+            alive()
             try:
-                with self._moving:
-                    return move()
+                return move()
             except LineError:
                 if last:
                     raise
+            finally:
+                self._moving.release()
         raise AssertionError("the last try returns or raises")

@@ -11,12 +11,10 @@ class Pulse(FrozenConfig):
     Attributes:
         busy: whether a question is there that it has not answered yet.
         answer: bytes of its newest answer that came with the call, and may still be on their way.
-        moved: bytes of pieces that came and went since its job began; where they grow, that is work, too.
     """
 
     busy: bool
     answer: int = 0
-    moved: int = 0
 
 
 def time_on_the_way(silence: float, bytes_: int) -> float:

@@ -130,12 +130,13 @@ class Round:
             answer: Answer | None = None
             reason = ""
             asked = self._body(question)
-            errand.since = self._attendance.now()
+            self._alive(errand, attempt)
             try:
                 header, body = line.ask(
                     write_question(question, errand.stamp, errand.kept),
                     asked,
                     self._pace.deadline(question),
+                    partial(self._alive, errand, attempt),
                 )
                 answer = self._landed(errand, header, body)
                 del body  # or it would stay while the site's next question is on its way
@@ -144,6 +145,10 @@ class Round:
             except (SiteRefusedError, MessageError) as error:
                 answer = Failure(question.client, question.track, f"{error}")
             self._arrivals.put(Arrival(errand, attempt, answer, reason, time.monotonic() - started))
+
+    def _alive(self, errand: Errand, attempt: int) -> None:
+        if errand.attempt == attempt:
+            errand.since = self._attendance.now()
 
     def _landed(self, errand: Errand, header: str, body: Body) -> Answer | None:
         """The answer where it can wait; None where the question was settled without it.

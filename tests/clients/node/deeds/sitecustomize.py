@@ -88,8 +88,8 @@ def listen(collab_line):
     """A server that writes down what it hears."""
     real = collab_line.CollabLine.ask
 
-    def ask(self, header, body, seconds):
-        answer = real(self, header, body, seconds)
+    def ask(self, *asked):
+        answer = real(self, *asked)
         if (FOLDER / "wire").is_dir():
             stem = FOLDER / "wire" / uuid.uuid4().hex
             stem.with_suffix(".body").write_bytes(
