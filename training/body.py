@@ -21,13 +21,13 @@ def write_body(tensors: Tensors) -> bytes:
     return pack_tensors(tensors) if tensors else b""
 
 
-def write_long_body(tensors: Tensors, spool: Spool, longest: int = PIECE) -> Body:
-    """The same, in a file of the spool where they are more than `longest` bytes.
+def write_long_body(tensors: Tensors, spool: Spool) -> Body:
+    """The same, in a file of the spool where they are more than `PIECE` bytes.
 
     Raises:
         CheckpointError: the disk does not take them.
     """
-    return write_body(tensors) if tensor_bytes(tensors) <= longest else spool.write(tensors)
+    return write_body(tensors) if tensor_bytes(tensors) <= PIECE else spool.write(tensors)
 
 
 def read_body(body: Body) -> Tensors:

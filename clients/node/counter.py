@@ -40,7 +40,8 @@ class Parcel:
     def add(self, offset: int, piece: bytes) -> None:
         """Take a piece; one that is here already, or does not follow what is here, changes nothing."""
         if offset == self.held and offset + len(piece) <= self.size:
-            with self._path.open("ab") as file:
+            with self._path.open("r+b") as file:
+                file.seek(self.held)  # a full disk may have left a part of a piece
                 file.write(piece)
             self.held += len(piece)
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -43,6 +44,17 @@ class Misbehaving(Federated):
         path.write_text(json.dumps(job))
         out = self.folder / "there" / job["name"]
         return self.run(path, out, "--engine", "nvflare", "--kit", str(self.kits / ADMIN), *options), out
+
+
+@contextmanager
+def running(folder):
+    """A server and four hospitals that run."""
+    made = Misbehaving(folder)
+    made.start_all()
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
 def weights(folder):

@@ -170,6 +170,14 @@ def test_every_try_and_every_wait_for_a_turn_is_a_sign_of_life(carrier, tmp_path
     assert set(range(10)) | set(range(11, 24)) <= set(signs), "before each piece"
 
 
+def test_a_part_of_a_piece_that_a_full_disk_left_is_written_over(carrier, pieces, reception):
+    carrier.counter.put(place(0), QUESTION[:PIECE])
+    with carrier.counter._parcel._path.open("ab") as file:
+        file.write(b"xyz")  # and then there was no room
+    pieces.ask(question(), QUESTION, 60, alive)
+    assert reception.asked == [QUESTION]
+
+
 def test_pieces_of_another_session_are_dropped(carrier, reception):
     reception.session = "s2"
     with pytest.raises(MessageError, match="of session s1, which is over"):

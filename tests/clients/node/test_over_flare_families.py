@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.clients.node.federated import HOSPITALS, Misbehaving, weights
+from tests.clients.node.federated import HOSPITALS, running, weights
 from tests.families import FAMILIES
 
 pytestmark = pytest.mark.long
@@ -12,11 +12,8 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory):
-    """A server and four hospitals that run, and do nothing wrong here."""
-    made = Misbehaving(tmp_path_factory.mktemp("federated"))
-    made.start_all()
-    yield made
-    made.stop()
+    with running(tmp_path_factory.mktemp("federated")) as made:
+        yield made
 
 
 @pytest.mark.parametrize("family", FAMILIES)

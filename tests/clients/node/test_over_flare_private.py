@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.loopback.federated import ROOT
-from tests.clients.node.federated import HOSPITALS, Misbehaving, weights
+from tests.clients.node.federated import HOSPITALS, running, weights
 from training.body import read_body
 from training.canary import CANARY
 from training.privacy.config import SecureAggregationConfig
@@ -27,11 +27,8 @@ FLOAT32 = 4 * 2.0**-24  # four clients' roundings of the plain sum, relative to 
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory):
-    """A server and four hospitals that run."""
-    made = Misbehaving(tmp_path_factory.mktemp("federated"))
-    made.start_all()
-    yield made
-    made.stop()
+    with running(tmp_path_factory.mktemp("federated")) as made:
+        yield made
 
 
 @pytest.fixture
