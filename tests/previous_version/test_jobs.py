@@ -1,0 +1,59 @@
+"""Every built-in job of the previous version is the same job now: its digest, and each of its settings."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from tests.fixtures import PREVIOUS
+from training import run
+
+FOLDER = PREVIOUS / "recipes"
+DIGESTS: dict[str, str] = json.loads((FOLDER / "digests.json").read_text())
+# Paths of settings that came since, `stages.*` for those of any stage: they are in no file of that version.
+ADDED: frozenset[str] = frozenset()
+ABSENT = object()
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Nested settings by dotted path, in their order."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    leaves = {key: leaf for step, each in inner for key, leaf in flat(each, f"{path}.{step}").items()}
+    return leaves or {path.removeprefix("."): value}
+
+
+def unnumbered(path: str) -> str:
+    """A setting's path, of whichever element of a list."""
+    return ".".join("*" if step.isdigit() else step for step in path.split("."))
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Any]:
+    return {recipe.name: recipe.job for recipe in run.read_recipes()}
+
+
+def test_no_built_in_job_is_gone(jobs):
+    assert len(DIGESTS) > 100
+    assert DIGESTS.keys() <= jobs.keys()
+
+
+def test_digests_are_the_same(jobs):
+    changed = [name for name, digest in DIGESTS.items() if jobs[name].digest != digest]
+    assert not changed, "their runs would not be resumed"
+
+
+def test_settings_are_the_same_and_in_the_same_order(jobs):
+    stored = json.loads(gzip.decompress((FOLDER / "resolved.json.gz").read_bytes()))
+    assert stored.keys() == DIGESTS.keys()
+    for name, settings in stored.items():
+        before, now = flat(settings), flat(jobs[name].resolved())
+        now = {path: value for path, value in now.items() if unnumbered(path) not in ADDED}
+        changed = {
+            path: (before.get(path, ABSENT), now.get(path, ABSENT))
+            for path in before.keys() | now.keys()
+            if before.get(path, ABSENT) != now.get(path, ABSENT)
+        }
+        changed.pop("about.note", None)  # words for whoever reads the list of recipes
+        assert not changed, name
+        assert list(before) == list(now), f"{name}: job.resolved.yaml has another order"

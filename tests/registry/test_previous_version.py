@@ -1,0 +1,93 @@
+"""A registry that the previous version filled is opened, upgraded, checked, read and gone on with."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fixtures import PREVIOUS
+from tests.fixtures.making.packed import unpack
+from tests.registry.conftest import Places
+
+FOLDER = PREVIOUS / "registry"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+MODEL = "small"
+
+
+@pytest.fixture
+def filled(places, kind, tmp_path) -> dict[str, Any]:
+    """The stored registry at `places`; gives what its own version told of it."""
+    unpack(FOLDER / "sqlite.tar.xz", places.store.parent)
+    if kind == "postgresql":
+        import psycopg
+
+        with psycopg.connect(places.url, autocommit=True) as connection:
+            connection.execute((FOLDER / "postgresql.sql").read_text())
+    told: dict[str, Any] = EXPECTED[kind]
+    return told
+
+
+def test_it_is_upgraded_and_every_file_and_event_is_in_order(places: Places, filled, command):
+    assert command("upgrade").code == 0
+    ended = command("verify")
+    assert (ended.code, ended.err) == (0, ""), ended.out
+    assert command("verify", "--trust", FOLDER / "signer.pub").code == 0
+
+
+def test_it_tells_what_it_told(places: Places, filled, command):
+    command("upgrade")
+    asked = {
+        "versions": ("list", "--json"),
+        "history": ("history", MODEL, "--json"),
+        "keys": ("keys", "list", "--json"),
+        "aliases": ("show", MODEL, "--alias", "production", "--json"),
+        "gates": ("gates", "show", "--json"),
+    }
+    for name, arguments in asked.items():
+        ended = command(*arguments)
+        assert ended.code == 0, ended.err
+        assert json.loads(ended.out) == filled[name], name
+    kinds = [event["kind"] for event in filled["audit"]]
+    assert {
+        "added",
+        "signed",
+        "promoted",
+        "gates-changed",
+        "rolled-back",
+        "key-created",
+        "key-revoked",
+    } <= set(kinds)
+    assert any(event["overridden"] for event in filled["audit"])
+
+
+def test_its_chain_of_events_is_the_same_line_for_line_and_goes_on(places: Places, filled, command):
+    command("upgrade")
+    before = [json.loads(line) for line in command("audit").out.splitlines()]
+    assert before == filled["audit"]
+    ended = command(
+        "promote", MODEL, 4, "--to", "staging", "--override-gates", "--reason", "the next version"
+    )
+    assert ended.code == 0, ended.err
+    after = [json.loads(line) for line in command("audit").out.splitlines()]
+    assert after[: len(before)] == before
+    assert after[len(before)]["previous"] == before[-1]["hash"]
+    again = ("promote", MODEL, 4, "--to", "production", "--override-gates", "--reason", "once more")
+    assert command(*again).code == 0
+    ended = command("rollback", MODEL, "--alias", "production")
+    assert ended.code == 0, ended.err
+    assert command("verify").code == 0
+
+
+def test_its_models_can_be_added_again_and_are_the_ones_that_are_there(places: Places, filled, command):
+    command("upgrade")
+    folders = [PREVIOUS / "bundles" / name for name in ("dark", "global", "light")]
+    ended = command("add", *folders, "--json")
+    assert ended.code == 0, ended.err
+    assert [version["number"] for version in json.loads(ended.out)["versions"]] == [1, 2, 3]
+    assert json.loads(command("list", "--json").out) == filled["versions"]
+
+
+def test_a_stored_event_that_is_changed_is_found(places: Places, filled, command):
+    command("upgrade")
+    places.tamper("UPDATE events SET reason = 'another' WHERE reason = 'the first'")
+    assert command("verify").code == 1
