@@ -15,13 +15,14 @@ import torch
 import typer
 from loop_overhead import Duration, measured, spread
 from noise_pictures import NoisePictures
+from quick import start
 from tables import print_conditions, print_table
 from torch import Tensor
 from utilisation import synchronise
 
-from training.allocator import keep_freed_memory
+from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
+from training.engines.malloc import keep_freed_memory
 from training.models.torchvision_ops import prepare_torchvision
-from training.randaugment import RandAugmentConfig, rand_augment
 
 prepare_torchvision()
 from torchvision.transforms import InterpolationMode  # noqa: E402  (torchvision needs its operators first)
@@ -123,4 +124,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--size 32 --batch-sizes 4 --batches 1 --pairs 1")

@@ -25,6 +25,7 @@ import yaml
 from loopback.federated import ADMIN, Federated
 from loopback.replay import replay
 from loopback.schedule import Done, Trouble, schedule
+from quick import start
 from tables import print_conditions, print_table
 from training_runs import JOB, as_bytes, digest, stage_tensors
 
@@ -66,7 +67,7 @@ def job_of(rounds: int, quorum: int, hospitals: Sequence[str]) -> dict[str, Any]
 
 
 def in_order(lines: Sequence[Mapping[str, Any]], rounds: int) -> list[str]:
-    """What is wrong with a journal: rounds that are missing or told twice, and sites that are nowhere."""
+    """What is wrong with a log: rounds that are missing or told twice, and sites that are nowhere."""
     told = [line["round"] for line in lines if line["stage"].endswith("federate")]
     wrong = [] if told == [*range(1, rounds + 1)] else [f"the rounds told of are {told}"]
     for line in lines:
@@ -104,6 +105,7 @@ def main(
     quorum: Annotated[int, typer.Option(help="engine.min_clients; 0 for everybody.")] = 0,
     minutes: Annotated[float, typer.Option(help="After which the run counts as one that does not end.")] = 60,
     keep: Annotated[Path | None, typer.Option(help="Where to keep kits and logs.")] = None,
+    disturbances: Annotated[int | None, typer.Option(help="How many at most; by default all.")] = None,
 ) -> None:
     """Disturb a run by a schedule, and compare what it leaves with an undisturbed one."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
@@ -111,7 +113,7 @@ def main(
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(job, sort_keys=False))
     net = Federated(folder, HOSPITALS, cables=True)
-    plan = schedule(net.hospitals, SILENCE, rounds, seed)
+    plan = schedule(net.hospitals, SILENCE, rounds, seed)[:disturbances]
     print_conditions(
         f"Chaos, seed {seed}",
         {
@@ -130,7 +132,7 @@ def main(
 
     try:
         net.send(path, folder / "there")
-        trouble = Trouble(net, plan, lambda: len(net.journal("chaos")), say)
+        trouble = Trouble(net, plan, lambda: len(net.metrics_log("chaos")), say)
         ended = lambda: net.nodes[ADMIN].poll() is not None and ADMIN not in trouble.busy  # noqa: E731
         trouble.make(ended)
         while not ended():
@@ -187,4 +189,4 @@ def verdict(net: Federated, folder: Path, job: Path, rounds: int, seconds: float
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--rounds 6 --disturbances 2")

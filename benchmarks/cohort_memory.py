@@ -1,9 +1,9 @@
 """Memory of the coordinator's own code against the number of hospitals, without FLARE's.
 
-The coordinator is a process of its own and does what it does inside FLARE's job (`Conductor`: door, engine,
-ledger, rounds). Its lines lead through sockets to one other process in which all hospitals' receptions are.
-Every hospital's answer is held back until the last one has trained, so that all arrive at once, which is the
-worst case. Updates beyond `--in-memory` wait on disk.
+The coordinator is a process of its own and does what it does inside FLARE's job (`CoordinatorSession`:
+registration, engine, acknowledged rounds). Its channels lead through sockets to one other process in which
+all hospitals' request handlers are. Every hospital's answer is held back until the last one has trained, so
+that all arrive at once, which is the worst case. Updates beyond `--in-memory` wait on disk.
 """
 
 import json
@@ -24,16 +24,16 @@ from hospitals import draw, environment, write_job
 from job_processes import PEAK, told_by_kernel
 from rich.console import Console
 
-from clients.node.counter import Counter
-from clients.node.reception import Reception
-from training.body import Body
-from training.engines.nvflare.conduct import Conductor
+from clients.node.chunk_receiver import ChunkReceiver
+from clients.node.request_handler import RequestHandler
+from training.engines.nvflare.channel import Heartbeat
+from training.engines.nvflare.chunking import AT_ONCE, ChunkedTransfer
 from training.engines.nvflare.engine import NvflareEngine
-from training.engines.nvflare.pieces import AT_ONCE, InPieces
-from training.engines.nvflare.pulse import Pulse
-from training.federation import FIT
-from training.job import Job, read_job
-from training.run_folder import RunFolder
+from training.engines.nvflare.payload import Payload
+from training.engines.nvflare.session import CoordinatorSession
+from training.federation.questions import FIT
+from training.jobs.job import Job, read_job
+from training.jobs.run_folder import RunFolder
 
 MIB = 1 << 20
 SILENCE = 600  # seconds
@@ -42,46 +42,48 @@ MODEL = {"name": "resnet18", "options": {"channels": [32, 64, 128, 256]}}
 OBJECTIVE = {"samples": 2, "batch_size": 2, "optimizer": {"name": "sgd", "lr": 1e-3, "momentum": 0.0}}
 
 
-class SocketLine:
-    """A line to a reception in another process; implements `training.engines.nvflare.lines.Line`."""
+class SocketChannel:
+    """A channel to a request handler in another process; implements `Channel` and `ChunkChannel`."""
 
-    def __init__(self, name: str, address: str, folder: Path, moving: threading.BoundedSemaphore) -> None:
+    def __init__(self, name: str, address: str, folder: Path, in_flight: threading.BoundedSemaphore) -> None:
         self._name = name
         self._address = address
-        self._pieces = InPieces(name, self, folder, SILENCE, moving)
+        self._transfer = ChunkedTransfer(name, self, folder, SILENCE, in_flight)
 
     def greet(self, greeting: str, seconds: float) -> str:
-        """See `Line`."""
+        """See `Channel`."""
         return str(self._call("greet", greeting))
 
     def introduce(self, seconds: float) -> str:
-        """See `Line`."""
+        """See `Channel`."""
         return str(self._call("introduce"))
 
     def join(self, roster: str, seconds: float) -> str:
-        """See `Line`."""
+        """See `Channel`."""
         return str(self._call("join", roster))
 
-    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
-        """See `Line`."""
-        return self._pieces.ask(header, body, seconds, alive)
+    def ask(
+        self, header: str, body: Payload, seconds: float, alive: Callable[[], None]
+    ) -> tuple[str, Payload]:
+        """See `Channel`."""
+        return self._transfer.ask(header, body, seconds, alive)
 
     def put(self, place: str, piece: bytes, seconds: float) -> int:
-        """See `Carrier`."""
+        """See `ChunkChannel`."""
         return int(self._call("put", place, piece))
 
     def fetch(self, place: str, seconds: float) -> bytes:
-        """See `Carrier`."""
+        """See `ChunkChannel`."""
         return bytes(self._call("fetch", place))
 
     def answer(self, header: str, body: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
-        """See `Carrier`."""
+        """See `ChunkChannel`."""
         head, first, whole = self._call("answer", header, body, size)
         return head, first, whole
 
-    def ping(self, seconds: float) -> Pulse:
-        """See `Line`."""
-        return Pulse(busy=True)
+    def ping(self, seconds: float) -> Heartbeat:
+        """See `Channel`."""
+        return Heartbeat(busy=True)
 
     def _call(self, method: str, *arguments: object) -> Any:
         with Client(self._address, family="AF_UNIX") as connection:
@@ -89,36 +91,38 @@ class SocketLine:
             return connection.recv()
 
 
-class Receptions:
+class HospitalProcess:
     """All hospitals in one process, one after another, their answers to a training all at once."""
 
     def __init__(self, job: Job, manifests: dict[str, Path], folder: Path) -> None:
         self._one = threading.Lock()
         self._all = threading.Barrier(len(manifests))
-        self._there = {name: self._counter(name, job, path, folder) for name, path in manifests.items()}
+        self._there = {name: self._receiver(name, job, path, folder) for name, path in manifests.items()}
 
     @staticmethod
-    def _counter(name: str, job: Job, manifest: Path, folder: Path) -> Counter:
+    def _receiver(name: str, job: Job, manifest: Path, folder: Path) -> ChunkReceiver:
         states = folder / name
         states.mkdir(parents=True)
-        reception = Reception(name, job, manifest, cache=folder / "cache", states=states, say=lambda _: None)
-        return Counter(reception, states)
+        handler = RequestHandler(
+            name, job, manifest, cache=folder / "cache", states=states, say=lambda _: None
+        )
+        return ChunkReceiver(handler, states)
 
     def serve(self, connection: Connection) -> None:
         """Answer one call."""
         with connection:
             name, method, arguments = connection.recv()
-            connection.send(self._told(self._there[name], method, *arguments))
+            connection.send(self._call(self._there[name], method, *arguments))
 
-    def _told(self, counter: Counter, method: str, *arguments: Any) -> Any:
+    def _call(self, receiver: ChunkReceiver, method: str, *arguments: Any) -> Any:
         if method in ("put", "fetch"):
-            return getattr(counter, method)(*arguments)
-        asked = counter if method == "answer" else counter.reception
+            return getattr(receiver, method)(*arguments)
+        asked = receiver if method == "answer" else receiver.handler
         with self._one:
-            told = getattr(asked, method)(*arguments)
+            answer = getattr(asked, method)(*arguments)
         if method == "answer" and json.loads(arguments[0])["ask"] == FIT:
             self._all.wait()
-        return told
+        return answer
 
     @contextmanager
     def listening(self, address: str) -> Iterator[None]:
@@ -155,24 +159,24 @@ def with_hospitals(count: int, rounds: int, in_memory: float, folder: Path) -> d
         engine={"network": {"silence": SILENCE}},
     )
     address = str(folder / "socket")
-    with Receptions(read_job(job_file), manifests, folder / "hospitals").listening(address):
+    with HospitalProcess(read_job(job_file), manifests, folder / "hospitals").listening(address):
         command = [sys.executable, __file__, "--alone", str(job_file), "--socket", address]
         command += ["--out", str(folder / "out"), "--in-memory", str(in_memory), *names]
         settings = {**environment(), "MALLOC_ARENA_MAX": "4"}  # as `dermfed-node start` has it
         ended = subprocess.run(command, env=settings, check=True, capture_output=True, text=True)
-    told: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    answer: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
+    return answer
 
 
 def coordinate(job: Job, names: Sequence[str], address: str, out: Path, in_memory: float) -> dict[str, int]:
     """The coordinator, in this process."""
     imported = told_by_kernel("self", PEAK)
     out.mkdir(parents=True)
-    moving = threading.BoundedSemaphore(AT_ONCE)
-    lines = {name: SocketLine(name, address, RunFolder(out).spool, moving) for name in names}
+    in_flight = threading.BoundedSemaphore(AT_ONCE)
+    channels = {name: SocketChannel(name, address, RunFolder(out).spool, in_flight) for name in names}
     defaults = NvflareEngine.__init__.__kwdefaults__
     with patch.dict(defaults, memory=int(in_memory * MIB)):
-        result = Conductor(job, "one", lines, RunFolder(out), Console(quiet=True)).run(names)
+        result = CoordinatorSession(job, "one", channels, RunFolder(out), Console(quiet=True)).run(names)
     sent = result.summary["stages"][0]["bytes_up"]
     return {"imported": imported, "peak": told_by_kernel("self", PEAK), "sent": sent}
 

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from training.messages import GLOBAL
+from training.messages.message import GLOBAL
 
 
 @dataclass(frozen=True)

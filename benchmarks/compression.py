@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from paired import difference, judged, over_all
+from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from tables import print_conditions, print_table
 
@@ -88,4 +89,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--runs {scratch}/runs --seeds 1 --rounds 1", pictures=True)

@@ -23,6 +23,7 @@ from typing import Annotated
 
 import aiohttp
 import typer
+from quick import start
 from services import TwoWorkers, running
 from small_model import NAME, small_bundle, small_picture
 from tables import print_conditions, print_table
@@ -144,4 +145,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--count 200 --callers 4 --slack 1000")

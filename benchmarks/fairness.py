@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from fairness_tables import System, overall_table, subgroup_tables, table_beside
+from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 
 BASE = "fedavg"
@@ -69,4 +70,8 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(
+        main,
+        "--runs {scratch}/runs --seeds 1 --tasks malignancy --tasks clinics --methods fedauto",
+        pictures=True,
+    )

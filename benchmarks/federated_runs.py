@@ -12,11 +12,11 @@ from typing import Any
 from committees import Committee, read_committees
 from recipe_runs import RecipeRun
 
-from training.data import SERVER
-from training.exchanges.peers import Peers
-from training.job import Job
-from training.messages import GLOBAL
-from training.stages.rounds import RoundsStage
+from training.algorithms.exchanges.peers import Peers
+from training.data.dataset import SERVER
+from training.jobs.job import Job
+from training.jobs.stages.rounds import RoundsStage
+from training.messages.message import GLOBAL
 
 LAST = 0.1  # the share of rounds over which kept pseudo labels are averaged
 

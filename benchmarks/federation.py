@@ -25,6 +25,7 @@ import typer
 from cohort_memory import MIB, MODEL, OBJECTIVE
 from cohort_memory import SIZE as SMALL
 from cohort_memory import measure as measure_cohort
+from quick import start
 from simulators import BARE, CLOSE, OURS, Ran, Simulators, apart
 from tables import print_conditions, print_table
 from wire import Carried, Wire
@@ -32,7 +33,6 @@ from wire import Carried, Wire
 FOUR = ("north", "south", "east", "west")
 BATCH, PICTURES, SIZE = 32, 170, 32
 NETWORK = {"name": "resnet18", "options": {"channels": [16, 32, 64, 128]}}
-LARGE = {"name": "vit_base_patch16_224"}
 
 
 class Part(StrEnum):
@@ -71,6 +71,8 @@ def compare_simulators(
     its last layers see one pixel, and batch normalisation divides a dead channel by next to nothing.
     """
     rows = []
+    if flower is None:
+        print("without --flower-python Flower is left out\n")
     for count in steps:
         place = folder / f"{count}-steps"
         job_file = Wire(place, FOUR, PICTURES, small_job(count, rounds)).job_file
@@ -176,11 +178,11 @@ def in_processes(folder: Path, count: int) -> Carried:
         return wire.there()
 
 
-def carry_large(folder: Path, rounds: int) -> None:
+def carry_large(folder: Path, rounds: int, model_name: str) -> None:
     """Table of a large model between two nodes."""
     optimizer = {"name": "sgd", "lr": 1e-3, "momentum": 0.0}
     objective = {"samples": 2, "batch_size": 2, "augment": {"flip": False}, "optimizer": optimizer}
-    job = {"size": 224, "model": LARGE, "objective": objective, "rounds": rounds, "engine": {}}
+    job = {"size": 224, "model": {"name": model_name}, "objective": objective, "rounds": rounds, "engine": {}}
     with Wire(folder / "large", FOUR[:2], 12, job).open() as wire:
         here, there = wire.here(), wire.there()
     model = there.log[-1]["bytes_up"] / 2
@@ -235,6 +237,7 @@ def main(
     nodes: Annotated[list[int] | None, typer.Option(help="Nodes that are processes.")] = None,
     hospitals: Annotated[list[int] | None, typer.Option(help="Hospitals behind one process.")] = None,
     in_memory: Annotated[float, typer.Option(help="MiB of updates in memory, of our own part.")] = 16,
+    large: Annotated[str, typer.Option(help="The large timm model.")] = "vit_base_patch16_224",
     folder: Annotated[Path | None, typer.Option(help="Where work is done.")] = None,
 ) -> None:
     """Measure and print."""
@@ -256,9 +259,9 @@ def main(
         if Part.MEMORY in parts:
             compare_memory(place, nodes or [4, 16], hospitals or [4, 16, 64], in_memory)
         if Part.LARGE in parts:
-            carry_large(place, 3)
+            carry_large(place, 3, large)
     print(f"load at the end: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--steps 1 --rounds 2 --turns 1 --nodes 2 --hospitals 2 --large vit_tiny_patch16_224")

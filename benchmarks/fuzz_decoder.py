@@ -22,6 +22,8 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+from quick import need_module
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -83,7 +85,7 @@ def fuzz(inputs: Path, out: Path, seconds: int) -> None:
 
     with atheris.instrument_imports(include=["registry.bundle", "PIL", "pydicom"]):
         from registry.bundle.errors import PictureError
-        from registry.bundle.picture import PictureRule, decode_picture
+        from registry.bundle.pictures.rule import PictureRule, decode_picture
 
     rule = PictureRule(size=16, max_pixels=1_000_000)
     told: Counter[str] = Counter()
@@ -132,7 +134,9 @@ def main() -> int:
     parser.add_argument("--kind", choices=("pictures", "dicom"), default="pictures")
     parser.add_argument("--out", type=Path, help="where findings are kept; by default a temporary folder")
     parser.add_argument("--inputs", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", dest="seconds", action="store_const", const=3, help="three seconds")
     asked = parser.parse_args()
+    need_module("atheris", "pip install atheris")
     if asked.inputs:
         fuzz(asked.inputs, asked.out, asked.seconds)
         return 0
@@ -153,8 +157,12 @@ def main() -> int:
     print(
         f"{asked.kind}, {asked.seconds} seconds: {len(given)} seeds, {kept} inputs with branches of their own"
     )
-    for name, number in sorted(told.items(), key=lambda item: -item[1]):
-        print(f"  {name:24} {number:>12,}")
+    from tables import print_table  # PyTorch with it: not into the process that is measured
+
+    print_table(
+        ["what", "how often"],
+        [(name, f"{told[name]:,}") for name in sorted(told, key=lambda name: -told[name])],
+    )
     print(f"findings: {', '.join(sorted(found)) or 'none'}{f' (in {out})' if found else ''}")
     if ended.returncode and not found:
         print(ended.stderr.decode(errors="replace")[-2000:])

@@ -33,14 +33,15 @@ import torch
 import torch.nn.functional as F
 import typer
 from PIL import Image
+from quick import start
 from tables import print_conditions, print_table
 from torch import Tensor, nn
 
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
-from training.compression.codec import decode, encode, stochastic
-from training.privacy.client_level import clip
-from training.privacy.noise import NoiseSource
+from training.secure_random import NoiseSource
+from training.updates.compression.quantization import decode, encode, stochastic
+from training.updates.differential_privacy.client_level import clip
 
 SIZE, CLASSES = 32, 7
 CLIP = 1.0
@@ -212,4 +213,4 @@ def score(name: str, of: Sequence[tuple[float, float]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--out {scratch}/grid.png --victims 1 --iterations 8")

@@ -15,8 +15,8 @@ import yaml
 from services import free_port
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest
 from clients.federation.federation_file import Federation
 from clients.federation.provision import provision
 

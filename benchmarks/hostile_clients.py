@@ -42,25 +42,26 @@ from typing import Annotated, Any
 import torch
 import typer
 from committees import Committee, read_committees
+from quick import start
 from recipe_runs import RECIPES, read_recipe, run_all
 from rich.console import Console
 from semi_supervised import encoder_of, pretraining_of
 from tables import print_conditions, print_table
 
+from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
-from training.data import SPLITS
-from training.engines.base import Engine
-from training.engines.in_process import InProcessEngine, SiteParts
+from training.atomic_files import write_text
+from training.data.dataset import SPLITS
+from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError
-from training.federation import FIT
-from training.files import write_text
-from training.job import Job
-from training.journal import Journal
-from training.messages import Answer, Broadcast, Tensors, Update
-from training.pipeline import run_stages
-from training.run import cache_folder
+from training.federation.questions import FIT
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.pipeline import run_stages
+from training.messages.engine import Engine
+from training.messages.message import Answer, Broadcast, Tensors, Update
 from training.seeds import derive_seed, generator
 
 RECIPE = "ten-hospitals-fedperl"
@@ -226,17 +227,17 @@ def measure(cell: Cell, settings: Settings, runs: Path) -> None:
     dataset = prepare(job.data, seed=job.seed, folder=RECIPES, cache=cache_folder())
     if cell.badness == Badness.SHUFFLED:
         dataset = with_shuffled_labels(dataset, broken, job.seed)
-    inner = InProcessEngine(SiteParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")
+    inner = InProcessEngine(ClientAppParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")
     engine = BrokenClientEngine(inner, broken, cell.badness, job.seed)
     stopped, facts = None, {}
-    with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
+    with MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
         try:
-            facts = run_stages(job, dataset, engine, journal, folder).summary["stages"][-1]["facts"]
+            facts = run_stages(job, dataset, engine, metrics_log, folder).summary["stages"][-1]["facts"]
         except (JobError, QuorumError) as error:
             stopped = str(error)
         finally:
             engine.close()
-        lines = journal.lines()
+        lines = metrics_log.lines()
     found = {
         "identity": identity(cell, settings),
         "stopped": stopped,
@@ -377,4 +378,8 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(
+        main,
+        "--runs {scratch}/runs --rounds 2 --warm-up 1 --policies gated-validation --badnesses noise",
+        pictures=True,
+    )

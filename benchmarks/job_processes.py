@@ -7,7 +7,7 @@ from pathlib import Path
 
 LOOK = 0.1  # seconds between looks
 PROGRAMS = ("runner_process", "worker_process")  # of FLARE, at the coordinator and at a hospital
-PEAK, RESIDENT = "VmHWM", "VmRSS"
+PEAK = "VmHWM"
 
 
 class Peaks:

@@ -23,6 +23,7 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
+from quick import start
 from tables import print_conditions, print_table
 from training_runs import JOBS, JobName, digests, finish, start_run, write_job
 
@@ -127,4 +128,4 @@ def verdict(left: str, expected: str) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--kills 1")

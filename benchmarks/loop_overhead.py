@@ -1,7 +1,7 @@
 """What the round loop adds to the bare gradient work.
 
-A: one round of the round loop (`training.federation.run_rounds`), with everything that a round has:
-messages, checks, aggregation, log and a checkpoint that is synced to disk. Evaluation is off.
+A: one round of the round loop (`training.federation.server.round_loop.run_rounds`), with everything that a
+round has: messages, checks, aggregation, log and a checkpoint that is synced to disk. Evaluation is off.
 
 B: a plain PyTorch loop over the same clients that does the same gradient steps: the same batches in the same
 order, the same conversion and augmentation, the same loss, and a fresh fused optimizer for each client, on
@@ -28,65 +28,66 @@ import torch.nn.functional as F
 import typer
 from noise_pictures import NoisePictures
 from numpy.typing import NDArray
+from quick import start
 from rich.console import Console
 from stopwatch import Stopwatch, Watched
 from tables import print_conditions, print_table
 from torch import Tensor
 
-import training.federation
-import training.files
-import training.fit
-import training.local_training
-import training.objectives.base
+import training.algorithms.objectives.base
+import training.atomic_files
+import training.federation.client.fit
+import training.federation.client.local_training
+import training.federation.server.round_loop
 from clients.store import ClientStore
-from training.augmentations import augment
-from training.census import Census
-from training.checkpoint import Checkpoints
-from training.data import Examples
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.federation import fit_broadcast, run_rounds
-from training.job import Job
-from training.journal import Journal
-from training.messages import GLOBAL, Update
+from training.algorithms.augmentations.batch import augment
+from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.supervised import Supervised, SupervisedTask
+from training.algorithms.optimizers import build_optimizer
+from training.algorithms.sampling import epoch_order, in_batches
+from training.algorithms.sync import SyncAll
+from training.data.dataset import Examples
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.census import Census
+from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.metrics_log import MetricsLog
+from training.federation.server.plan import Plan, States, TrackState
+from training.federation.server.round_loop import fit_broadcast, run_rounds
+from training.federation.server.round_metrics import RoundMetrics
+from training.jobs.job import Job
+from training.jobs.stages.base import StageContext
+from training.jobs.stages.federate import Federate
+from training.messages.message import GLOBAL, Update
+from training.messages.spool import Spool
 from training.models import Classifier, initial_model
+from training.models.classifier import to_model_input
 from training.models.groups import float_state
-from training.objectives.supervised import Supervised, SupervisedTask
-from training.optimizers import build_optimizer
-from training.pictures import to_model_input
-from training.plan import Plan, States, TrackState
-from training.round_line import RoundLine
-from training.sampling import epoch_order, in_batches
 from training.seeds import derive_seed, generator
-from training.spool import Spool
-from training.stages.base import Setting
-from training.stages.federate import Federate
-from training.sync import SyncAll
-from training.workbench import Workbench
 
 CPU = torch.device("cpu")
 GRADIENT_WORK = "gradient work"
 # What is booked under which label; the rest of the round is under the label of `run_rounds`.
 PARTS = (
-    Watched(GRADIENT_WORK, training.fit, "train_locally"),
-    Watched("seeds and generators", training.local_training, "derive_seed"),
-    Watched("seeds and generators", training.objectives.base, "derive_seed"),
-    Watched("seeds and generators", training.objectives.base, "generator"),
+    Watched(GRADIENT_WORK, training.federation.client.fit, "train_locally"),
+    Watched("seeds and generators", training.federation.client.local_training, "derive_seed"),
+    Watched("seeds and generators", training.algorithms.objectives.base, "derive_seed"),
+    Watched("seeds and generators", training.algorithms.objectives.base, "generator"),
     Watched("seeds and generators", torch, "manual_seed"),
     Watched("prepare and report a client's task", Supervised, "begin"),
     Watched("prepare and report a client's task", SupervisedTask, "num_examples"),
     Watched("prepare and report a client's task", SupervisedTask, "losses"),
-    Watched("forget the optimizer's state", Workbench, "optimizer"),
-    Watched("load weights into the model", Workbench, "load"),
-    Watched("take weights from the model", Workbench, "take"),
+    Watched("forget the optimizer's state", LocalModel, "optimizer"),
+    Watched("load weights into the model", LocalModel, "load"),
+    Watched("take weights from the model", LocalModel, "take"),
     Watched("name what travels", SyncAll, "travels"),
     Watched("clear the spool", Spool, "clear"),
-    Watched("check the updates", training.federation, "admit"),
-    Watched("weigh and mix", training.federation, "aggregate"),
-    Watched("log", RoundLine, "to_json"),
-    Watched("log", Journal, "write"),
-    Watched("log", Journal, "advance"),
-    Watched("checkpoint: write", training.federation, "save"),
-    Watched("checkpoint: fsync", training.files.os, "fsync"),
+    Watched("check the updates", training.federation.server.round_loop, "admit"),
+    Watched("weigh and mix", training.federation.server.round_loop, "aggregate"),
+    Watched("log", RoundMetrics, "to_json"),
+    Watched("log", MetricsLog, "write"),
+    Watched("log", MetricsLog, "advance"),
+    Watched("checkpoint: write", training.federation.server.round_loop, "save"),
+    Watched("checkpoint: fsync", training.atomic_files.os, "fsync"),
 )
 
 
@@ -152,10 +153,10 @@ class RoundLoop:
         self._rounds = 0
         self._digest = job.digest
         self._engine = InProcessEngine(
-            SiteParts(job, dataset, ClientStore(folder / "clients")), folder / "spool"
+            ClientAppParts(job, dataset, ClientStore(folder / "clients")), folder / "spool"
         )
-        self._journal = Journal(folder / "metrics.jsonl", Console(quiet=True))
-        model = initial_model(job, len(dataset.labels))
+        self._journal = MetricsLog(folder / "metrics.jsonl", Console(quiet=True))
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
         self._plan = plan_of(job, dataset, model, self._engine, self._journal, folder)
         weights = {name: tensor.clone() for name, tensor in float_state(model).items()}
         self._states: States = {GLOBAL: TrackState(weights, self._plan.aggregator.initial_state())}
@@ -169,7 +170,7 @@ class RoundLoop:
     def weights_of(self, client: str) -> dict[str, Tensor]:
         """What one client sends after one round of training."""
         track = self._plan.tracks[0]
-        broadcast = fit_broadcast(self._plan, track, self._states[GLOBAL], client, 1)
+        broadcast, _ = fit_broadcast(self._plan, track, self._states[GLOBAL], client, 1)
         answer = self._engine.run_round([broadcast])[0]
         assert isinstance(answer, Update), answer
         return dict(answer.tensors)
@@ -180,13 +181,13 @@ def plan_of(
     dataset: NoisePictures,
     model: Classifier,
     engine: InProcessEngine,
-    journal: Journal,
+    metrics_log: MetricsLog,
     folder: Path,
 ) -> Plan:
     """The plan of the job's only stage, as the stage makes it."""
     stage = job.stages[0]
     assert isinstance(stage, Federate)
-    return stage.plan(setting_of(job, dataset, model, engine, journal, folder))
+    return stage.plan(setting_of(job, dataset, model, engine, metrics_log, folder))
 
 
 def setting_of(
@@ -194,16 +195,17 @@ def setting_of(
     dataset: NoisePictures,
     model: Classifier,
     engine: InProcessEngine,
-    journal: Journal,
+    metrics_log: MetricsLog,
     folder: Path,
-) -> Setting:
+) -> StageContext:
     """What the job's only stage finds at the coordinator."""
-    return Setting(
+    return StageContext(
         job=job,
+        digest=job.digest,
         key=job.key(0),
         folder=folder,
         engine=engine,
-        journal=journal,
+        metrics_log=metrics_log,
         labels=dataset.labels,
         subgroups=dataset.subgroups,
         census=Census.of_dataset(dataset),
@@ -222,7 +224,11 @@ class BareLoop:
         self._objective = stage.objective
         self._purpose = (job.seed, job.key(0), GLOBAL, 1)
         self._dataset = dataset
-        self._model = initial_model(job, len(dataset.labels)).to(memory_format=torch.channels_last).train()
+        self._model = (
+            initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+            .to(memory_format=torch.channels_last)
+            .train()
+        )
 
     def round(self) -> None:
         """Every client's steps, one client after another."""
@@ -349,4 +355,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--clients 2 --pictures 8 --size 32 --batch-size 4 --pairs 1")

@@ -20,12 +20,13 @@ from typing import Annotated
 
 import typer
 from click.testing import CliRunner
+from quick import start
 from small_model import NAME, small_bundle
 from tables import print_conditions, print_table
 from typer.main import get_command
 
-from registry.bundle.schema import Subgroup
-from registry.cli import MOST_LISTED, app
+from registry.bundle.manifest.schema import Subgroup
+from registry.cli.app import MOST_LISTED, app
 from registry.registry import Registry
 
 SUBGROUPS = (
@@ -154,4 +155,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--versions 200 --times 1")

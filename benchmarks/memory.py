@@ -30,21 +30,21 @@ from typing import Annotated, Any
 import torch
 import typer
 from noise_pictures import NoisePictures
+from quick import is_quick, start
 from rich.console import Console
 from tables import print_conditions, print_table
 
 from clients.store import ClientStore
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.job import Job
-from training.journal import Journal
-from training.pipeline import run_stages
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.pipeline import run_stages
 
 MIB = 1 << 20
 PICTURES, SIZE = 20, 16  # of each client in each split; pixels
 CHANNELS = [16, 32, 64, 128]
 REPLICATES = 20
 COHORT = 10  # clients of a round of pre-training
-WATCHED = (5, 10, 20, 40)  # rounds after which memory is read
 FEATURES = 128  # the width of what is shared
 VISION_TRANSFORMER = {"img_size": SIZE, "patch_size": 4, "depth": 2, "embed_dim": 64, "num_heads": 2}
 # What is pre-trained on, and how.
@@ -117,10 +117,10 @@ def measure(clients: int, rounds: int, aggregator: str, in_memory: int) -> dict[
     imported, started = peak_bytes(), perf_counter()
     with tempfile.TemporaryDirectory(prefix="memory-") as name:
         folder = Path(name)
-        parts = SiteParts(job, dataset, ClientStore(folder / "clients"))
+        parts = ClientAppParts(job, dataset, ClientStore(folder / "clients"))
         engine = InProcessEngine(parts, folder / "spool", memory=in_memory)
-        with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
-            result = run_stages(job, dataset, engine, journal, folder)
+        with MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
+            result = run_stages(job, dataset, engine, metrics_log, folder)
         engine.close()
     stage = result.summary["stages"][0]
     return {
@@ -144,7 +144,7 @@ def describe_pretraining(case: str, clients: int) -> Job:
     model, parts = PRETRAINING[case]
     stage = {
         "stage": "pretrain",
-        "rounds": WATCHED[-1],
+        "rounds": watched_rounds()[-1],
         "participation": COHORT / clients,
         "aggregator": {"name": "fedavg"},
         **parts,
@@ -160,7 +160,7 @@ def describe_pretraining(case: str, clients: int) -> Job:
     )
 
 
-class WatchingJournal(Journal):
+class WatchingJournal(MetricsLog):
     """Reads the memory after some rounds, when their checkpoint is written."""
 
     def __init__(self, path: Path, console: Console) -> None:
@@ -170,7 +170,7 @@ class WatchingJournal(Journal):
     def advance(self, stage: str, round_: int, rounds: int, note: str) -> None:
         """After a round."""
         super().advance(stage, round_, rounds, note)
-        if round_ in WATCHED:
+        if round_ in watched_rounds():
             self.found.append(
                 {
                     "round": round_,
@@ -198,11 +198,13 @@ def watch_rounds(case: str, clients: int) -> list[dict[str, int]]:
     dataset = NoisePictures(clients, PICTURES, SIZE)
     with tempfile.TemporaryDirectory(prefix="memory-") as name:
         folder = Path(name)
-        engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")
-        with WatchingJournal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
-            run_stages(job, dataset, engine, journal, folder)
+        engine = InProcessEngine(
+            ClientAppParts(job, dataset, ClientStore(folder / "clients")), folder / "spool"
+        )
+        with WatchingJournal(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
+            run_stages(job, dataset, engine, metrics_log, folder)
         engine.close()
-    return journal.found
+    return metrics_log.found
 
 
 def watch_apart(case: str, clients: int) -> list[dict[str, int]]:
@@ -230,7 +232,7 @@ def print_rounds(clients: int) -> None:
             )
             for one in found
         ]
-    first = f"after {WATCHED[0]}"
+    first = f"after {watched_rounds()[0]}"
     header = ("job", "after round", "clients that took part", "tensors (MiB)", "resident (MiB)", f"/ {first}")
     print_table((*header, "peak (MiB)", f"/ {first}"), rows)
 
@@ -259,6 +261,11 @@ def print_peaks(peaks: dict[int, dict[str, Any]]) -> None:
         "seconds",
     )
     print_table(header, rows)
+
+
+def watched_rounds() -> tuple[int, ...]:
+    """The rounds of pre-training after which memory is read."""
+    return (1, 2) if is_quick() else (5, 10, 20, 40)
 
 
 def main(
@@ -308,4 +315,4 @@ def measure_pretraining(clients: int) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--clients 2 --rounds 1", "--clients 20 --job pretraining")

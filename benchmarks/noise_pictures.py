@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.labels import Label
-from training.data import Examples, Split
+from registry.bundle.manifest.labels import Label
+from training.data.dataset import Examples, Split
 
 
 @dataclass(frozen=True)
 class NoisePictures:
-    """Equal clients over one pool of pictures; implements `training.data.Dataset`.
+    """Equal clients over one pool of pictures; implements `training.data.dataset.Dataset`.
 
     Every client shows the same `per_split` pictures of each split, so that the data take as much memory for
     ten clients as for a thousand. Only the splits named in `splits` hold any.

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from recipe_runs import RecipeRun
 
-from registry.bundle.counts import Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.interval import interval
 from registry.bundle.metrics.ratio import Figure
-from training.evaluation import Blocks
-from training.job import read_job
-from training.outcome_file import load_finished
+from training.federation.blocks import Blocks
+from training.jobs.job import read_job
+from training.jobs.stage_result import load_finished
 
 Subgroups = Mapping[str, Counts]
 FigureOf = Callable[[Subgroups], Figure]

@@ -27,19 +27,20 @@ from typing import Annotated, Any
 import torch
 import typer
 from memory import MIB, bytes_of_tensors, peak_bytes, told_by_kernel
+from quick import start
 from rich.console import Console
 from tables import print_conditions, print_table
 
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.job import Job
-from training.journal import Journal
-from training.messages import tensor_bytes
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.pipeline import run_stages
+from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
-from training.pipeline import run_stages
 
 SIZE = 32  # pixels
 PICTURES = 30  # of each client, in all splits
@@ -91,7 +92,7 @@ def bytes_under(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-class WatchingJournal(Journal):
+class WatchingJournal(MetricsLog):
     """Reads memory and disk after some rounds, when their checkpoint is written.
 
     Args:
@@ -132,14 +133,16 @@ def measure(clients: int, rounds: int, exchange: str, cache: Path) -> dict[str, 
     watched = sorted({max(1, rounds // 4), max(1, rounds // 2), rounds})
     with tempfile.TemporaryDirectory(prefix="peer-memory-") as name:
         folder = Path(name)
-        parts = SiteParts(job, dataset, ClientStore(folder / "clients"))
+        parts = ClientAppParts(job, dataset, ClientStore(folder / "clients"))
         engine = InProcessEngine(parts, folder / "spool", memory=IN_MEMORY)
         uploads = folder / "checkpoints" / job.key(0) / "uploads"
-        with WatchingJournal(folder / "metrics.jsonl", uploads, watched) as journal:
-            run_stages(job, dataset, engine, journal, folder)
+        with WatchingJournal(folder / "metrics.jsonl", uploads, watched) as metrics_log:
+            run_stages(job, dataset, engine, metrics_log, folder)
         engine.close()
-    model = tensor_bytes(float_state(initial_model(job, len(dataset.labels))))
-    return {"model": model, "found": journal.found}
+    model = tensor_bytes(
+        float_state(initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels)))
+    )
+    return {"model": model, "found": metrics_log.found}
 
 
 def measure_apart(clients: int, rounds: int, exchange: str, cache: Path) -> dict[str, Any]:
@@ -221,4 +224,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--clients 6 --rounds 4")

@@ -18,9 +18,10 @@ import typer
 from fairness import LABEL_MAPS, run_of
 from fairness_tables import System, overall_table, subgroup_tables, table_beside
 from paired import Judged
+from quick import start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 
-from registry.bundle.counts import Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.calibration import mce
 from registry.bundle.metrics.interval import interval
 from registry.bundle.metrics.ratio import Figure
@@ -143,4 +144,8 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(
+        main,
+        "--runs {scratch}/runs --seeds 1 --tasks malignancy --strategies none --strategies ditto",
+        pictures=True,
+    )

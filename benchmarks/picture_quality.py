@@ -28,16 +28,17 @@ from PIL import Image, ImageFilter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.py is another benchmark
 
+from quick import start
 from tables import print_conditions, print_table
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Row
-from clients.data.pictures import PictureReader, locate
+from clients.data.manifests.manifest import Row
+from clients.data.pictures.files import PictureReader, locate
 from clients.data.progress import progress
-from registry.bundle.picture import PictureRule, decode_picture
-from serving.quality.judging import Judged, judge
-from serving.quality.measures import measure
-from serving.quality.rules import BLUR, BRIGHTEST, BURNT, CONTRAST
+from registry.bundle.pictures.rule import PictureRule, decode_picture
+from serving.inference.quality.judging import QualityAssessment, assess_quality
+from serving.inference.quality.measures import measure
+from serving.inference.quality.rules import BLUR, BRIGHTEST, BURNT, CONTRAST
 
 SIZES: Final = (128, 64)
 TROUBLES: Final = ("too-dark", "too-bright", "nothing-to-see", "blurred")
@@ -46,9 +47,9 @@ Change = Callable[[Image.Image], Image.Image]
 
 @dataclass(frozen=True)
 class Looked:
-    """One picture as the rules see it: what `judge` says, and each measure by itself."""
+    """One picture as the rules see it: what `assess_quality` says, and each measure by itself."""
 
-    judged: Judged
+    judged: QualityAssessment
     blur: float
     brightest: float
     burnt: float
@@ -75,7 +76,7 @@ def look(image: Image.Image, size: int) -> Looked:
     found = measure(pixels)
     assert found is not None
     assert found.side == size
-    judged = judge(size, size, rule, pixels)  # a corner of a picture is no small picture here
+    judged = assess_quality(size, size, rule, pixels)  # a corner of a picture is no small picture here
     mean = float(np.asarray(Image.fromarray(pixels).convert("L")).mean())
     return Looked(judged, found.blur, found.brightest, found.burnt, found.contrast, mean)
 
@@ -244,7 +245,7 @@ def by_the_mean(
 
 
 def cost(chosen: Mapping[str, list[tuple[Row, Path]]], repeats: int) -> None:
-    """The time of `judge` beside that of decoding, each the median over repeats in turn."""
+    """The time of `assess_quality` beside that of decoding, each the median over repeats in turn."""
     lines = []
     with PictureReader() as reader:
         small = open_row(reader, *chosen["close-up"][0])
@@ -259,7 +260,7 @@ def cost(chosen: Mapping[str, list[tuple[Row, Path]]], repeats: int) -> None:
                 began = perf_counter()
                 decode_picture(file.getvalue(), rule)
                 decoded = perf_counter()
-                judge(width, width * 3 // 4, rule, pixels)
+                assess_quality(width, width * 3 // 4, rule, pixels)
                 times.append((decoded - began, perf_counter() - decoded))
             decoding, judging = np.median(times, axis=0)
             lines.append([size, f"{width} x {width * 3 // 4}", f"{judging / decoding:.3f}"])
@@ -290,7 +291,7 @@ def main(
             by_the_mean(looked, chosen, size)
             for name, colour in SHEETS.items():
                 seen = look(Image.new("RGB", (200, 150), colour), size)
-                print(f"- {name}: {', '.join(issue.trouble for issue in seen.judged.issues) or 'nothing'}")
+                print(f"- {name}: {', '.join(issue.code for issue in seen.judged.issues) or 'nothing'}")
             print()
     cost(chosen, repeats)
 
@@ -322,4 +323,4 @@ def quantiles(looked: Mapping[str, Sequence[Looked]]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--pictures 4 --repeats 1", pictures=True)

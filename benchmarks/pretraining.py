@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from quick import start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 
 METHODS = (
@@ -120,4 +121,8 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(
+        main,
+        "--runs {scratch}/runs --seeds 1 --methods fedclf --methods fedmae --no-ablations",
+        pictures=True,
+    )

@@ -1,7 +1,8 @@
 """Rounds of pre-training by the round loop, and bare local training of the same clients in between.
 
-One run of `training.federation.run_rounds` with the plan of the stage `pretrain`. After a round is logged the
-clock of the loop stands still while the same clients train without the loop: `train_locally` on a workbench
+One run of `training.federation.server.round_loop.run_rounds` with the plan of the stage `pretrain`. After a
+round is logged the
+clock of the loop stands still while the same clients train without the loop: `train_locally` on a local model
 of its own, with what the exchange would send and what the client would keep held in memory. A loop's round
 is everything between two such stops: messages, checks, averaging, client stores, log and checkpoint.
 """
@@ -14,21 +15,21 @@ from rich.console import Console
 from utilisation import synchronise
 
 from clients.store import ClientStore
-from training.checkpoint import Checkpoints
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.evaluation import Blocks
-from training.federation import run_rounds
-from training.job import Job
-from training.journal import Journal
-from training.local_training import train_locally
-from training.messages import GLOBAL, Tensors
+from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.base import LocalRound
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.blocks import Blocks
+from training.federation.client.local_training import train_locally
+from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.metrics_log import MetricsLog
+from training.federation.server.plan import Plan, States, TrackState
+from training.federation.server.round_loop import run_rounds
+from training.jobs.job import Job
+from training.jobs.stages.pretrain import Pretrain
+from training.messages.message import GLOBAL, Tensors
 from training.models import initial_model
 from training.models.groups import float_state
-from training.objectives.base import LocalWork
-from training.plan import Plan, States, TrackState
 from training.seeds import generator
-from training.stages.pretrain import Pretrain
-from training.workbench import Workbench
 
 
 class BareTraining:
@@ -41,17 +42,19 @@ class BareTraining:
         self._dataset = dataset
         self._plan = plan
         self._objective = stage.objective
-        model = initial_model(job, len(dataset.labels))
-        self.bench = Workbench(model, job.engine.device, job.engine.precision).with_heads(stage.objective)
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+        self.local_model = LocalModel(model, job.engine.device, job.engine.precision).with_heads(
+            stage.objective
+        )
         self._kept: dict[str, Tensors] = {}
 
-    def works(self, round_: int, states: States) -> list[LocalWork]:
+    def works(self, round_: int, states: States) -> list[LocalRound]:
         """Every client's round."""
         return [self._work(client, round_, states[GLOBAL]) for client in self._dataset.clients]
 
-    def _work(self, client: str, round_: int, state: TrackState) -> LocalWork:
+    def _work(self, client: str, round_: int, state: TrackState) -> LocalRound:
         random = generator(self._job.seed, client, round_)
-        return LocalWork(
+        return LocalRound(
             client=client,
             stage=self._plan.stage,
             track=GLOBAL,
@@ -61,18 +64,18 @@ class BareTraining:
             examples=self._dataset.examples(client, "train"),
             subgroups=self._dataset.subgroups,
             received=self._plan.exchange.outgoing(
-                client, round_, state.memory, random, self._plan.desk
+                client, round_, state.memory, random, self._plan.server_context
             ).tensors,
             kept=self._kept.get(client, {}),
-            device=self.bench.device,
-            given=state.given,
-            twins=self.bench.twins,
+            device=self.local_model.device,
+            shared_state=state.shared_state,
+            frozen_copies=self.local_model.frozen_copies,
         )
 
-    def train(self, works: list[LocalWork]) -> None:
+    def train(self, works: list[LocalRound]) -> None:
         """All of them."""
         for work in works:
-            self._kept[work.client] = train_locally(self.bench, self._objective, work, {}).kept
+            self._kept[work.client] = train_locally(self.local_model, self._objective, work, {}).kept
 
 
 class Interleaved:
@@ -101,10 +104,10 @@ class Interleaved:
 
     def _train(self, round_: int, states: States) -> Duration:
         works = self._bare.works(round_, states)
-        return measured(lambda: (self._bare.train(works), synchronise(self._bare.bench.device)))
+        return measured(lambda: (self._bare.train(works), synchronise(self._bare.local_model.device)))
 
     def _now(self) -> Duration:
-        synchronise(self._bare.bench.device)
+        synchronise(self._bare.local_model.device)
         return Duration.now()
 
     def pairs(self) -> list[tuple[Duration, Duration]]:
@@ -119,15 +122,17 @@ def time_rounds(
     stage = job.stages[0]
     assert isinstance(stage, Pretrain)
     assert stage.rounds == pairs + 1
-    engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")
-    with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
-        model = initial_model(job, len(dataset.labels))
-        setting = setting_of(job, dataset, model, engine, journal, folder)
+    engine = InProcessEngine(ClientAppParts(job, dataset, ClientStore(folder / "clients")), folder / "spool")
+    with MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+        setting = setting_of(job, dataset, model, engine, metrics_log, folder)
         network = stage.network(setting)
         plan = stage.plan_for(setting, network, None, labelled=False)
         weights = {name: tensor.clone() for name, tensor in float_state(network).items()}
         states = {GLOBAL: TrackState(weights, plan.aggregator.initial_state())}
         between = Interleaved(BareTraining(job, dataset, plan), pairs)
-        run_rounds(plan, states, engine, journal, Checkpoints(folder / "checkpoints", job.digest), between)
+        run_rounds(
+            plan, states, engine, metrics_log, Checkpoints(folder / "checkpoints", job.digest), between
+        )
     engine.close()
     return between.pairs()

@@ -1,8 +1,9 @@
 """Pictures a second in pre-training: MAE and MoCo through our objectives, and plain PyTorch beside them.
 
-Ours: one client's round by `training.local_training.train_locally`, from `begin` to the last `after_step`,
-with what the client kept of its last round. Plain: the same timm model, batches, augmentation, masks, size of
-the queue, momentum and optimizer in the loops of `benchmarks/plain`, which call none of our objectives. That
+Ours: one client's round by `training.federation.client.local_training.train_locally`, from `begin` to the
+last `after_step`, with what the client kept of its last round. Plain: the same timm model, batches,
+augmentation, masks, size of the queue, momentum and optimizer in the loops of `benchmarks/plain`, which call
+none of our objectives. That
 both do the same is checked before anything is timed: after a round on the same pictures, views and masks
 their mean losses agree, and in float32 their weights too, but for how sums are ordered.
 
@@ -27,23 +28,24 @@ import typer
 from loop_overhead import Duration, measured, scratch, spread
 from noise_pictures import NoisePictures
 from pretraining_rounds import time_rounds
+from quick import start
 from tables import print_conditions, print_table
 from torch import Tensor, nn
 from utilisation import count_operations, matrix_peak, synchronise
 
-from training.allocator import keep_freed_memory
-from training.augmentations import augment
-from training.job import Job
-from training.local_training import train_locally
-from training.messages import GLOBAL
+from training.algorithms.augmentations.batch import augment
+from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives import Objective
+from training.algorithms.objectives.base import LocalRound
+from training.algorithms.sampling import in_batches
+from training.engines.malloc import keep_freed_memory
+from training.federation.client.local_training import train_locally
+from training.jobs.job import Job
+from training.jobs.stages.pretrain import Pretrain
+from training.messages.message import GLOBAL
 from training.models import initial_model
 from training.models.groups import float_state
 from training.models.torchvision_ops import prepare_torchvision
-from training.objectives import Objective
-from training.objectives.base import LocalWork
-from training.sampling import in_batches
-from training.stages.pretrain import Pretrain
-from training.workbench import Workbench
 
 prepare_torchvision()
 from plain.mae_loop import PlainMAE, train_mae  # noqa: E402  (it imports timm)
@@ -118,10 +120,12 @@ class Ours:
 
     def __init__(self, job: Job, dataset: NoisePictures) -> None:
         self.objective = objective_of(job)
-        model = initial_model(job, len(dataset.labels))
-        self.bench = Workbench(model, job.engine.device, job.engine.precision).with_heads(self.objective)
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+        self.local_model = LocalModel(model, job.engine.device, job.engine.precision).with_heads(
+            self.objective
+        )
         client = dataset.clients[0]
-        self.work = LocalWork(
+        self.work = LocalRound(
             client=client,
             stage=job.key(0),
             track=GLOBAL,
@@ -132,20 +136,22 @@ class Ours:
             subgroups=dataset.subgroups,
             received={},
             kept=first_kept(self.objective, dataset.per_split),
-            device=self.bench.device,
-            twins=self.bench.twins,
+            device=self.local_model.device,
+            frozen_copies=self.local_model.frozen_copies,
         )
 
     def train(self) -> float:
         """A round; returns the mean loss over pictures."""
-        result = train_locally(self.bench, self.objective, self.work, {})
+        result = train_locally(self.local_model, self.objective, self.work, {})
         self.work = replace(self.work, kept=result.kept)
         counts = result.num_examples
         return sum(counts[name] * result.losses[name] for name in counts) / sum(counts.values())
 
     def weights(self) -> dict[str, Tensor]:
         """All but the classifier's head, which does not train."""
-        return {name: tensor for name, tensor in float_state(self.bench.model).items() if not is_head(name)}
+        return {
+            name: tensor for name, tensor in float_state(self.local_model.model).items() if not is_head(name)
+        }
 
 
 def is_head(name: str) -> bool:
@@ -166,8 +172,8 @@ class Plain:
 
     def __init__(self, ours: Ours) -> None:
         """Copy the model that `ours` starts from."""
-        self._work, self._objective, self._bench = ours.work, ours.objective, ours.bench
-        network = deepcopy(ours.bench.model)
+        self._work, self._objective, self._local_model = ours.work, ours.objective, ours.local_model
+        network = deepcopy(ours.local_model.model)
         if ours.objective.name == "moco":
             head = network.heads.get_submodule("projector")
             queue = ours.work.kept["features"].clone()
@@ -178,7 +184,7 @@ class Plain:
             wanted = self.model.state_dict()
             own = {name: heads[our_name(name)] for name in wanted if our_name(name) in heads}
             self.model.load_state_dict({**wanted, **own})
-        self.model.to(ours.bench.device, memory_format=torch.channels_last).train()
+        self.model.to(ours.local_model.device, memory_format=torch.channels_last).train()
         settings = ours.objective.optimizer
         self._optimizer = torch.optim.AdamW(
             [parameter for parameter in self.model.parameters() if parameter.requires_grad],
@@ -193,12 +199,12 @@ class Plain:
         return loop(self.model, self._optimizer, self._batches(), self._autocast)
 
     def _autocast(self) -> AbstractContextManager[None]:
-        bf16 = self._bench.precision == "bf16"
-        return torch.autocast(self._bench.device.type, torch.bfloat16, enabled=bf16)
+        bf16 = self._local_model.precision == "bf16"
+        return torch.autocast(self._local_model.device.type, torch.bfloat16, enabled=bf16)
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Two views each, or pictures and the noise by which patches are masked."""
-        work, device, settings = self._work, self._bench.device, self._objective.augment
+        work, device, settings = self._work, self._local_model.device, self._objective.augment
         order = work.numpy_generator("order 0").permutation(len(work.examples))
         views, masks = work.torch_generator("views 0"), work.torch_generator("masks")
         for positions in in_batches(order, self._objective.batch_size):
@@ -230,7 +236,7 @@ def check_same(ours: Ours, plain: Plain) -> str:
     """Refuse to compare two loops that do not do the same, and say how near they are; also warms both up."""
     start = {name: tensor.clone() for name, tensor in ours.weights().items()}
     told, expected = ours.train(), plain.train()
-    precision = ours.bench.precision
+    precision = ours.local_model.precision
     if not abs(told - expected) <= TOLERANCE[precision] * abs(expected):
         raise SystemExit(
             f"{ours.objective.name}: the loops differ: mean losses {told:.6f} and {expected:.6f}"
@@ -252,7 +258,7 @@ def time_pairs(ours: Ours, plain: Plain, pairs: int) -> list[tuple[Duration, Dur
     """Durations of (ours, plain), the first of a pair in turn."""
 
     def timed(contestant: Ours | Plain) -> Duration:
-        return measured(lambda: (contestant.train(), synchronise(ours.bench.device)))
+        return measured(lambda: (contestant.train(), synchronise(ours.local_model.device)))
 
     durations = []
     for pair in range(pairs):
@@ -284,7 +290,7 @@ def row_of(label: str, durations: Sequence[tuple[Duration, Duration]], pictures:
 
 def print_utilisation(ours: Ours, durations: Sequence[tuple[Duration, Duration]]) -> None:
     """What share of the GPU's measured peak our round reaches; says why not where there is no GPU."""
-    device = ours.bench.device
+    device = ours.local_model.device
     if device.type != "cuda":
         print(f"Utilisation of the arithmetic units: not measured, for training runs on the {device.type}.\n")
         return
@@ -370,4 +376,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--size 32 --batch-size 16 --pictures 16 --queue 16 --clients 2 --pairs 1 --device cpu")

@@ -27,12 +27,13 @@ from typing import Annotated
 
 import httpx
 import typer
+from quick import start
 from services import TwoWorkers, running
 from small_model import NAME, small_bundle, small_picture
 from tables import print_conditions, print_table
 from workers import alive, workers
 
-from registry.bundle.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup
 from registry.registry import Registry
 
 SLACK = 2.0
@@ -244,4 +245,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--count 1 --kills 1")

@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from quick import is_quick
 
-from training.job import read_job
+from training.jobs.job import read_job
 
 RECIPES = Path("training/recipes")
+# Of a shortened recipe: what each setting is at most; None for parts whose settings are.
+SHORT = {
+    **{"rounds": 2, "epochs": 1, "warm_up": 1},
+    **dict.fromkeys(("batch_size", "queue", "samples"), 16),
+    **dict.fromkeys(("objective", "exchange", "strategy")),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class RecipeRun:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """A recipe as plain data, every default and whatever it extends filled in.
+    """A recipe as plain data, every default and whatever it extends filled in; short where asked for.
 
     Raises:
         SystemExit: when there is none of this name.
@@ -41,7 +48,31 @@ def read_recipe(name: str) -> dict[str, Any]:
     paths = list(RECIPES.rglob(f"{name}.yaml"))
     if not paths:
         raise SystemExit(f"{RECIPES} holds no recipe {name}; list them with `dermfed-train --recipes`")
-    return read_job(paths[0]).resolved()
+    job = read_job(paths[0]).resolved()
+    return shortened(job) if is_quick() else job
+
+
+def shortened(job: dict[str, Any]) -> dict[str, Any]:
+    """The same parts on few pictures, in a round or an epoch of every stage."""
+    stages = [
+        {**stage, **{name: short(name, stage[name]) for name in SHORT if name in stage}}
+        for stage in job["stages"]
+    ]
+    changes = {
+        "data": {"label_fraction": max(job["data"]["label_fraction"], 0.5)},
+        "engine": {"workers": 1},
+        "evaluation": {"replicates": 20},
+        "privacy": {"min_count": 1},
+    }
+    return {**job, **{name: {**job[name], **change} for name, change in changes.items()}, "stages": stages}
+
+
+def short(name: str, value: Any) -> Any:
+    """A setting, or a part with its settings, at its least."""
+    if isinstance(value, dict):
+        return {key: short(key, inner) for key, inner in value.items()}
+    least = SHORT.get(name)
+    return value if least is None or not isinstance(value, int) else min(value, least)
 
 
 def run_all(wanted: Iterable[RecipeRun], runs: Path, at_once: int = 1) -> None:

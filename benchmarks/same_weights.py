@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from quick import start
 from tables import print_conditions, print_table
 from training_runs import JOB, digests, finish, start_run, write_job
 
@@ -44,4 +45,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--workers 1 --workers 2")

@@ -29,6 +29,7 @@ from peer_tables import (
     table_together,
     table_unseen,
 )
+from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 
 SEVERAL_SEEDS = ("ssfl", "fedmatch-plus", "fedperl", "fedperl-no-pa-t2", "fedperl-gated-similarity-85")
@@ -150,4 +151,8 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(
+        main,
+        "--runs {scratch}/runs --seeds 1 --methods local-lower --methods ssfl --methods fedperl",
+        pictures=True,
+    )

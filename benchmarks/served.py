@@ -24,23 +24,26 @@ import numpy as np
 import torch
 import typer
 import yaml
+from quick import is_quick, start
 from services import free_port, running
 from tables import print_conditions, print_table
+from training_runs import write_job
 
 from clients.data.filtering import Picture, filtered
-from clients.data.pictures import PictureReader
+from clients.data.pictures.cache import cache_folder
+from clients.data.pictures.files import PictureReader
 from clients.data.sources import read_sources
 from registry.bundle.folder import Bundle
-from registry.bundle.graph import Graph
-from registry.bundle.picture import decode_picture
-from registry.bundle.schema import GLOBAL
+from registry.bundle.manifest.schema import GLOBAL
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import decode_picture
 from registry.registry import Registry
-from training.export import ServedModel
-from training.job import Job, read_job
+from training.jobs.job import Job, read_job
+from training.jobs.recipes import FOLDER
+from training.jobs.stage_result import load_finished
 from training.models import build_model
-from training.outcome_file import load_finished
-from training.recipes import FOLDER
-from training.run import cache_folder, train
+from training.models.export import ServedModel
+from training.run import train
 
 MODEL = "skin-lesion"
 OTHER_SCALE = {"monk": "7", "fitzpatrick": "3"}
@@ -107,6 +110,9 @@ def main(
     """Train, register, promote, serve, ask, compare."""
     with TemporaryDirectory() as name:
         folder = out or Path(name)
+        if is_quick():
+            folder.mkdir(parents=True)
+            job_file = write_job(folder)
         written = registering(job_file, folder)
         job = read_job(written, [])
         url, store = f"sqlite:///{folder.resolve() / 'registry.db'}", str(folder.resolve() / "store")
@@ -207,4 +213,4 @@ def compare(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--out {scratch}/run --pictures 1")

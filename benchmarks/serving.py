@@ -11,7 +11,7 @@ the limit, medians over the turns; latencies are over all requests of all turns.
 
 Half load: requests come whether or not earlier ones are answered, as those of people do, on average half as
 many a second as the same contestant answered in the median turn at concurrency 8. Each is timed from when it
-came. FastAPI is only needed here: pip install fastapi.
+came. FastAPI is only needed here (pip install fastapi), and left out where it is not installed.
 """
 
 import json
@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
@@ -32,17 +33,18 @@ import numpy as np
 import typer
 from load import arrivals
 from PIL import Image, ImageFilter
+from quick import start
 from services import free_port, running
 from tables import print_conditions, print_table
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.graph import Graph
-from registry.bundle.labels import Label
-from registry.bundle.picture import PictureRule, decode_picture
-from registry.bundle.schema import BundleManifest, Lineage, ModelFile
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.registry import Registry
-from training.export import export_graph
 from training.models import ModelConfig, build_model
+from training.models.export import export_graph
 
 HERE = Path(__file__).parent
 
@@ -167,8 +169,8 @@ def main(
     turns: Annotated[int, typer.Option(help="Turns of each contestant at each concurrency.")] = 5,
 ) -> None:
     """Measure throughput and latency at concurrency 1, 8 and 32, and at half load."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        folder = Path(scratch)
         picture = folder / "lesion.jpg"
         make_picture(picture)
         bundle = make_bundle(size)
@@ -185,36 +187,34 @@ def main(
         with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
             registry.add([bundle])
             registry.promote("bench", [1], to="production", override_gates=True, reason="a benchmark")
-        ports = [free_port() for _ in range(3)]
-        urls = [f"http://127.0.0.1:{port}" for port in ports]
-        python = sys.executable
-        commands = [
-            [python, "-c", "from serving.cli import main; main()", "--port", str(ports[0])],
-            [
-                python,
-                "-m",
-                "uvicorn",
-                "fastapi_service:app",
-                "--port",
-                str(ports[1]),
-                "--log-level",
-                "warning",
-            ],
-            [python, "-m", "bentoml", "serve", "bentoml_service:PlainService", "--port", str(ports[2])],
-        ]
-        readies = [urls[0] + "/readyz", urls[1] + "/openapi.json", urls[2] + "/readyz"]
-        for place, (command, ready) in enumerate(zip(commands, readies, strict=True)):
-            # BentoML clears its folder of metrics at each start: one for each.
-            home = {"BENTOML_HOME": str(folder / f"bentoml-{place}")}
-            stack.enter_context(
-                running(command, ready, folder / f"{place}.log", environment | home, HERE / "plain")
-            )
-        contestants = {
-            "limit": loop(bundle, picture.read_bytes()),
-            "dermfed": over_http(urls[0] + "/v1/diagnoses", "raw", picture),
-            "FastAPI": over_http(urls[1] + "/diagnose", "form", picture),
-            "BentoML": over_http(urls[2] + "/diagnose", "form", picture),
+        services = {
+            "dermfed": (["-c", "from serving.cli import main; main()"], "/readyz", "/v1/diagnoses", "raw"),
+            "FastAPI": (
+                ["-m", "uvicorn", "fastapi_service:app", "--log-level", "warning"],
+                "/openapi.json",
+                "/diagnose",
+                "form",
+            ),
+            "BentoML": (
+                ["-m", "bentoml", "serve", "bentoml_service:PlainService"],
+                "/readyz",
+                "/diagnose",
+                "form",
+            ),
         }
+        if find_spec("fastapi") is None:
+            print("FastAPI is not installed and left out; `pip install fastapi` brings it\n")
+            del services["FastAPI"]
+        contestants = {"limit": loop(bundle, picture.read_bytes())}
+        for name, (command, ready, path, how) in services.items():
+            port = free_port()
+            url = f"http://127.0.0.1:{port}"
+            # BentoML clears its folder of metrics at each start: one for each.
+            home = {"BENTOML_HOME": str(folder / f"bentoml-{name}")}
+            whole = [sys.executable, *command, "--port", str(port)]
+            log = folder / f"{name}.log"
+            stack.enter_context(running(whole, url + ready, log, environment | home, HERE / "plain"))
+            contestants[name] = over_http(url + path, how, picture)
         conditions = {
             "model": f"ResNet-18 at {size} px, {len(bundle.model) / 2**20:.0f} MiB",
             "picture": f"1280 x 960 JPEG, {picture.stat().st_size / 1024:.0f} KiB",
@@ -262,4 +262,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--size 64 --seconds 0.5 --turns 1")

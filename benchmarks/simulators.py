@@ -23,17 +23,16 @@ from round_times import Times, timed
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from training.job import Job, read_job
-from training.messages import GLOBAL
+from training.algorithms.objectives.supervised import Supervised
+from training.algorithms.sampling import epoch_order
+from training.jobs.job import Job, read_job
+from training.jobs.stages.federate import Federate
+from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.classifier import GLOBAL_IN_OUTCOME
+from training.models.classifier import GLOBAL_IN_OUTCOME, to_model_input
 from training.models.groups import float_state
-from training.objectives.supervised import Supervised
-from training.pictures import to_model_input
 from training.run import load_data
-from training.sampling import epoch_order
 from training.seeds import generator
-from training.stages.federate import Federate
 
 PLAIN = Path(__file__).resolve().parent / "plain"
 CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round
@@ -83,7 +82,9 @@ class Simulators:
 
     def accuracy(self, weights: dict[str, Tensor]) -> float:
         """On all test pictures, by our own network."""
-        model = initial_model(self.job, len(self.data.labels)).eval()
+        model = initial_model(
+            self.job.model, self.job.seed, self.job.data.image_size, len(self.data.labels)
+        ).eval()
         model.load_state_dict(weights, strict=False)
         right = count = 0
         for client in self.data.clients:
@@ -147,7 +148,7 @@ class Simulators:
     def _export(self) -> None:
         """Put there what the plain ones read."""
         job, objective = self.job, self._stage.objective
-        model = initial_model(job, len(self.data.labels))
+        model = initial_model(job.model, job.seed, job.data.image_size, len(self.data.labels))
         save_file(
             {n: t.contiguous() for n, t in float_state(model).items()}, self._plain / "initial.safetensors"
         )

@@ -15,18 +15,19 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from quick import start
 from tables import print_conditions, print_table
 
 from clients.data.adapters.table import make_adapter
-from clients.data.groups import number_lesions
-from clients.data.manifest import Row
-from clients.data.pictures import PictureReader, locate
+from clients.data.inspect.tone_angles import RULE
+from clients.data.inspect.tone_check import estimate_text
+from clients.data.manifests.groups import number_lesions
+from clients.data.manifests.manifest import Row
+from clients.data.pictures.files import PictureReader, locate
 from clients.data.progress import progress
-from clients.data.tone_angles import RULE
-from clients.data.tone_check import estimate_text
-from personalization.skin_tone import agreement, count_angles, learn_ranges, warning_rates
-from registry.bundle.picture import decode_picture
-from registry.bundle.skin_tone import from_dark, lab, skin_tone_angle, typology_angle
+from personalization.calibration.tone_ranges import agreement, count_angles, learn_ranges, warning_rates
+from registry.bundle.pictures.rule import decode_picture
+from registry.bundle.skin_tone.typology_angle import from_dark, lab, skin_tone_angle, typology_angle
 
 SCALE = "milk10k"
 THIRDS = (("0", "1", "2"), ("3",), ("4", "5"))  # dark, medium, light, as in the recipe milk10k-fedauto
@@ -175,4 +176,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--replicates 10", pictures=True)

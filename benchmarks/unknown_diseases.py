@@ -24,21 +24,22 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from scipy.stats import rankdata
 from tables import print_conditions, print_table
 
 from clients.data.adapters.milk10k import Milk10k
+from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from personalization.stages.calibrate import run as answers
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
-from registry.bundle.graph import Graph
-from registry.bundle.schema import GLOBAL
-from registry.bundle.scores import SCORE_BINS, score_bin
-from training.data import SPLITS, Examples, Split
-from training.job import Job
-from training.run import cache_folder
+from registry.bundle.manifest.schema import GLOBAL
+from registry.bundle.model_file.graph import Graph
+from training.data.dataset import SPLITS, Examples, Split
+from training.jobs.job import Job
 
 RECIPE = "milk10k-fedauto"
 FEWEST = 10  # pictures of either side, for an AUROC
@@ -157,7 +158,7 @@ def cell(seeds: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> st
 def auroc_rows(unknown: Sequence[Seen], known: Sequence[Seen]) -> list[list[object]]:
     """All pictures, each subgroup, each unknown disease."""
     everything: dict[str, tuple[str, str, bool]] = {"all": ("", "", True)}
-    everything |= {place: ("places", place, True) for place in sorted({*unknown[0].places})}
+    everything |= {place: ("places", place, True) for place in sorted({*unknown[0].all_subgroups})}
     everything |= {code: ("codes", code, False) for code in sorted({*unknown[0].codes})}
     rows: list[list[object]] = []
     for name, (column, value, both) in everything.items():
@@ -225,4 +226,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--runs {scratch}/runs --seeds 1 --rounds 1", pictures=True)

@@ -8,6 +8,7 @@ each malignant diagnosis among the malignant test pictures as well.
     DERMFED_DATA=... python benchmarks/what_limits.py --runs runs/fairness --seeds 3
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +17,21 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from closing_the_gap import fair_run
+from closing_the_gap import fair_run, start_run
 from fairness import run_of
 from numpy.typing import NDArray
-from recipe_runs import RecipeRun
+from quick import start
+from recipe_runs import RecipeRun, run_all
 from sklearn.metrics import roc_auc_score
 from tables import print_table
 
 from clients.data.prepare import prepare
-from training.data import SPLITS
-from training.job import Job, read_job
-from training.messages import GLOBAL
+from training.data.dataset import SPLITS
+from training.jobs.job import Job, read_job
+from training.jobs.stage_result import load_finished
+from training.messages.message import GLOBAL
 from training.models import Classifier, build_model
-from training.outcome_file import load_finished
 
-CACHE = Path("runs/cache")
 PAIRS = (("MEL", "NV"), ("MEL", "BKL"), ("BCC", "NV"), ("BCC", "BKL"))
 CLOSE_UPS = {"image_type": "clinical: close-up"}
 
@@ -52,11 +53,16 @@ class Scored:
         return float(roc_auc_score(first[either], self.scores[either])), pairs
 
 
+def cache() -> Path:
+    """Where decoded pictures are kept."""
+    return Path(os.environ.get("DERMFED_CACHE", "runs/cache"))
+
+
 def scored(run: RecipeRun, runs: Path) -> dict[str, Scored]:
     """By subgroup, from the model that the run's first stage left."""
     folder = run.folder(runs)
     job = read_job(folder / "job.resolved.yaml")
-    data = prepare(job.data, seed=job.seed, folder=folder, cache=CACHE)
+    data = prepare(job.data, seed=job.seed, folder=folder, cache=cache())
     known = diagnoses(job, folder)
     model = build_model(job.model, len(data.labels), job.seed)
     finished = load_finished(folder / "checkpoints" / job.key(0), job.digest)
@@ -75,7 +81,7 @@ def scored(run: RecipeRun, runs: Path) -> dict[str, Scored]:
 def diagnoses(job: Job, folder: Path) -> dict[bytes, str]:
     """What each close-up shows, by its pixels: the job itself knows malignant and benign alone."""
     changes = {"label_map": None, "train_only": {}, "where": CLOSE_UPS}
-    data = prepare(job.data.model_copy(update=changes), seed=job.seed, folder=folder, cache=CACHE)
+    data = prepare(job.data.model_copy(update=changes), seed=job.seed, folder=folder, cache=cache())
     return {
         picture.tobytes(): data.labels[label].code
         for client in data.clients
@@ -106,12 +112,16 @@ def over_seeds(found: Sequence[Scored], malignant: str, benign: str) -> str:
 def main(
     runs: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/fairness"),
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.", min=1)] = 3,
+    do_runs: Annotated[bool, typer.Option("--do-runs", help="First do the runs that are missing.")] = False,
 ) -> None:
-    """Print the table; the runs must be there."""
+    """Print the table; the runs must be there, or be asked for."""
     systems: Mapping[str, Sequence[RecipeRun]] = {
         "fedavg": [run_of("fedavg", "malignancy", seed) for seed in range(seeds)],
         "+ clinics": [fair_run(seed, runs, clinics=True) for seed in range(seeds)],
     }
+    if do_runs:
+        starts = [start_run(seed) for seed in range(seeds)]
+        run_all([*starts, *(run for of in systems.values() for run in of)], runs)
     rows = []
     for name, of in systems.items():
         by_seed = [scored(run, runs) for run in of]
@@ -122,4 +132,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main, "--runs {scratch}/runs --seeds 1 --do-runs", pictures=True)

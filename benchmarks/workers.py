@@ -17,9 +17,11 @@ def resident(pid: int) -> float:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process has not ended."""
+    """Whether the process has not ended; while one of its threads is ending its sockets are still open."""
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(list((process / "task").iterdir())) > 1
     except OSError:
         return False
 

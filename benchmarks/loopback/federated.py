@@ -14,11 +14,11 @@ from time import monotonic
 from typing import Any
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+from clients.federation.admin_client import AdminClient
 from clients.federation.federation_file import Federation
 from clients.federation.kit import open_kit
-from clients.federation.link import Link
 from clients.federation.provision import provision
 
 from .cable import Cable
@@ -150,9 +150,9 @@ class Federated:
         for cable in self.cables.values():
             cable.close()
 
-    def link(self) -> Link:
+    def link(self) -> AdminClient:
         """A link as `run.py` has it."""
-        return Link(open_kit(self.kits / ADMIN, ADMIN))
+        return AdminClient(open_kit(self.kits / ADMIN, ADMIN))
 
     def send(self, job: Path, out: Path, *options: str) -> None:
         """Start `run.py` with a job; what it says is in `said`."""
@@ -180,7 +180,7 @@ class Federated:
         assert self._sent is not None
         self.send(*self._sent, "--resume")
 
-    def journal(self, run: str) -> list[dict[str, Any]]:
+    def metrics_log(self, run: str) -> list[dict[str, Any]]:
         """The rounds of a job's run that are done, as the coordinator keeps them."""
         lines = []
         for path in (self.kits / SERVER / "private" / "runs").glob(f"{run}-*/metrics.jsonl"):

@@ -1,4 +1,4 @@
-"""A job on one machine with the answers of a journal: who did not answer there is not asked here."""
+"""A job on one machine with the answers of a log: who did not answer there is not asked here."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,21 +8,21 @@ from rich.console import Console
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.federation import FIT
-from training.job import read_job
-from training.journal import Journal
-from training.messages import Answer, Broadcast, Failure
-from training.pipeline import run_stages
-from training.run_folder import RunFolder
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.questions import FIT
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import read_job
+from training.jobs.pipeline import run_stages
+from training.jobs.run_folder import RunFolder
+from training.messages.message import Answer, Broadcast, Failure
 
 
 class Replay:
-    """An engine that leaves out whom a journal leaves out.
+    """An engine that leaves out whom a log leaves out.
 
     Args:
         engine: answers for the others.
-        lines: the journal.
+        lines: the log.
     """
 
     def __init__(self, engine: InProcessEngine, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -49,14 +49,14 @@ class Replay:
 
 
 def replay(job_file: Path, out: Path, cache: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Run a job on this machine, with the answers of a journal; all that it leaves is in `out`."""
+    """Run a job on this machine, with the answers of a log; all that it leaves is in `out`."""
     job = read_job(job_file)
     folder = RunFolder(out)
     folder.claim(job, resume=False)
     data = prepare(job.data, seed=job.seed, folder=job_file.parent, cache=cache)
-    engine = InProcessEngine(SiteParts(job, data, ClientStore(folder.store)), folder.spool)
+    engine = InProcessEngine(ClientAppParts(job, data, ClientStore(folder.store)), folder.spool)
     try:
-        with Journal(folder.metrics, Console(quiet=True)) as journal:
-            run_stages(job, data, Replay(engine, lines), journal, folder.path)
+        with MetricsLog(folder.metrics, Console(quiet=True)) as metrics_log:
+            run_stages(job, data, Replay(engine, lines), metrics_log, folder.path)
     finally:
         engine.close()
