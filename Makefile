@@ -41,8 +41,12 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 test: lint types imports  ## everything that must hold, in minutes
 	$(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
-check: lint types imports  ## test, and what takes longer
+check: lint types imports  ## test, and what takes longer; training once more as on lesser processors
 	$(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
+	@set -e; settings=$$($(BIN)/python tests/processors.py); for setting in $$settings; do \
+	echo "tests of training under $$setting"; \
+	env $$setting $(BIN)/python -m pytest tests/training -m "not long and not browser" -n $(PARALLEL) --dist worksteal; \
+	done
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -62,6 +66,7 @@ bench: $(VENV)/.installed-dev  ## the measurements of docs/results.md that need 
 	$(BIN)/python benchmarks/loop_overhead.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/kill_and_resume.py
+	$(BIN)/python benchmarks/walks.py
 
 clean:
 	rm -rf $(VENV) runs build *.egg-info

@@ -1,4 +1,4 @@
-"""`dermfed-diagnose`: pictures through the diagnosis service, to a person, JSON or CSV."""
+"""`dermfed-diagnose`: ask the diagnosis service about pictures; answers as text, JSON or CSV."""
 
 import os
 import sys
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def _left(files: Sequence[Path], output: Output) -> Sequence[Path]:
-    """The files that the output holds no diagnosis of."""
+    """The files that the output holds no diagnosis of yet."""
     left = output.without_done(files) if isinstance(output, AsCsv) else files
     if len(left) < len(files):
         print(f"{len(files) - len(left)} of {len(files)} pictures were diagnosed before", file=sys.stderr)
@@ -176,11 +176,11 @@ def _diagnose_all(
             except STOPPING as error:
                 after = f"; stopped after {done} of {len(files)} pictures" if len(files) > 1 else ""
                 again = "; --resume goes on from there" if after and isinstance(output, AsCsv) else ""
-                _stop(f"{name}: {_said(error)}{after}{again}")
+                _stop(f"{name}: {_error_text(error)}{after}{again}")
             except DermFedError as error:
                 refused += 1
-                print(f"dermfed-diagnose: {name}: {_said(error)}", file=sys.stderr)
-                output.add(Result(name, error=_said(error)))
+                print(f"dermfed-diagnose: {name}: {_error_text(error)}", file=sys.stderr)
+                output.add(Result(name, error=_error_text(error)))
             advance(1)
     if len(files) > 1:
         print(f"{len(files) - refused} of {len(files)} pictures diagnosed", file=sys.stderr)
@@ -240,7 +240,7 @@ def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool) -> 
     return AsText() if single else AsLines()
 
 
-def _said(error: DermFedError) -> str:
+def _error_text(error: DermFedError) -> str:
     return f"{type(error).__name__}: {printable(str(error))}"
 
 

@@ -1,4 +1,4 @@
-"""Asking about several pictures at once, with the answers in order."""
+"""Concurrent requests for several pictures, with the answers in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 def in_order(
     ask: Callable[[Asked], Answer], items: Sequence[Asked], jobs: int
 ) -> Iterator[Iterator[tuple[Asked, Callable[[], Answer]]]]:
-    """Give each item with a function that waits for its answer, or raises what `ask` raised.
+    """Yield each item, in order, with a function that waits for its answer, or raises what `ask` raised.
 
     Args:
         ask: called in one of `jobs` threads.

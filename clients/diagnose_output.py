@@ -1,4 +1,4 @@
-"""Where the answers of `dermfed-diagnose` go: to a person, as JSON, or as a table for a spreadsheet."""
+"""Output formats of `dermfed-diagnose`: text for a person, JSON, or CSV for a spreadsheet."""
 
 import csv
 import errno
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clients.api import Diagnosis
-from clients.data.atomic import sync_file, write_atomically
+from clients.data.atomic_files import sync_file, write_atomically
 
 DECISIONS = {
     "report": "The findings may be reported",
@@ -35,7 +35,7 @@ _BEFORE = ("\t", "\r", "\n")
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one file: a diagnosis, or the error that stands in its place."""
+    """The outcome for one file: a diagnosis, or the error in its place."""
 
     file: str
     diagnosis: Diagnosis | None = None
@@ -43,7 +43,7 @@ class Result:
 
 
 class Output(Protocol):
-    """Where results go.
+    """A sink for results.
 
     Attributes:
         scrolls: whether results go to the standard output as they come.
@@ -62,7 +62,7 @@ class Output(Protocol):
 
 
 class AsText:
-    """One picture for a person: the decision first, the disclaimer last."""
+    """One picture as text for a person: the decision first, the disclaimer last."""
 
     scrolls = True
 
@@ -70,7 +70,7 @@ class AsText:
         self._console = Console(file=sys.stdout, highlight=False)
 
     def add(self, result: Result) -> None:
-        """Print the diagnosis; an error has been said already."""
+        """Print the diagnosis; an error was printed before."""
         if result.diagnosis is None:
             return
         diagnosis = result.diagnosis
@@ -95,7 +95,7 @@ class AsText:
 
 
 class AsLines:
-    """A line a picture, for a person."""
+    """One line of text per picture."""
 
     scrolls = True
 
@@ -103,7 +103,7 @@ class AsLines:
         self._out = sys.stdout
 
     def add(self, result: Result) -> None:
-        """Print the line; an error has been said already."""
+        """Print the line; an error was printed before."""
         if result.diagnosis is None:
             return
         top, malignancy = result.diagnosis.top, result.diagnosis.malignancy.probability
@@ -144,7 +144,7 @@ class AsJson:
 
 
 class AsCsv:
-    """A row a picture, written as it comes."""
+    """A CSV row per picture, written as it comes."""
 
     COLUMNS = (
         *("file", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
@@ -167,9 +167,9 @@ class AsCsv:
         self._begun = False
 
     def without_done(self, files: Sequence[Path]) -> list[Path]:
-        """Those of the files that no row of a run before is about."""
+        """The files that no row of an earlier run is about."""
         done = {row["file"] for row in self._kept}
-        return [file for file in files if harmless(printable(str(file))) not in done]
+        return [file for file in files if escape_formula(printable(str(file))) not in done]
 
     def add(self, result: Result) -> None:
         """Write one row."""
@@ -177,7 +177,7 @@ class AsCsv:
             self._begin()
         row = {"file": result.file, "error": result.error, **_cells(result.diagnosis)}
         self._write(
-            [harmless(cell) if isinstance(cell, str) else cell for cell in map(row.get, self.COLUMNS)]
+            [escape_formula(cell) if isinstance(cell, str) else cell for cell in map(row.get, self.COLUMNS)]
         )
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
-    """What stands below the findings, a line each."""
+    """The lines below the table of findings."""
     kept, confidence, quality = diagnosis.prediction_set, diagnosis.confidence, diagnosis.quality
     promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
     codes = ", ".join(kept.codes) or "no class reaches the threshold"
@@ -256,6 +256,6 @@ def printable(text: str) -> str:
     )
 
 
-def harmless(text: str) -> str:
+def escape_formula(text: str) -> str:
     """The text, with an apostrophe in front where a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(_BEFORE) or text.lstrip().startswith(_FORMULA) else text

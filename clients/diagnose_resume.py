@@ -1,4 +1,4 @@
-"""What an interrupted run of `dermfed-diagnose` has written: rows that need not be asked for again."""
+"""Resuming `dermfed-diagnose --csv`: the rows of an interrupted run that need not be asked for again."""
 
 import csv
 import io

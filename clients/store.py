@@ -1,4 +1,4 @@
-"""The client store: what a client keeps between rounds, on its own disk.
+"""The client state store: what a client keeps between rounds, on its own disk.
 
 One folder per client and stage, one safetensors file per round. A file is written under a temporary name,
 fsynced and renamed. The two newest rounds are kept, so that a node that is one round ahead of a coordinator
@@ -15,9 +15,9 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from clients.data.atomic import write_atomically
+from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
-from training.state import State
+from training.algorithms.client_state import State
 
 KEPT_ROUNDS = 2
 
@@ -28,7 +28,7 @@ _FILE = re.compile(r"round-(\d+)\.safetensors")
 
 
 class ClientStore:
-    """The states of the clients that run on this machine; implements `training.state.StateStore`."""
+    """The states of the clients on this machine, on disk; a `StateStore`."""
 
     def __init__(self, folder: Path) -> None:
         """Keep states in `folder`, which is made when the first is saved."""

@@ -1,17 +1,17 @@
-"""What a released model is (`registry.bundle`), and where released models are kept.
+"""The model registry: versions, releases, gates, signatures and audit, and the bundle that a model is.
 
 This room knows no torch: whoever serves or audits a model installs it without the training half.
 
-- `registry`, `catalogue`, `records`, `errors`: what others use: the registry, reading it, what it answers
-  with, what can go wrong.
-- `gates`, `releases`, `intake`: the rules: which release is good enough, which is one at all, which
-  bundle may become a version.
-- `promotion`, `evidence`, `gate_sets`: asking the rules: composing a release, who stands for it, and which
-  gates it must pass.
-- `database`, `tables`, `migrate`, `queries`, `changes`: the database.
-- `store`, `remote_store`, `stored`: the files of the models, in a folder or elsewhere.
-- `adding`, `archive`, `collecting`: bundles in; releases out and in as one file; what is not needed away.
-- `signing`, `diff`: who vouches for a version; what changed between two.
-- `verification`: everything that can be found wrong.
-- `cli`, `printing`: `dermfed-registry`.
+- `registry`, `catalogue`: writing to and reading from a registry; `records`: what they return; `errors`.
+- `bundle`: the released model itself, shared with training and the service.
+- `releases`: validating bundles, composing releases, promotion, rollback and approvals.
+- `gates`: what a release must pass; `gate_report`: their verdicts.
+- `database`: tables, migrations, queries and the hash chain of events; `store`: the objects, by digest.
+- `audit`: verification: the hash chain, the replay of events, and the integrity of the store.
+- `archive`: export and import of a release as one file; `signing`: signatures; `keys`: API keys.
+- `card`: model cards; `diff`: what changed between two versions.
+- `cli`: `dermfed-registry`; `rendering`: records as text and tables.
+- `environment`, `names`, `own_version`: defaults, valid names, our own version.
 """
+
+# By this line dermfed/own_names.py knows that no other distribution wrote over this file.

@@ -1,4 +1,4 @@
-"""`Catalogue`: what a registry holds: versions of models, what is released, and how it came to be.
+"""`Catalogue`: the read-only view of a registry: versions, releases, history and manifests.
 
 Each method reads one moment of the database; nothing here changes anything.
 """
@@ -8,11 +8,9 @@ from typing import Self
 from sqlalchemy import Engine
 
 from registry.bundle.folder import Bundle
-from registry.bundle.schema import BundleManifest
-from registry.database import reading
-from registry.gate_sets import ALL_MODELS
-from registry.names import not_found
-from registry.queries import (
+from registry.bundle.manifest.schema import BundleManifest
+from registry.database.connection import reading
+from registry.database.queries import (
     alias_names,
     all_versions,
     current_release,
@@ -24,16 +22,18 @@ from registry.queries import (
     version_count,
     versions_by_number,
 )
+from registry.names import not_found
 from registry.records import Event, Release, Version
-from registry.store import Store
-from registry.stored import stored_bundle, stored_manifest
+from registry.releases.gate_sets import ALL_MODELS
+from registry.store.base import Store
+from registry.store.bundles import stored_bundle, stored_manifest
 
 PRODUCTION = "production"
-"""The alias that the service answers with, unless told otherwise."""
+"""The alias that the service serves by default."""
 
 
 class Catalogue:
-    """One database and one store, to read from."""
+    """Reads versions, releases, history and bundles from one database and one store."""
 
     def __init__(self, engine: Engine, store: Store, *, actor: str) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class Catalogue:
         self._actor = actor
 
     def close(self) -> None:
-        """Lets go of the database."""
+        """Closes the connections to the database."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class Catalogue:
             return current_releases(connection, alias)
 
     def history(self, model: str) -> tuple[Event, ...]:
-        """What was done to the model, and to the gates of all models, the oldest first.
+        """The events of the model, and of the gates of all models, the oldest first.
 
         Raises:
             NotFound: there is no such model.
@@ -132,7 +132,7 @@ class Catalogue:
             return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
 
     def overrides(self, model: str) -> dict[int, Event]:
-        """The promotions of a model that a gate had refused, by the release they made.
+        """The promotions of a model that overrode a gate's refusal, by the release they made.
 
         Raises:
             NotFound: there is no such model.
@@ -143,7 +143,7 @@ class Catalogue:
         return {event.release: event for event in events if event.release is not None}
 
     def manifest(self, version: Version) -> BundleManifest:
-        """What the version's `bundle.json` says, checked to be the one that was added.
+        """The manifest of the version, its digest verified.
 
         Raises:
             ObjectMissing: it is not in the store.
@@ -152,7 +152,7 @@ class Catalogue:
         return stored_manifest(self._store, version)
 
     def bundle(self, version: Version) -> Bundle:
-        """The version's bundle, both its files checked to be those that were added.
+        """The bundle of the version, the digests of both files verified.
 
         Raises:
             ObjectMissing: a file is not in the store.

@@ -1,4 +1,4 @@
-"""What can go wrong with the registry, as one tree.
+"""The exceptions of the registry, as one tree.
 
 RegistryError
 ├── NotFound               no model, version, alias or key of this name
@@ -23,10 +23,9 @@ RegistryError
     └── ObjectCorrupt      an object is not the one that was put there
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from registry.gates import GateReport
+from registry.gate_report import GateReport
 
 
 class RegistryError(Exception):
@@ -68,7 +67,7 @@ class GateRefusal(Refused):
         report: what every gate said.
     """
 
-    def __init__(self, message: str, report: "GateReport") -> None:
+    def __init__(self, message: str, report: GateReport) -> None:
         super().__init__(message)
         self.report = report
 

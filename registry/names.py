@@ -1,4 +1,4 @@
-"""Which names the registry takes, and what it says of one that it does not know."""
+"""Valid names of models, aliases and keys, and the errors for unknown ones."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _NEAREST = 5
 
 
 def check_name(kind: str, name: str) -> str:
-    """`name`, if it may name a model or an alias: both become parts of addresses.
+    """Validates the name of a model or an alias, both parts of addresses, and returns it.
 
     Raises:
         InvalidName: it may not.
@@ -26,7 +26,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_title(kind: str, title: str) -> str:
-    """`title`, if a person can read it in a list: printable, not blank, not long.
+    """Validates a name that people read in lists (printable, not blank, not long), and returns it.
 
     Raises:
         InvalidName: it is none of that.
@@ -57,3 +57,6 @@ def no_such_number(kind: str, number: int, known: Iterable[int], *, of: str = ""
 def _not_found(kind: str, shown: str, nearest: list[str], of: str) -> NotFound:
     rest = f"the nearest: {', '.join(nearest)}" if nearest else f"there is no {kind} yet"
     return NotFound(f"there is no {kind} {shown}{of}; {rest}")
+
+
+INDEX_FILE = "release.json"

@@ -1,4 +1,4 @@
-"""Which dermfed this is, also where it runs from its sources alone: in a bento none is installed."""
+"""The version of dermfed itself, also where it runs from its sources: in a bento it is not installed."""
 
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -8,7 +8,7 @@ _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def own_version() -> str:
-    """The version that is installed, or that the sources' `pyproject.toml` says; else `unknown`."""
+    """The version of dermfed, as installed or in the sources' `pyproject.toml`; else `unknown`."""
     try:
         return version("dermfed")
     except PackageNotFoundError:

@@ -1,15 +1,19 @@
-"""What the registry answers with: versions, releases, events and keys, none of which ever change.
+"""The records that the registry returns: versions, releases, events and API keys, all immutable.
 
 All times are aware, in UTC.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
-from registry.bundle.schema import Subgroup
-from registry.gates import GateReport
-from registry.keys import SCOPES, Scope
+from registry.bundle.manifest.schema import Subgroup
+from registry.gate_report import GateReport
+
+Scope = Literal["diagnose", "read", "operate"]
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""All scopes, which a key has by default."""
 
 EventKind = Literal[
     "added",
@@ -47,7 +51,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Added:
-    """What came of adding bundles.
+    """The result of adding bundles.
 
     Attributes:
         versions: the version of each bundle, in their order.
@@ -80,7 +84,7 @@ class Release:
 
     @property
     def everybody(self) -> Version:
-        """The version for whoever has none of their own."""
+        """The global version, for whoever has none of their own."""
         return self.versions[0]
 
     def for_subgroup(self, name: str) -> Version | None:
@@ -90,7 +94,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that was done; history is the list of them.
+    """One event of the audit log.
 
     Attributes:
         id: grows with time, over all models.
@@ -106,9 +110,9 @@ class Event:
         gates: what the gates said of the promotion.
         overridden: whether a gate refused and was overridden.
         host: from which machine; None in events of registries that did not write it down.
-        details: what else was so, by kind: of `added` the versions, of `promoted` the release's members.
+        details: further facts by kind: of `added` the versions, of `promoted` the release's members.
         previous: the hash of the event before.
-        hash: of all of this, as `registry.chain` makes it.
+        hash: of all of this, as `registry.database.hash_chain` computes it.
     """
 
     id: int
@@ -130,8 +134,8 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong.
+class IntegrityIssue:
+    """One thing that verification found wrong.
 
     Attributes:
         about: what it is about, such as a version and its object, an alias or a table.
@@ -144,7 +148,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class ApiKey:
-    """One key to the service.
+    """One API key of the service.
 
     Attributes:
         id: the part of the secret that may be shown.
@@ -169,9 +173,9 @@ class ApiKey:
     replaces: str | None = None
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """Whether the key has expired."""
         return self.expires is not None and self.expires <= now
 
     def good(self, now: datetime) -> bool:
-        """Whether it opens anything: neither revoked nor expired."""
+        """Whether the key is valid: neither revoked nor expired."""
         return self.revoked is None and not self.expired(now)

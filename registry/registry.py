@@ -1,4 +1,4 @@
-"""`Registry`: adding versions of models, releasing them under an alias, and judging what would be released.
+"""`Registry`: adds versions of models, promotes releases under aliases, verifies, exports and imports them.
 
 Each method is one transaction. Objects are written before the transaction that refers to them, so a
 killed process leaves at most objects that nothing refers to.
@@ -10,39 +10,40 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from registry import promotion
-from registry.adding import add_bundles
-from registry.archive.arrival import Imported, read_release, take_in
-from registry.archive.departure import Exported, export_release
-from registry.audit import stored_events
+from registry.archive.export_release import Exported, export_release
+from registry.archive.import_release import Imported, import_release, read_release
+from registry.audit.integrity import find_integrity_issues
+from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.catalogue import PRODUCTION, Catalogue
-from registry.changes import Note
-from registry.collecting.garbage import GRACE, Collection, collect_garbage
-from registry.database import open_database, reading
+from registry.database.changes import AuditContext
+from registry.database.connection import open_database, reading
+from registry.database.migrate import ensure_schema, upgrade_schema
+from registry.database.queries import all_keys, require_model
 from registry.diff.versions import Difference, compare
-from registry.gate_sets import KeptGates, change_gates, read_gates
-from registry.gates import GateReport, GateSet
-from registry.intake import read_folder
-from registry.key_changes import ROTATION_GRACE, Rotated, create_key, key_limits, revoke_key, rotate_key
-from registry.keys import SCOPES
-from registry.migrate import ensure_schema, upgrade_schema
+from registry.environment import current_user, database_url, store_location
+from registry.gate_report import GateReport
+from registry.gates import GateSet
+from registry.keys.changes import ROTATION_GRACE, Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_name, check_title
-from registry.places import current_user, database_url, store_place
-from registry.queries import all_keys, require_model
-from registry.records import Added, ApiKey, Event, Problem, Version
+from registry.records import SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
+from registry.releases import promote
+from registry.releases.add_bundles import add_bundles
+from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
+from registry.releases.validate_bundle import read_folder
 from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
-from registry.store import open_store
-from registry.verification import find_problems
+from registry.store.garbage import GRACE, Collection, collect_garbage
+from registry.store.open import open_store
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Signer, Trust
+
 __all__ = ["PRODUCTION", "Registry", "upgrade"]
 
 
 class Registry(Catalogue):
-    """A catalogue that can be added to; safe to share between threads, and to open in many processes."""
+    """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
     @classmethod
     def open(
@@ -52,18 +53,18 @@ class Registry(Catalogue):
         *,
         actor: str | None = None,
     ) -> Self:
-        """The registry at these places; a new database gets its tables.
+        """Opens the registry of a database and a store; a new database gets its tables.
 
         Args:
             url: the database; by default `DERMFED_REGISTRY_URL`, or a file of the current user's.
             store: the folder of objects or an address; by default `DERMFED_STORE`, or a folder of your own.
-            actor: who history says did it; by default the current user.
+            actor: the actor of events; by default the current user.
 
         Raises:
             InvalidName: an address of a kind that is not supported.
             DatabaseError: the database cannot be used, or is of another schema.
         """
-        objects = open_store(store_place(store))
+        objects = open_store(store_location(store))
         engine = open_database(database_url(url))
         try:
             ensure_schema(engine)
@@ -73,7 +74,7 @@ class Registry(Catalogue):
         return cls(engine, objects, actor=actor or current_user())
 
     def add(self, bundles: Sequence[Bundle]) -> tuple[Version, ...]:
-        """The version of each bundle: all of them are added, or none.
+        """Adds bundles as versions, all of them or none, and returns the version of each.
 
         A bundle that was added before keeps its version; if its objects were missing or altered,
         they are put right.
@@ -86,11 +87,11 @@ class Registry(Catalogue):
         return self.add_and_tell(bundles).versions
 
     def add_and_tell(self, bundles: Sequence[Bundle]) -> Added:
-        """`add`, telling also what was new and what was put right."""
-        return add_bundles(self._engine, self._store, Note(self._actor), bundles)
+        """Adds bundles as `add`, and returns also which are new and which objects were repaired."""
+        return add_bundles(self._engine, self._store, AuditContext(self._actor), bundles)
 
     def add_folders(self, folders: Iterable[Path]) -> tuple[Version, ...]:
-        """The version of the bundle in each folder, as `add`.
+        """Adds the bundle in each folder, as `add`.
 
         Raises:
             BundleError: a folder holds no sound bundle.
@@ -99,15 +100,15 @@ class Registry(Catalogue):
         return self.add([read_folder(Path(folder)) for folder in folders])
 
     def judge(self, model: str, numbers: Sequence[int], *, to: str) -> GateReport:
-        """What the gates say of the release that this promotion would make.
+        """The gates' report on the release that this promotion would make.
 
         Raises:
             NotFound: there is no such model or version.
             ReleaseRefused: the versions do not make a release.
             StoreError: a manifest is missing or was altered.
         """
-        candidate = promotion.candidate_for(self._engine, model, numbers, to)
-        return promotion.judge(self._engine, self._store, candidate, to, self._actor).report
+        candidate = promote.candidate_for(self._engine, model, numbers, to)
+        return promote.judge(self._engine, self._store, candidate, to, self._actor).report
 
     def promote(
         self,
@@ -118,9 +119,9 @@ class Registry(Catalogue):
         reason: str | None = None,
         override_gates: bool = False,
     ) -> Event | None:
-        """Puts versions into the place of those for the same subgroups; the others are carried over.
+        """Promotes versions to an alias: they replace those of the same subgroups, others are carried over.
 
-        The whole release that results is judged. Returns None where the alias points to exactly
+        The gates judge the whole release that results. Returns None where the alias points to exactly
         this already.
 
         Raises:
@@ -129,12 +130,12 @@ class Registry(Catalogue):
             GateRefusal: a gate refuses and is not overridden.
             StoreError: a version's file is missing or was altered.
         """
-        note = Note(self._actor, _reason(reason))
+        context = AuditContext(self._actor, _reason(reason))
         where = (self._engine, self._store)
-        return promotion.promote(*where, model, numbers, to, note, override_gates=override_gates)
+        return promote.promote(*where, model, numbers, to, context, override_gates=override_gates)
 
     def approve(self, model: str, numbers: Sequence[int], *, to: str, reason: str | None = None) -> Event:
-        """Stands for exactly the release that this promotion would make, until the alias moves.
+        """Approves exactly the release that this promotion would make, until the alias moves.
 
         Raises:
             NotFound: there is no such model or version.
@@ -142,20 +143,20 @@ class Registry(Catalogue):
             NothingToApprove: the alias points to it already, or the same person has approved it.
             StoreError: a manifest is missing or was altered.
         """
-        note = Note(self._actor, _reason(reason))
-        return promotion.approve(self._engine, self._store, model, numbers, to, note)
+        context = AuditContext(self._actor, _reason(reason))
+        return promote.approve(self._engine, self._store, model, numbers, to, context)
 
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
-        """Makes the alias point to the release before the one it points to; gates are not asked.
+        """Rolls the alias back to the release before the one it points to; gates are not asked.
 
         Raises:
             NotFound: there is no such model or alias.
             NothingToRollBack: there is no release before it.
         """
-        return promotion.roll_back(self._engine, model, alias, Note(self._actor, _reason(reason)))
+        return promote.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
 
-    def gates(self, model: str | None = None, number: int | None = None) -> KeptGates:
-        """The gates that releases must pass now, of one model or of all; or the set of a number.
+    def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
+        """The gate set in force, of one model or of all; or the set of a number.
 
         Raises:
             NotFound: there is no such model, or no set of this number.
@@ -163,16 +164,16 @@ class Registry(Catalogue):
         return read_gates(self._engine, model, number)
 
     def set_gates(self, gates: GateSet, *, reason: str, model: str | None = None) -> Event | None:
-        """Asks these gates from now on; None where exactly they are asked already.
+        """Puts a gate set in force; returns None where it is already.
 
         Raises:
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
         """
-        return change_gates(self._engine, gates, model, Note(self._actor, _reason(reason)))
+        return change_gates(self._engine, gates, model, AuditContext(self._actor, _reason(reason)))
 
     def diff(self, model: str, before: int, after: int) -> Difference:
-        """What changed from one version of a model to another.
+        """The difference between two versions of a model.
 
         Raises:
             NotFound: there is no such model or version.
@@ -182,21 +183,21 @@ class Registry(Catalogue):
         return compare([(one, self.manifest(one)) for one in pair], self.versions(model))
 
     def sign(self, model: str, numbers: Sequence[int], signer: "Signer") -> tuple[Signature, ...]:
-        """The signer's signature of each of these versions; what it signed before keeps its signature.
+        """Signs these versions, and returns the signature of each; versions it signed before keep theirs.
 
         Raises:
             NotFound: there is no such model or version.
             StoreError: a file is missing or altered, or the store cannot be written.
         """
-        return sign_versions(self._engine, self._store, Note(self._actor), model, numbers, signer)
+        return sign_versions(self._engine, self._store, AuditContext(self._actor), model, numbers, signer)
 
     def signatures(self, version: Version) -> tuple[Signature, ...]:
-        """The version's signatures, the oldest first; who really made them, `require_signature` tells."""
+        """The version's signatures, the oldest first, unverified: see `require_signature`."""
         with reading(self._engine) as connection:
             return signatures_of_version(connection, version)
 
     def require_signature(self, version: Version, trust: "Trust") -> str:
-        """Who among the trusted has signed the version.
+        """The identity of a trusted signer of the version, whose signature is valid.
 
         Raises:
             SignatureRefused: none of them has.
@@ -204,15 +205,15 @@ class Registry(Catalogue):
         """
         return require_signature(self._engine, self._store, version, trust)
 
-    def verify(self, trust: "Trust | None" = None) -> tuple[Problem, ...]:
-        """All that is wrong with the database and the store; nothing is changed.
+    def verify(self, trust: "Trust | None" = None) -> tuple[IntegrityIssue, ...]:
+        """Verifies the database and the store, and returns what is wrong; changes nothing.
 
-        With `trust`, a signature of nobody who is trusted is wrong too.
+        With `trust`, a signature of nobody who is trusted is an issue too.
         """
-        return find_problems(self._engine, self._store, trust)
+        return find_integrity_issues(self._engine, self._store, trust)
 
     def audit(self, model: str | None = None) -> tuple[dict[str, Any], ...]:
-        """Every event as it is stored, with its hashes, of one model or of all; see `registry.audit`.
+        """Every event as it is stored, with its hashes, of one model or of all; see `registry.audit.log`.
 
         Raises:
             NotFound: there is no such model.
@@ -223,7 +224,7 @@ class Registry(Catalogue):
             return tuple(stored_events(connection, model))
 
     def collect(self, *, older_than: timedelta = GRACE, dry_run: bool = False) -> Collection:
-        """Removes from the store what nothing refers to and is older than this.
+        """Garbage collection: removes objects that nothing refers to and that are older than this.
 
         Raises:
             StoreError: the store cannot be listed, or refuses.
@@ -231,11 +232,11 @@ class Registry(Catalogue):
         return collect_garbage(self._engine, self._store, self._actor, older_than=older_than, dry_run=dry_run)
 
     def export_release(self, model: str, alias: str, path: Path) -> Exported:
-        """Writes the release that the alias points to into a file, with all that belongs to it.
+        """Exports the release that the alias points to into one file.
 
         Raises:
             NotFound: there is no such model or alias.
-            ArchiveError: the file cannot be written, or history does not tell of the release as it is.
+            ArchiveError: the file cannot be written, or the events do not agree with the release.
             StoreError: an object is missing or was altered.
         """
         return export_release(self._engine, self._store, model, alias, path)
@@ -243,7 +244,7 @@ class Registry(Catalogue):
     def import_release(
         self, path: Path, *, to: Sequence[str] = (), reason: str | None = None, trust: "Trust | None" = None
     ) -> Imported:
-        """Adds the release in a file, and then promotes it to these aliases, if any, through the gates.
+        """Imports the release in a file, and promotes it to these aliases, if any, through the gates.
 
         Raises:
             ArchiveError: the file cannot be read.
@@ -253,7 +254,7 @@ class Registry(Catalogue):
         """
         for alias in to:
             check_name("alias", alias)
-        imported = take_in(self._engine, self._store, self._actor, read_release(path), trust)
+        imported = import_release(self._engine, self._store, self._actor, read_release(path), trust)
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
@@ -266,7 +267,7 @@ class Registry(Catalogue):
         expires: timedelta | None = None,
         per_minute: int | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key to the service and its secret, which is kept nowhere.
+        """Creates an API key; returns it and its secret, which is stored nowhere.
 
         Args:
             name: whom or what it is for.
@@ -279,22 +280,22 @@ class Registry(Catalogue):
                 rate that cannot be.
         """
         limits = key_limits(scopes, expires, per_minute)
-        return create_key(self._engine, Note(self._actor), check_title("key name", name), limits)
+        return create_key(self._engine, AuditContext(self._actor), check_title("key name", name), limits)
 
     def keys(self) -> tuple[ApiKey, ...]:
-        """Every key, those that are over too."""
+        """Every API key, expired and revoked ones too."""
         with reading(self._engine) as connection:
             return all_keys(connection)
 
     def rotate_key(self, id: str, *, grace: timedelta = ROTATION_GRACE) -> Rotated:
-        """A new key like this one, which expires after the grace.
+        """Rotates a key: makes a new one like it, and lets it expire after the grace.
 
         Raises:
             NotFound: there is no such key.
             KeyEnded: it was revoked, has expired, or was rotated already.
             InvalidName: a grace that cannot be.
         """
-        return rotate_key(self._engine, Note(self._actor), id, grace)
+        return rotate_key(self._engine, AuditContext(self._actor), id, grace)
 
     def revoke_key(self, id: str) -> ApiKey:
         """Revokes a key; one that was revoked stays as it is.
@@ -302,11 +303,11 @@ class Registry(Catalogue):
         Raises:
             NotFound: there is no such key.
         """
-        return revoke_key(self._engine, Note(self._actor), id)
+        return revoke_key(self._engine, AuditContext(self._actor), id)
 
 
 def upgrade(url: str | None = None) -> tuple[str | None, str]:
-    """Brings the database at `url` to the newest schema; returns its schema before and after.
+    """Migrates the database at `url` to the newest schema; returns its schema before and after.
 
     Raises:
         InvalidName: an address of a kind that is not supported.

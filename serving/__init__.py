@@ -2,23 +2,20 @@
 
 It knows the registry and nothing of how models were made: no torch is installed where it runs.
 
-- `service`: what BentoML runs; `app`: our own routes, which answer every request; `endpoints`: what each path
-  answers, over what `running` shares while the service runs.
-- `upload`, `parameters`, `polyglot`: reading what an app sends, and refusing what is not a picture.
-- `live`: what `production` points to, kept up to date; `loading`: its versions, made ready; `routing`: which
-  of them answers.
-- `admission`: who is let in and until when he is worked for; `draining`: the service's last second.
-- `predictor`: from a picture to a diagnosis; `batching`: which pictures a model is shown when; `schemas`: the
-  answer's shape; `quality`, `tone`, `reasons`: what is said of the picture, of the tone declared with it, and
-  why the answer is what it is; `examples` of all of it.
-- `monitoring`: what is looked at once an answer has been sent: `drift` from the test, and a `shadow` beside
-  production; `metrics`, and `totals` over all workers.
-- `auth`: API keys and what they open; `limits`: how often, by `rates` that all workers keep; `records`: what
-  is kept of each diagnosis; `headers`: what browsers are told of every answer.
-- `problems`: the one shape of every error; `card`, `openapi`: the rest.
+- `service`: the BentoML service; `cli`: `dermfed-serve`; `settings`: what an operator can set.
+- `state`: the parts of a running service, which all endpoints share; `draining`: its last second.
+- `http`: routes, middleware, uploads and the OpenAPI description; `web`: the pages for people.
+- `protocol`: parameters, answers, errors, and which version of a release answers.
+- `access`: API keys, rate limits and admission control.
+- `inference`: decoding a picture, the dynamic batcher, and the diagnosis; `cores`: the threads it may use.
+- `releases`: the current release, polled from the registry and loaded.
+- `monitoring`: drift, shadow comparisons and the decision log; `metrics`: counters, summed over all workers.
+- `fhir`: the answer as FHIR.
 
 `docs/service.md` describes it for the developer of an app.
 """
+
+# By this line dermfed/own_names.py knows that no other distribution wrote over this file.
 
 import os
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
+from dermfed.own_names import refuse_foreign
 from registry.errors import RegistryError
 from registry.registry import Registry
 from registry.signing.trust import trust_in
@@ -48,6 +49,7 @@ def serve(
     if show_version:
         print(version("dermfed"))
         return
+    refuse_foreign(Path.cwd())  # BentoML looks there first
     try:
         trust_in(read_settings().trusted_keys)
         check_free(host, port)

@@ -1,4 +1,4 @@
-"""How many cores this process may use, which in a container is less than the machine has."""
+"""The number of cores that this process may use, by its CPU affinity and the quotas of its control groups."""
 
 import math
 import os
@@ -9,18 +9,18 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
-    """The cores that the process is let on, no more than the quotas of its control groups add up to.
+    """The number of cores in the process's CPU affinity, at most the smallest quota of its control groups.
 
     Args:
         membership: the file that names the process's control group (version 2).
         groups: where the control groups are.
     """
-    let_on = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([let_on, *_quotas(membership, groups)]))
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([affinity, *_quotas(membership, groups)]))
 
 
 def _quotas(membership: Path, groups: Path) -> list[int]:
-    """The quotas of the group and of those it is in, in whole cores, the last one begun counted."""
+    """The CPU quotas of the process's control group and of its parents, in cores, rounded up."""
     try:
         named = next(line[3:] for line in membership.read_text().splitlines() if line.startswith("0::"))
     except (OSError, StopIteration):
@@ -33,7 +33,7 @@ def _quotas(membership: Path, groups: Path) -> list[int]:
         try:
             quota, period = (group / "cpu.max").read_text().split()
         except (OSError, ValueError):
-            continue  # no quota is told here
+            continue  # no quota is set here
         if quota != "max":
             found.append(math.ceil(int(quota) / int(period)))
     return found

@@ -1,4 +1,4 @@
-"""The time between being told to end and ending: long enough for a balancer to look elsewhere.
+"""Draining: the time between SIGTERM and the closing of the port, long enough for a load balancer to notice.
 
 Without it the port would close at once. A caller who is just then sending over a connection that was kept
 open would find it cut, and could not tell whether to send again.
@@ -14,14 +14,14 @@ from types import FrameType
 
 @contextmanager
 def draining_on_sigterm(begin: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Holds SIGTERM back while the block runs: `begin` is called at once, and the rest happens later.
+    """Delays SIGTERM while the block runs: draining begins at once, and the previous handler runs later.
 
     A second SIGTERM is not held back. Where no signal can be received (a service in a thread, as tests
     have it), nothing is changed.
 
     Args:
-        begin: called in the event loop that runs.
-        seconds: how much later whoever received the signal before gets it.
+        begin: begins draining; called in the event loop that runs.
+        seconds: how much later the handler that was set before gets the signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""What BentoML runs: `dermfed-serve`, or `bentoml serve serving.service:DiagnosisService`.
+"""The BentoML service: `dermfed-serve` runs it, or `bentoml serve serving.service:DiagnosisService`.
 
 BentoML supervises the worker processes and owns the socket; every request is answered by our own
-routes (`serving.app`). They stand in front of all that BentoML has: its own routes would answer unknown
+routes (`serving.http.app`). They stand in front of all that BentoML has: its own routes would answer unknown
 paths, failures and health checks in other shapes, its tracing takes longer than all we do besides the
 picture, and its time-out keeps a timer for each request until it would have rung.
 """
@@ -13,8 +13,12 @@ import bentoml
 from bentoml._internal.utils.analytics import usage_stats
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dermfed.own_names import refuse_foreign
+
+refuse_foreign()
+
 from registry.registry import Registry
-from serving.app import build_app
+from serving.http.app import build_app
 from serving.settings import read_settings
 
 # Nothing goes over the network uninvited. BentoML may have asked itself before this was read.
@@ -27,15 +31,15 @@ _NO_TIMEOUT = 365 * 24 * 3600
 app = build_app(read_settings(), Registry.open)
 
 
-class FrontDoor:
-    """Hands every request to our routes; what is no request goes on to BentoML."""
+class Dispatcher:
+    """An ASGI dispatcher: requests go to our own routes, lifespan events to BentoML."""
 
     def __init__(self, bento: ASGIApp) -> None:
-        """Stands before BentoML's application."""
+        """Wraps BentoML's application."""
         self._bento = bento
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or one event of the application's life."""
+        """Dispatches one ASGI connection by its type."""
         await (self._bento if scope["type"] == "lifespan" else app)(scope, receive, send)
 
 
@@ -47,23 +51,23 @@ class FrontDoor:
 )
 @bentoml.asgi_app(app, path="/")
 class DiagnosisService:
-    """Diagnoses over HTTP; mounted, so that BentoML starts and ends it with the worker."""
+    """The service that BentoML loads; our application is mounted, so that it lives with the worker."""
 
     def __init__(self) -> None:
-        """Lets our log through: a line for each request, without a word of what was in it."""
+        """Lets our request log through: one line for each request, without its contents."""
         logging.getLogger("dermfed").setLevel(logging.INFO)
-        # It quotes bytes of what is sent; what is wrong with a form is told to its sender.
+        # It quotes bytes of what is sent; what is wrong with a form is reported to its sender.
         logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-class _BehindTheFrontDoor(type(DiagnosisService)):  # type: ignore[misc]
-    """A service whose workers serve `FrontDoor`; a middleware added in BentoML's way stands behind theirs."""
+class _DispatchedService(type(DiagnosisService)):  # type: ignore[misc]
+    """A service whose workers serve `Dispatcher`; middleware added in BentoML's way comes after it."""
 
     __slots__ = ()
 
     def to_asgi(self, is_main: bool = True) -> ASGIApp:
-        """What a worker serves."""
-        return FrontDoor(super().to_asgi(is_main))
+        """The ASGI application that a worker serves."""
+        return Dispatcher(super().to_asgi(is_main))
 
 
-DiagnosisService.__class__ = _BehindTheFrontDoor  # type: ignore[method-assign]
+DiagnosisService.__class__ = _DispatchedService  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What an operator of the service can set, all through the environment."""
+"""The settings of the service, read from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ class ServeSettings(BaseModel):
         lone_threads: threads that share a picture while no other is worked on; more than one need a second
             copy of each model in memory.
         max_batch: pictures that a model is shown at once, where so many wait.
-        queue: requests that one process lets in at once; who comes then is told to come back.
+        queue: requests that one process admits at once; further ones are refused.
         deadline_seconds: how long a request may take, from its first byte to its answer.
-        drain_seconds: how long a service that was told to end refuses new requests before it closes its port.
+        drain_seconds: how long a service refuses new requests after SIGTERM before it closes its port.
         poll_seconds: how often the registry is asked what is current.
         max_age_seconds: how long ago a release may have been confirmed as current when it answers.
         patience_seconds: how long a request waits for a release that is being loaded.
         requests_per_minute: how many requests a key may make that has no rate of its own; 0 for any number.
         burst: how many of them at once.
         open_per_minute: how many requests this machine may make while there are no keys; 0 for any number.
-        records: the folder of the records of diagnoses; `none` to keep none.
-        records_days: for how many days a record is kept.
-        records_picture_hash: whether a record holds the sha256 of the picture as it was sent.
+        records: the folder of the decision log; `none` to keep none.
+        records_days: for how many days an entry of the decision log is kept.
+        records_picture_hash: whether an entry holds the sha256 of the picture as it was sent.
         shadow_alias: whose releases are shown a share of the pictures beside what is served; by default none.
         shadow_share: which share.
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
@@ -77,7 +77,7 @@ class ServeSettings(BaseModel):
 
     @field_validator("shadow_alias")
     @classmethod
-    def _another(cls, alias: str | None, info: ValidationInfo) -> str | None:
+    def _not_the_served_alias(cls, alias: str | None, info: ValidationInfo) -> str | None:
         if alias is not None and alias == info.data.get("alias"):
             raise ValueError("it is what is served; name the alias of the candidate, such as staging")
         return alias
@@ -102,16 +102,16 @@ class ServeSettings(BaseModel):
 
 
 class SettingsError(Exception):
-    """An environment variable holds what no setting can be."""
+    """An environment variable has a value that its setting does not allow."""
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting."""
+    """The name of a setting's environment variable."""
     return SHARED.get(name, PREFIX + name.upper())
 
 
 def read_settings(environ: Mapping[str, str] = os.environ) -> ServeSettings:
-    """The settings in the environment.
+    """Reads and validates the settings in the environment.
 
     Raises:
         SettingsError: naming the variable, its value and what is allowed.

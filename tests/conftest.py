@@ -1,5 +1,6 @@
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -121,6 +122,37 @@ def quiet_environment(pictures_cache: Path) -> dict[str, str]:
     """The environment of a command that is run as a process of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DERMFED_", "PYTHON"))}
     return {**kept, "DERMFED_CACHE": str(pictures_cache), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Lays a distribution down as an installer would, where this process finds it; gives its folder.
+
+    Its name, its modules with their text, and its entry points by group.
+    """
+    known = set(sys.modules)
+
+    def lay(
+        name: str, modules: dict[str, str], groups: dict[str, dict[str, str]], version: str = "1.0"
+    ) -> Path:
+        site = tmp_path / "sites" / name
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        points = [
+            f"[{group}]\n" + "".join(f"{key} = {where}\n" for key, where in told.items())
+            for group, told in groups.items()
+        ]
+        (info / "entry_points.txt").write_text("\n".join(points))
+        for module, text in modules.items():
+            (site / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(site))
+        return site
+
+    yield lay
+    for module in set(sys.modules) - known:
+        if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[module]
 
 
 @pytest.fixture

@@ -1,1 +1,19 @@
-"""The federated algorithms, the round loop, engines and export. Start reading at `training.federation`."""
+"""Federated training, in layers: each sub-package imports those below it alone.
+
+- `run`: the command; `coordinator`: the same wiring inside FLARE.
+- `engines`: how messages reach the clients: on one machine, or over a network of hospitals.
+- `jobs`: the job file, its stages, the run folder.
+- `federation`: one round, server and client. Start reading at `training.federation.server.round_loop`.
+- `updates`: what is done to an update on its way: masks, noise, compression.
+- `algorithms`: objectives, aggregators, exchanges, syncs, and what they see of a client.
+- `models`, `messages`, `data`: networks, what travels, and what training sees of pictures.
+"""
+
+import sys
+
+from registry.bundle.old_names import OldModules
+from training.deprecated_names import MOVED, RENAMED
+
+sys.meta_path.insert(0, OldModules(MOVED, RENAMED))
+
+# By this line dermfed/own_names.py knows that no other distribution wrote over this file.

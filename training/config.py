@@ -1,4 +1,4 @@
-"""The base of every setting that comes from outside: frozen, and strict about unknown keys."""
+"""The base of all settings that come from outside: frozen, and strict about unknown keys."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""What a job runs at the coordinator: the wiring inside FLARE's server job, as `run.py` is on one machine.
+"""The coordinator inside FLARE's server job: wires the rooms together, as `run.py` does on one machine.
 
 Like `run.py` it puts the rooms together and decides nothing. Results, checkpoints and the registry are here;
 whoever sent the job fetches what it wants to see.
@@ -19,29 +19,34 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 from rich.console import Console
 
+from dermfed.own_names import refuse_foreign
+
+refuse_foreign()
+
+from clients.data.pictures.cache import cache_folder
+from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.kit import Kit, open_kit
-from clients.federation.mirror import beyond
-from clients.federation.orphan import end_with_parent
-from clients.node.hospital import cache_folder, read_packed
+from clients.federation.metrics_follower import log_delta
+from clients.node.hospital import read_packed
 from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
-from personalization.run_report import report_data
-from training.allocator import keep_freed_memory
-from training.data import SERVER
-from training.engines.nvflare.collab_line import CollabLine
-from training.engines.nvflare.conduct import ROSTER, Conductor, OwnPictures
-from training.engines.nvflare.door import AwayError
-from training.engines.nvflare.lines import StoppedError
-from training.engines.nvflare.pieces import AT_ONCE
-from training.engines.nvflare.spoken import Spoken
+from personalization.report.run_report import report_data
+from training.atomic_files import write_text
+from training.data.dataset import SERVER
+from training.engines.malloc import keep_freed_memory
+from training.engines.nvflare.channel import StoppedError
+from training.engines.nvflare.chunking import AT_ONCE
+from training.engines.nvflare.flare_channel import FlareChannel
+from training.engines.nvflare.log_stream import LogStream
+from training.engines.nvflare.registration import AwayError
+from training.engines.nvflare.roster import Roster
+from training.engines.nvflare.session import ROSTER, CoordinatorSession, OwnPictures
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
-from training.files import write_text
-from training.job import Job
-from training.roster import Roster
+from training.jobs.client_app import ClientApp
+from training.jobs.job import Job
+from training.jobs.run_folder import RunFolder
 from training.run import open_registrar
-from training.run_folder import RunFolder
-from training.site import Site
 
 LOGGER = logging.getLogger("dermfed.coordinator")
 OUTCOME = "outcome.json"  # how the job ended, for whoever sent it
@@ -68,7 +73,7 @@ class Coordinator:
         self._packed = job
         self._run = run
         self._without = tuple(name for name in without.split(",") if name)
-        self._conductor: Conductor | None = None
+        self._session: CoordinatorSession | None = None
 
     @collab.main
     def coordinate(self) -> None:
@@ -80,30 +85,30 @@ class Coordinator:
         folder.path.mkdir(parents=True, exist_ok=True)
         progress = folder.path / PROGRESS
         collab.fl_ctx.get_engine().register_app_command(
-            FOLLOW, lambda _topic, asked, _context: self._tell(folder, asked)
+            FOLLOW, lambda _topic, asked, _context: self._report(folder, asked)
         )
         outcome = {"state": DONE, "error": "", "text": ""}
         try:
-            with only_one(folder.path), progress.open("a", buffering=1) as file:
-                console = Console(file=cast(TextIO, Spoken(file, LOGGER)), width=WIDTH)
+            with run_lock(folder.path), progress.open("a", buffering=1) as file:
+                console = Console(file=cast(TextIO, LogStream(file, LOGGER)), width=WIDTH)
                 self._work(kit, read_packed(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
-            outcome = {"state": state_of(error), "error": type(error).__name__, "text": f"{error}"}
+            outcome = {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
         LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
         place = Path(collab.workspace.get_run_dir(session))
         keep_log(place, folder, session)
         results = place / RESULTS
-        leave(folder, results)
+        publish_results(folder, results)
         write_text(results / OUTCOME, json.dumps(outcome) + "\n")
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
         context, silence = get_call_context(), job.engine.network.silence
         moving = threading.BoundedSemaphore(AT_ONCE)
-        self._conductor = Conductor(
+        self._session = CoordinatorSession(
             job,
             session,
             {
-                proxy.name: CollabLine(proxy, context, folder.spool, silence, moving)
+                proxy.name: FlareChannel(proxy, context, folder.spool, silence, moving)
                 for proxy in collab.clients
             },
             folder,
@@ -113,29 +118,29 @@ class Coordinator:
             without=self._without,
         )
         with open_registrar(job) as registrar:
-            result = self._conductor.run(expected(kit, job), registrar)
+            result = self._session.run(expected_sites(kit, job), registrar)
         data = report_data(result)
         if data.counts:
             write_text(folder.report, render_report(data))
 
-    def _tell(self, folder: RunFolder, asked: object) -> dict[str, Any]:
+    def _report(self, folder: RunFolder, asked: object) -> dict[str, Any]:
         """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
         progress = folder.path / PROGRESS
         content = progress.read_bytes() if progress.exists() else b""
-        told: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
-        if self._conductor is not None:
-            status = self._conductor.status
-            told |= {"away": status.away, "waiting": list(status.waiting), "asking": status.asking}
-            told |= {"answered": list(status.answered), "pending": list(status.pending)}
-            told |= {"seconds": status.seconds}
-            told["outside"] = list(self._conductor.outside)
+        report: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
+        if self._session is not None:
+            status = self._session.status
+            report |= {"away": status.away, "waiting": list(status.waiting), "asking": status.asking}
+            report |= {"answered": list(status.answered), "pending": list(status.pending)}
+            report |= {"seconds": status.seconds}
+            report["outside"] = list(self._session.unreached)
         if isinstance(asked, dict) and "known" in asked:
-            told |= beyond(folder.metrics, asked["known"])
-        return told
+            report |= log_delta(folder.metrics, asked["known"])
+        return report
 
 
-def state_of(error: Exception) -> str:
+def end_state(error: Exception) -> str:
     """How a run ended that an error ended."""
     if isinstance(error, AwayError):
         return AWAY
@@ -144,7 +149,7 @@ def state_of(error: Exception) -> str:
     return REFUSED if isinstance(error, QuorumError) else WRONG
 
 
-def expected(kit: Kit, job: Job) -> tuple[str, ...]:
+def expected_sites(kit: Kit, job: Job) -> tuple[str, ...]:
     """The sites that a job is for: those that its sources name, or every hospital of the federation.
 
     Raises:
@@ -167,15 +172,15 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
         return None
     own = read_own(job, SERVER, Path(data), cache_folder())
 
-    def site(roster: Roster) -> Site:
+    def site(roster: Roster) -> ClientApp:
         keep_freed_memory()
-        return Site(job, AgreedDataset(own, roster), ClientStore(folder.store))
+        return ClientApp(job, AgreedDataset(own, roster), ClientStore(folder.store))
 
-    return OwnPictures(own.introduction, site)
+    return OwnPictures(own.properties, site)
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[None]:
+def run_lock(path: Path) -> Iterator[None]:
     """Hold a run's folder: of a predecessor that was taken for dead, two may never write at once.
 
     Raises:
@@ -203,7 +208,7 @@ def keep_log(place: Path, folder: RunFolder, session: str) -> None:
         shutil.copyfile(log, folder.path / LOGS / f"{session}.txt")
 
 
-def leave(folder: RunFolder, results: Path) -> None:
+def publish_results(folder: RunFolder, results: Path) -> None:
     """Put what may be fetched where FLARE takes a job's results from."""
     results.mkdir(parents=True, exist_ok=True)
     for name in FETCHED:

@@ -4,42 +4,47 @@ Wiring alone: whatever could go wrong or be decided here belongs in a room.
 """
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
-import platformdirs
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from dermfed.own_names import refuse_foreign
+
+if __name__ == "__main__":
+    refuse_foreign()
+
 from clients.data.errors import ClientDataError
+from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.store import ClientStore
-from personalization.comparison import Comparison, compare, comparison_data, comparison_table
+from personalization.report.comparison import Comparison, compare, comparison_data, comparison_table
 from personalization.report.page import render_report
-from personalization.run_report import report_data
+from personalization.report.run_report import report_data
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
 from registry.errors import Refused, RegistryError
 from registry.registry import Registry
-from training.census import Census
-from training.engines.in_process import InProcessEngine, SiteParts
+from training.atomic_files import write_text
+from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError, TrainingError
-from training.files import write_text
-from training.job import Job, read_job
-from training.journal import Journal
-from training.pipeline import RunResult, run_stages
-from training.recipes import read_recipes
-from training.registrar import Registered, Registrar, no_registry
-from training.run_folder import RunFolder
-from training.tracking.config import TrackingConfig
-from training.tracking.tracked import refuse_missing, tracked
+from training.federation.census import Census
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job, read_job
+from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.recipes import GROUPS, grouped, read_recipes
+from training.jobs.registrar import Registered, Registrar, no_registry
+from training.jobs.run_folder import RunFolder
+from training.jobs.settings import TrackingConfig
+from training.jobs.tracking.tracked import refuse_missing, tracked
 
 DONE, REFUSED, WRONG = 0, 1, 2
 EXAMPLES = """Examples:
@@ -54,11 +59,6 @@ EXAMPLES = """Examples:
 
 app = typer.Typer(add_completion=False)
 console = Console(stderr=True)
-
-
-def cache_folder() -> Path:
-    """Where decoded pictures are kept between runs: `DERMFED_CACHE`, or the user's cache directory."""
-    return Path(os.environ.get("DERMFED_CACHE") or platformdirs.user_cache_dir("dermfed"))
 
 
 def load_data(job: Job, job_file: Path) -> PreparedDataset:
@@ -78,14 +78,14 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
     dataset = load_data(job, job_file)
-    engine = InProcessEngine(SiteParts(job, dataset, ClientStore(folder.store)), folder.spool)
+    engine = InProcessEngine(ClientAppParts(job, dataset, ClientStore(folder.store)), folder.spool)
     try:
         with (
             open_registrar(job) as registrar,
-            Journal(folder.metrics, console) as journal,
-            tracked(job, out, journal.say),
+            MetricsLog(folder.metrics, console) as metrics_log,
+            tracked(job, out, metrics_log.log),
         ):
-            result = run_stages(job, dataset, engine, journal, out, registrar)
+            result = run_stages(job, dataset, engine, metrics_log, out, registrar)
     finally:
         engine.close()
     data = report_data(result)
@@ -230,18 +230,33 @@ def run(
 
 
 def print_recipes(*, as_json: bool) -> None:
-    """The built-in jobs."""
-    rows = [
-        {"name": recipe.name, "path": str(recipe.path), **recipe.about.model_dump()}
-        for recipe in read_recipes()
-    ]
+    """The built-in jobs: as JSON by name, in tables the systems first and ablations last."""
+    recipes = read_recipes()
     if as_json:
+        rows = [
+            {
+                "name": recipe.name,
+                "path": str(recipe.path),
+                **recipe.about.model_dump(),
+                "group": recipe.group,
+                "ablation_of": recipe.about.ablation_of,
+            }
+            for recipe in recipes
+        ]
         print(json.dumps(rows, indent=2))
         return
-    table = Table("recipe", "system", "paper", "note")
-    for row in rows:
-        table.add_row(row["name"], row["system"], row["paper"], row["note"])
-    Console().print(table)
+    for group, members in grouped(recipes).items():
+        table = Table(title=GROUPS[group], title_justify="left")
+        table.add_column("recipe", no_wrap=True)  # a name is there to be copied
+        for header in ("system", "paper", "note"):
+            table.add_column(header)
+        for of, recipes_of in groupby(members, key=lambda recipe: recipe.about.ablation_of):
+            if of:
+                table.add_section()
+                table.add_row(f"of {of}:")
+            for recipe in recipes_of:
+                table.add_row(recipe.name, recipe.about.system, recipe.about.paper, recipe.about.note)
+        Console().print(table)
 
 
 def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
@@ -286,7 +301,7 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
 
 
 def main() -> None:
-    """Run the command; errors that a user can mend are told in a line and an exit code."""
+    """Run the command; errors that a user can mend are reported in a line and an exit code."""
     try:
         app(standalone_mode=True)
     except QuorumError as error:
@@ -296,7 +311,7 @@ def main() -> None:
 
 
 def fail(error: Exception, code: int) -> None:
-    """Say what failed and end."""
+    """Print what failed and exit."""
     console.print(
         f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False, soft_wrap=True
     )

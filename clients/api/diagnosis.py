@@ -11,8 +11,11 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+# Written by `python -m serving.http.codegen`, down to END.
+
+
 class Reason(_Part):
-    """Why an answer is what it is.
+    """Why the decision is this one, or why this version answered: a code for programs, a text for people.
 
     Attributes:
         code: for programs, such as `low-confidence`; a newer service may have new ones.
@@ -24,15 +27,15 @@ class Reason(_Part):
 
 
 class ModelUsed(_Part):
-    """Which model answered.
+    """The version that answered, and why it was this one.
 
     Attributes:
         name: the model's name in the registry.
         version: its version there.
         subgroup: whom this version is for; `global` is everybody.
         digest: of its bundle, `sha256:…`.
-        route: why this one answered. Every route but `declared` means: the model for everybody, and no
-            promise for the subgroup.
+        route: why this one answered; every route but `declared` means the model for everybody, and no promise
+            for the subgroup.
     """
 
     name: str
@@ -43,13 +46,13 @@ class ModelUsed(_Part):
 
 
 class Finding(_Part):
-    """One diagnosis that the model knows.
+    """One class with its probability.
 
     Attributes:
         code: its short code (`MEL`).
         name: its name (`Melanoma`).
         malignancy: its kind.
-        probability: in [0, 1], calibrated.
+        probability: from 0 to 1, calibrated.
         coding: its codes in other systems (`{"icd10": "C43.9"}`).
     """
 
@@ -61,12 +64,12 @@ class Finding(_Part):
 
 
 class PredictionSet(_Part):
-    """The diagnoses that cannot be ruled out.
+    """The classes that hold the truth as often as `coverage` says, for whom `guarantee` says.
 
     Attributes:
-        codes: of the diagnoses, most probable first; may be empty.
-        coverage: the share of pictures whose set is meant to hold the right diagnosis.
-        guarantee: for whom that is promised; with `none` the set holds every diagnosis.
+        codes: of the classes that are not ruled out, most probable first; may be empty.
+        coverage: the share of pictures whose set is meant to hold the right class.
+        guarantee: for whom that is promised; with `none` the set holds every class and nothing is promised.
         calibration_n: how many lesions the promise rests on.
     """
 
@@ -77,21 +80,21 @@ class PredictionSet(_Part):
 
 
 class Malignancy(_Part):
-    """How probable it is that the lesion is malignant.
+    """The probability that the lesion is malignant; null where no class of the model is.
 
     Attributes:
-        probability: the sum over malignant diagnoses; None where the model knows no malignant one.
+        probability: the sum over malignant classes; null where no class of the model is malignant.
     """
 
     probability: FiniteFloat | None
 
 
 class Confidence(_Part):
-    """What was compared to decide between `report` and `refer`.
+    """The highest probability, and the threshold below which the answer is `refer`.
 
     Attributes:
         value: the highest probability.
-        threshold: what it had to reach.
+        threshold: what it has to reach.
         calibrated_on_n: how many pictures the threshold rests on.
     """
 
@@ -101,11 +104,11 @@ class Confidence(_Part):
 
 
 class Quality(_Part):
-    """Whether the picture is good enough.
+    """Whether the picture can be judged, and what is wrong with it.
 
     Attributes:
-        acceptable: False means `retake`.
-        issues: what is wrong with it.
+        acceptable: where it is false, the decision is `retake`.
+        issues: what is wrong with the picture, and what to do.
     """
 
     acceptable: bool
@@ -113,19 +116,20 @@ class Quality(_Part):
 
 
 class Diagnosis(_Part):
-    """The answer about one picture.
+    """The answer to `POST /v1/diagnoses`.
 
     Attributes:
         id: of this answer.
         created: when it was given.
         decision: `report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture
             is too bad to say anything.
-        reasons: why this decision, and last why this model; empty where an older service answered.
-        model: which model answered, and why that one.
-        findings: most probable first.
-        prediction_set: the diagnoses that cannot be ruled out.
+        reasons: why this decision, and last why this version answered; not there where an older service
+            answered.
+        model: the version that answered, and why that one.
+        findings: the classes, most probable first.
+        prediction_set: the classes that are not ruled out.
         malignancy: how probable it is that the lesion is malignant.
-        confidence: what was compared to decide.
+        confidence: what was compared to decide between `report` and `refer`.
         quality: whether the picture is good enough.
         warnings: what a clinician has to know, one sentence each.
         disclaimer: to be shown with every diagnosis.
@@ -143,6 +147,8 @@ class Diagnosis(_Part):
     quality: Quality
     warnings: tuple[str, ...]
     disclaimer: str
+
+    # END of what `python -m serving.http.codegen` writes.
 
     @property
     def refer(self) -> bool:

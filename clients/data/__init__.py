@@ -1,1 +1,15 @@
-"""A hospital's pictures: from a folder and a table to the arrays that training sees."""
+"""A hospital's pictures: from a folder and a table to the arrays that training gets.
+
+prepare.py, prepared.py  from a job's `data` block to the data set that training reads
+sources.py, filtering.py  the manifests that a job names, and the rows that it keeps
+table.py, report.py       arrays per picture; what became of all pictures
+cli.py                    `dermfed-data`
+adapters/ manifests/ pictures/ labels/ partition/ inspect/ synthetic/  one step each
+errors.py, atomic_files.py, progress.py, wording.py  used by all
+"""
+
+import sys
+
+from registry.bundle.old_names import OldModules
+
+sys.meta_path.insert(0, OldModules({"clients.data.manifest": "clients.data.manifests.manifest"}))

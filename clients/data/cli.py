@@ -15,18 +15,18 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from clients.data.adapters.table import adapter_names, make_adapter
-from clients.data.check import check_manifest
-from clients.data.describe import describe_manifest, tabulate
 from clients.data.errors import ClientDataError
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import read_manifest, write_manifest
-from clients.data.partitioning import partition_manifest
+from clients.data.inspect.check import check_manifest
+from clients.data.inspect.describe import describe_manifest, tabulate
+from clients.data.inspect.tone_angles import measure_tones
+from clients.data.inspect.tone_check import check_tones, tone_table
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest
+from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.synthetic.write import MANIFEST, write_synthetic
-from clients.data.tone_angles import look_at_tones
-from clients.data.tone_check import check_tones, tone_table
 from clients.data.wording import listing
-from registry.bundle.skin_tone import CAUTION
-from training.data import ClientsConfig
+from registry.bundle.skin_tone.typology_angle import CAUTION
+from training.data.settings import ClientsConfig
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 
@@ -244,10 +244,10 @@ def tones(
         if by is not None:
             for manifest in manifests:
                 manifest.require(by)
-        looks = [look_at_tones(manifest) for manifest in manifests]
-    seen = [picture for look in looks for picture in look.pictures]
-    broken = [line for look in looks for line in look.broken]
-    undeclared = sum(look.undeclared for look in looks)
+        measurements = [measure_tones(manifest) for manifest in manifests]
+    seen = [picture for measured in measurements for picture in measured.pictures]
+    broken = [line for measured in measurements for line in measured.broken]
+    undeclared = sum(measured.undeclared for measured in measurements)
     checks = check_tones(seen, by=by, min_count=min_count, replicates=replicates)
     if as_json:
         answer = {
@@ -322,7 +322,7 @@ def _stop(why: str, code: int) -> None:
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
-    """The options that `KEY=VALUE` pairs say; a value that is JSON is read as such, any other is text."""
+    """Parse `KEY=VALUE` pairs; a value that is JSON is read as such, any other is text."""
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

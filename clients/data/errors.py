@@ -1,4 +1,4 @@
-"""What can go wrong with a hospital's data, as one tree.
+"""Errors about a hospital's data, as one tree.
 
 training.errors.DataError
 └── ClientDataError
@@ -8,7 +8,7 @@ training.errors.DataError
     ├── LabelError             labels that the label map does not know, or none at all
     ├── SubgroupError          groups of a scale that does not exist, or that nobody belongs to
     ├── SplitError             one lesion or patient was put on both sides of a split
-    ├── PartitionError         pictures cannot be given to clients as the job asks
+    ├── PartitionError         pictures cannot be partitioned as the job asks
     └── BrokenPicturesError    pictures that cannot be decoded
 """
 
@@ -28,7 +28,7 @@ class ManifestError(ClientDataError):
 
 
 class UnknownColumnError(ClientDataError):
-    """A setting names a column that the manifest does not have."""
+    """A job or a command names a column that the manifest does not have."""
 
     owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
 
@@ -54,7 +54,7 @@ class SplitError(ClientDataError):
 
 
 class PartitionError(ClientDataError):
-    """Pictures cannot be given to clients as the job asks: one would have none, say, or two share a name."""
+    """Pictures cannot be partitioned among clients as asked: one would have none, or two share a name."""
 
     owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
 

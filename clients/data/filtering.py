@@ -1,20 +1,20 @@
-"""The pictures that a job means: the rows of its sources that `where` keeps."""
+"""Filtering: the rows of a job's sources that `where` keeps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clients.data.errors import ClientDataError
-from clients.data.manifest import Row
-from clients.data.pictures import PictureFile, locate
+from clients.data.manifests.manifest import Row
+from clients.data.pictures.files import PictureFile, locate
 from clients.data.sources import Source
 from clients.data.wording import listing
-from training.data import ColumnSubgroups, DataConfig
+from training.data.settings import ColumnSubgroups, DataConfig
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture on its way to training.
+    """One picture of a job: its row, file and source.
 
     Attributes:
         row: what its manifest says.
@@ -32,7 +32,7 @@ class Picture:
 
 
 def filtered(sources: Sequence[Source], config: DataConfig) -> list[Picture]:
-    """The rows whose columns have one of the values that `where` asks for, in the order of the sources.
+    """The pictures whose columns have one of the values that `where` asks for, in the order of the sources.
 
     A source's own `where` asks besides the job's.
 
@@ -99,7 +99,7 @@ def _named_columns(config: DataConfig, source: Source) -> list[str]:
 
 
 def _present(sources: Sequence[Source], columns: Iterable[str]) -> list[str]:
-    """For each of `columns`, a line with its most frequent values."""
+    """A line for each of `columns`, with its most frequent values."""
     lines = []
     for column in columns:
         counts = Counter(row.value(column) for source in sources for row in source.manifest.rows)

@@ -1,4 +1,4 @@
-"""From a job's `data` block to arrays: read, filter, label, decode, group, split, partition."""
+"""Data preparation, from a job's `data` block to arrays: read, filter, label, decode, split, partition."""
 
 import hashlib
 import json
@@ -8,25 +8,26 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.cache import DecodedPictures, decode_once
-from clients.data.common_codes import label_pictures
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import filtered
-from clients.data.groups import number_lesions
-from clients.data.labelling import DROPPED, UNLABELLED
-from clients.data.partitions import NOBODY
-from clients.data.pictures import PictureFile
+from clients.data.labels.common_codes import label_pictures
+from clients.data.labels.label_map import DROPPED, UNLABELLED
+from clients.data.labels.subgroups import assign_subgroups
+from clients.data.labels.traits import read_traits, require_columns
+from clients.data.manifests.groups import number_lesions
+from clients.data.partition.partition import partition
+from clients.data.partition.rules import NOBODY
+from clients.data.pictures.cache import DecodedPictures, decode_once
+from clients.data.pictures.files import PictureFile
 from clients.data.prepared import PreparedDataset
 from clients.data.report import BrokenPicture, DataReport, LeftOut, count_cells
-from clients.data.sharing import share_out
 from clients.data.sources import read_sources
-from clients.data.subgroups import assign_subgroups
 from clients.data.table import PictureTable
-from clients.data.traits import read_traits, require_columns
 from clients.data.wording import listing
-from registry.bundle.picture import PictureRule
-from training.data import FOLDED_CLASSES, DataConfig
-from training.intersections import IntersectionConfig
+from registry.bundle.pictures.rule import PictureRule
+from training.data.dataset import FOLDED_CLASSES
+from training.data.intersections import IntersectionConfig
+from training.data.settings import DataConfig
 
 
 def prepare(
@@ -38,7 +39,7 @@ def prepare(
     intersections: Sequence[IntersectionConfig] = (),
     whole: bool = True,
 ) -> PreparedDataset:
-    """The data of a job, as its `data` block asks.
+    """Prepare the data set of a job, as its `data` block asks.
 
     Args:
         config: the `data` block.
@@ -79,7 +80,7 @@ def prepare(
     places = np.array([place[picture.file] for picture in pictures], dtype=np.int64)
     seen = np.array([not picture.unseen for picture in pictures], dtype=bool)
     grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups, seen, whole=whole)
-    shares = share_out(
+    assignment = partition(
         pictures,
         decoded.contents[places],
         [
@@ -92,27 +93,27 @@ def prepare(
         seed=seed,
     )
 
-    held = shares.partition.holders != NOBODY
+    held = assignment.partition.holders != NOBODY
     traits = read_traits([picture.row for picture in pictures], intersections)
     table = PictureTable(
         rows=places[held],
-        labels=np.where(shares.labelled, np.array(classes, dtype=np.int64), UNLABELLED)[held],
+        labels=np.where(assignment.labelled, np.array(classes, dtype=np.int64), UNLABELLED)[held],
         subgroups=grouping.members[held],
         lesions=number_lesions([picture.row for picture in pictures])[held],
-        clients=shares.partition.holders[held],
-        splits=shares.splits[held],
+        clients=assignment.partition.holders[held],
+        splits=assignment.splits[held],
         traits=traits.members[held] if intersections else None,
     )
     return PreparedDataset(
         labels=labelling.labels,
         subgroups=grouping.names,
-        clients=shares.partition.clients,
+        clients=assignment.partition.clients,
         fingerprint=_fingerprint(
             decoded.contents[table.rows],
             table,
             [
-                *(str(config.image_size), *codes, *grouping.names, *shares.partition.clients),
-                *(f"unseen {client}" for client in shares.unseen),
+                *(str(config.image_size), *codes, *grouping.names, *assignment.partition.clients),
+                *(f"unseen {client}" for client in assignment.unseen),
                 *(f"{column}: {value}" for column, values in traits.values.items() for value in values),
             ],
         ),
@@ -121,7 +122,7 @@ def prepare(
         report=DataReport(
             pictures=len(table.rows),
             lesions=len(np.unique(table.lesions)),
-            counts=count_cells(table, shares.partition.clients, grouping.names, codes, shares.unseen),
+            counts=count_cells(table, assignment.partition.clients, grouping.names, codes, assignment.unseen),
             left_out=LeftOut(
                 where=total - len(matched),
                 label_map=len(matched) - len(labelled),
@@ -130,8 +131,8 @@ def prepare(
             ),
             broken=broken,
         ),
-        unseen=shares.unseen,
-        communities=shares.communities,
+        unseen=assignment.unseen,
+        communities=assignment.communities,
         traits=traits.values,
     )
 
@@ -155,7 +156,7 @@ def _broken(
 
 
 def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequence[str]) -> str:
-    """A digest that is the same for the same pictures put to the same use, wherever and in whatever order."""
+    """A digest of pictures and their use, the same wherever they lie and in whatever order."""
     uses = np.stack([table.labels, table.subgroups, table.clients, table.splits], axis=1)
     if table.traits is not None:
         uses = np.concatenate([uses, table.traits], axis=1)

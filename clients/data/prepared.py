@@ -1,4 +1,4 @@
-"""What training gets of a hospital's data: arrays, mapped into memory where they are large."""
+"""The prepared data set that training reads: arrays, memory-mapped where they are large."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.cache import open_images
 from clients.data.errors import ClientDataError
+from clients.data.pictures.cache import open_images
 from clients.data.report import DataReport
 from clients.data.table import PictureTable
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.bundle.nearest import nearest
-from training.data import SPLITS, Examples, Split
+from training.data.dataset import SPLITS, Examples, Split
 
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """All clients' data of one job; implements `training.data.Dataset`.
+    """All clients' data of one job; implements `training.data.dataset.Dataset`.
 
     Pickled, it is paths and small arrays: each process maps the images into memory when it first asks.
 
@@ -32,7 +32,8 @@ class PreparedDataset:
         images_path: the array of decoded pictures.
         table: what is known of each picture.
         report: what became of the pictures.
-        unseen: the clients that train nothing; their labels are indices into `training.data.FOLDED_CLASSES`.
+        unseen: the clients that train nothing; their labels are indices into
+            `training.data.dataset.FOLDED_CLASSES`.
         communities: the clients of each source, by its name, where clients are by source.
         traits: the columns of the table's `traits`, and what their indices stand for.
     """

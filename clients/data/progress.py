@@ -1,4 +1,4 @@
-"""How far a long job is: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of a long task: a bar on a terminal, a plain line now and then elsewhere."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ _EVERY = 10.0  # seconds between plain lines; a job that is shorter says nothing
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told how many more of `total` are done; all is written to standard error."""
+    """Yield a function to call with the number of items done; progress goes to standard error."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -1,4 +1,4 @@
-"""What became of the pictures of a job."""
+"""The data report of a run: pictures used, left out and broken."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from clients.data.table import PictureTable
-from training.data import FOLDED_CLASSES, SPLITS, Split
+from training.data.dataset import FOLDED_CLASSES, SPLITS, Split
 
 
 @dataclass(frozen=True)
 class BrokenPicture:
-    """A picture that cannot be decoded: its place, and why."""
+    """A picture that cannot be decoded: its location, and why."""
 
     image: str
     reason: str
@@ -20,7 +20,7 @@ class BrokenPicture:
 
 @dataclass(frozen=True)
 class Cell:
-    """Where pictures were counted; an empty subgroup is "undeclared", an empty label "unlabelled".
+    """One cell of the census; an empty subgroup is "undeclared", an empty label "unlabelled".
 
     At an unseen client the label is one of `FOLDED_CLASSES`.
     """
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many pictures of the manifests are not used.
+    """The number of pictures of the manifests that are not used, by reason.
 
     Attributes:
         where: the job's `where`, or that of their source, does not keep them.

@@ -1,4 +1,4 @@
-"""The manifests that a job names: files, or what an adapter makes of a folder."""
+"""The sources of a job: manifest files, or what an adapter makes of a folder."""
 
 import hashlib
 import os
@@ -10,14 +10,14 @@ from typing import Any
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError, ClientDataError
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import read_manifest
-from training.data import DataConfig, LabelMap, SourceConfig
+from clients.data.manifests.csv_file import read_manifest
+from clients.data.manifests.manifest import Manifest
+from training.data.settings import DataConfig, LabelMap, SourceConfig
 
 
 @dataclass(frozen=True)
 class Source:
-    """One manifest, and what its pictures are for.
+    """One manifest and its role in the job.
 
     Attributes:
         name: the name of the client that it is where each manifest is a client.
@@ -37,7 +37,7 @@ class Source:
 
 
 def read_sources(config: DataConfig, folder: Path, cache: Path) -> list[Source]:
-    """The manifests of a job.
+    """Read the manifests of a job.
 
     Args:
         config: the job's `data` block. Its paths may name environment variables (`${PICTURES}/a.csv`).
@@ -67,7 +67,7 @@ def _read_source(config: SourceConfig, folder: Path, cache: Path) -> Source:
 
 
 def _adapt(name: str, options: Mapping[str, Any], place: str | None, folder: Path, cache: Path) -> Manifest:
-    """What the adapter `name` makes of the folder `place`, or of pictures that it makes itself."""
+    """Run the adapter `name` on the folder `place`, or on pictures that it makes itself."""
     adapter = make_adapter(name, options)
     if place is not None:
         return adapter.manifest(_place(place, folder))

@@ -1,4 +1,4 @@
-"""What is known of each picture of a job, as arrays."""
+"""The picture table of a job: labels, subgroups, splits and clients as arrays."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class PictureTable:
         subgroups: subgroup index, -1 where it is undeclared.
         lesions: lesion number; equal numbers are pictures of one lesion.
         clients: index of the client that holds it.
-        splits: index into `training.data.SPLITS`.
+        splits: index into `training.data.dataset.SPLITS`.
         traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
     """
 

@@ -1,13 +1,13 @@
-"""How error messages list many problems."""
+"""Listing many problems in an error message."""
 
 from collections.abc import Sequence
 
 LISTED = 20  # how many of many problems a message spells out
 
 
-def listing(problems: Sequence[str], limit: int = LISTED) -> str:
-    """The first `limit` problems, one a line, and how many more there are."""
-    lines = [f"  {problem}" for problem in problems[:limit]]
-    if len(problems) > limit:
-        lines.append(f"  ... and {len(problems) - limit} more")
+def listing(problems: Sequence[str]) -> str:
+    """The first `LISTED` problems, one per line, and how many more there are."""
+    lines = [f"  {problem}" for problem in problems[:LISTED]]
+    if len(problems) > LISTED:
+        lines.append(f"  ... and {len(problems) - LISTED} more")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Certificates: signed for a key that never left its hospital, and for another year.
+"""X.509 certificates: signed for keys that never leave their hospital, and renewed.
 
-Whoever signs is the house: the federation's authority. A certificate says for whom a key speaks, and is no
-secret; so a renewed one may travel as it likes. The house renews its own with the same key and name, and so
-old and new certificates are good beside each other until the old ones end.
+The federation has one authority, which signs. A certificate says for whom a key speaks, and is no
+secret; so a renewed one may travel as it likes. The authority renews its own with the same key and name, and
+so old and new certificates are good beside each other until the old ones end.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from cryptography.x509.oid import NameOID
 
 from clients.federation.errors import FederationFileError
 
-DAYS = 360  # of a certificate that a house signs
+DAYS = 360  # of a certificate that an authority signs
 BITS = 2048  # of a key
 OF_A_KEY = (x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier)
 
 
 @dataclass(frozen=True)
-class House:
-    """The federation's authority.
+class CertificateAuthority:
+    """The federation's certificate authority (CA).
 
     Attributes:
         certificate: its own.
@@ -35,7 +35,7 @@ class House:
 
 
 def make_request(name: str) -> tuple[bytes, bytes]:
-    """A new private key and a request that a house may sign for it, both PEM."""
+    """A new private key and a certificate signing request (CSR) for it, both PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
@@ -46,7 +46,7 @@ def make_request(name: str) -> tuple[bytes, bytes]:
 
 
 def read_request(path: Path, name: str) -> rsa.RSAPublicKey:
-    """The key of a request, whose owner has shown that the private one is theirs.
+    """The public key of a signing request, after checking its name and signature.
 
     Raises:
         FederationFileError: it is none, or another's.
@@ -73,45 +73,47 @@ def read_request(path: Path, name: str) -> rsa.RSAPublicKey:
     return key
 
 
-def certify(like: x509.Certificate, key: rsa.RSAPublicKey, house: House, days: int) -> x509.Certificate:
-    """A certificate with the name and the uses of another, from now on, for `key`.
+def certify(
+    like: x509.Certificate, key: rsa.RSAPublicKey, authority: CertificateAuthority, days: int
+) -> x509.Certificate:
+    """A certificate for `key` with the name and extensions of another, valid from now on.
 
     Args:
         like: the other.
         key: may be the other's own.
-        house: signs; nothing that it signs outlives its own certificate, save that one.
+        authority: signs; nothing that it signs outlives its own certificate, save that one.
         days: that it is good for.
     """
     now = datetime.now(UTC).replace(microsecond=0)
     end = now + timedelta(days=days)
-    if like != house.certificate:
-        end = min(end, house.certificate.not_valid_after_utc)
+    if like != authority.certificate:
+        end = min(end, authority.certificate.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
         .subject_name(like.subject)
-        .issuer_name(house.certificate.subject)
+        .issuer_name(authority.certificate.subject)
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(house.key.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
         )
     )
     for extension in like.extensions:
         if not isinstance(extension.value, OF_A_KEY):
             builder = builder.add_extension(extension.value, extension.critical)
-    return builder.sign(house.key, hashes.SHA256())
+    return builder.sign(authority.key, hashes.SHA256())
 
 
 def key_of(certificate: x509.Certificate) -> rsa.RSAPublicKey:
-    """The key for which a certificate speaks; of this kind are all that a house signs."""
+    """The RSA public key of a certificate."""
     key = certificate.public_key()
     assert isinstance(key, rsa.RSAPublicKey), "FLARE makes RSA keys, and requests of others are refused"
     return key
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """A certificate as text."""
+    """A certificate in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)

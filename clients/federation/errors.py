@@ -1,4 +1,4 @@
-"""What can go wrong between hospitals, as one tree.
+"""Errors of a federation, as one tree.
 
 clients.data.errors.ClientDataError's sibling, training.errors.TrainingError
 └── FederationError

@@ -1,14 +1,14 @@
-"""A job over a federation, for `training/run.py`: sent with the admin's kit, followed, and fetched."""
+"""A job over a federation, for `training/run.py`: submitted with the admin's kit, followed, and fetched."""
 
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from clients.federation.admin_client import AdminClient
 from clients.federation.kit import open_kit
-from clients.federation.link import Link
 from clients.federation.supervise import Supervisor
-from training.job import Job
+from training.jobs.job import Job
 
 
 def run_federated(
@@ -27,10 +27,10 @@ def run_federated(
         FederationError: the kit is none, is refused, or FLARE will not run the job.
         CheckpointError: `out` holds something else.
     """
-    logging.getLogger().addHandler(logging.NullHandler())  # FLARE tells the terminal of every lost packet
+    logging.getLogger().addHandler(logging.NullHandler())  # FLARE prints every lost packet
     opened = open_kit(kit, "admin")
-    link = Link(opened)
+    admin = AdminClient(opened)
     try:
-        return Supervisor(opened, link, job, out, say, show).run(resume=resume, without=without)
+        return Supervisor(opened, admin, job, out, say, show).run(resume=resume, without=without)
     finally:
-        link.close()
+        admin.close()

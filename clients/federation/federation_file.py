@@ -1,4 +1,4 @@
-"""The federation file: the names, roles and addresses of all who take part. Nobody else is let in."""
+"""The federation file: names, roles and addresses of all participants. Nobody else is let in."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from clients.federation.errors import FederationFileError
 from training.config import FrozenConfig, describe
-from training.data import SERVER, UNLABELLED_CLIENT
+from training.data.dataset import SERVER, UNLABELLED_CLIENT
 
 ADMIN = "admin"
 RENEWED = "renewed"  # the folder of certificates for another year, beside the kits
@@ -25,7 +25,7 @@ ORGANISATION = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,61}$"
 
 
 class Coordinator(FrozenConfig):
-    """Where the hospitals connect to.
+    """The coordinator's address, where hospitals connect to.
 
     Attributes:
         host: the name or address by which hospitals reach it; its certificate is made out to this.
@@ -53,7 +53,7 @@ class Hospital(FrozenConfig):
 
 
 class Authority(FrozenConfig):
-    """Whoever signs the certificates: PEM files, by paths from the federation file's folder.
+    """The certificate authority's PEM files, by paths from the federation file's folder.
 
     Attributes:
         certificate: its own certificate.
@@ -65,7 +65,7 @@ class Authority(FrozenConfig):
 
 
 class Federation(FrozenConfig):
-    """A federation file."""
+    """The content of a federation file."""
 
     name: str = Field(pattern=NAME)
     coordinator: Coordinator

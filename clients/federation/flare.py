@@ -1,4 +1,4 @@
-"""FLARE's own process of a node: `python -m clients.federation.flare PARENT PROGRAM ARGUMENTS`.
+"""Start FLARE's program of a node: `python -m clients.federation.flare PARENT PROGRAM ARGUMENTS`.
 
 It ends when the command that started it ends, however that was: started again, a node would otherwise be
 there twice, and a coordinator would find its port taken.
@@ -7,11 +7,16 @@ there twice, and a coordinator would find its port taken.
 import runpy
 import sys
 
-from clients.federation.orphan import end_with_parent
+from dermfed.own_names import refuse_foreign
+
+if __name__ == "__main__":
+    refuse_foreign()
+
+from clients.federation.exit_with_parent import end_with_parent
 
 
 def main() -> None:
-    """Watch the parent, and be FLARE's program."""
+    """Watch the parent process, and run FLARE's program in this one."""
     _, parent, program, *arguments = sys.argv
     end_with_parent(int(parent))
     sys.argv = [program, *arguments]

@@ -1,4 +1,4 @@
-"""A job as FLARE takes it: two settings files that name what each side installed. No code is in it."""
+"""A job as FLARE's job folder: two config files that name what each side installed. No code is in it."""
 
 import base64
 import json
@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL
-from training.files import write_text
-from training.job import Job
+from training.atomic_files import write_text
+from training.jobs.job import Job
 
 APP = "app"
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
 def pack(job: Job) -> str:
-    """A job as one word, since FLARE reads a meaning into settings of its own names."""
+    """A job as one base64 word, since FLARE reads a meaning into settings of its own names."""
     return base64.b64encode(json.dumps(job.resolved()).encode()).decode()
 
 
 def write_job(
     folder: Path, job: Job, run: str, hospitals: Sequence[str], without: Sequence[str] = ()
 ) -> Path:
-    """Write the FLARE job of a job; returns its folder.
+    """Write a job as a FLARE job folder; returns its path.
 
     Args:
         folder: where.
@@ -79,5 +79,5 @@ def write_job(
 
 
 def write(path: Path, content: Any) -> None:
-    """Write one settings file."""
+    """Write one JSON config file."""
     write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A kit: the folder that lets one party take part. Keys and certificates, who is in, what may run.
+"""A kit: the folder with which a participant takes part: keys, certificates, participants, permissions.
 
 startup/   keys, certificates and addresses, as FLARE reads them
 local/     what this site allows; written once and read at every start
@@ -15,15 +15,15 @@ from pydantic import ValidationError
 
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation, read_federation
+from training.atomic_files import write_text
 from training.config import FrozenConfig
-from training.files import write_text
 
 Role = Literal["server", "hospital", "admin"]
 PRIVATE, PRIVATE_FILE = 0o700, 0o600  # of folders and of files: their owner's alone
 
 
 class KitFacts(FrozenConfig):
-    """`kit.json`.
+    """The content of `kit.json`: whose kit this is.
 
     Attributes:
         role: what its owner does.
@@ -38,7 +38,7 @@ class KitFacts(FrozenConfig):
 
 
 class NodeSettings(FrozenConfig):
-    """`local/node.json`: what this machine's owner chose when it was started.
+    """The content of `local/node.json`: what this machine's owner chose when the node was started.
 
     Attributes:
         data: the manifest of this node's pictures; at the coordinator often none.
@@ -63,26 +63,26 @@ class Kit:
 
     @property
     def private(self) -> Path:
-        """What stays at this machine."""
+        """The folder of what stays at this machine."""
         return self.path / "private"
 
     @property
     def log(self) -> Path:
-        """What the node says."""
+        """The node's log file."""
         return self.path / "node.log"
 
     @property
     def certificate(self) -> Path:
-        """Of its owner; the private key is beside it under the same name, with the ending `.key`."""
+        """The owner's certificate; the private key is beside it, with the ending `.key`."""
         return self.path / "startup" / f"{'server' if self.facts.role == 'server' else 'client'}.crt"
 
     @property
     def key(self) -> Path:
-        """Of its owner."""
+        """The owner's private key."""
         return self.certificate.with_suffix(".key")
 
     def require_key(self) -> None:
-        """Refuse to take part without a key.
+        """Refuse a kit without a private key.
 
         Raises:
             KitError: saying where it belongs.
@@ -94,19 +94,19 @@ class Kit:
             )
 
     def settings(self) -> NodeSettings:
-        """What the node was started with."""
+        """The settings that the node was started with."""
         path = self.path / "local" / "node.json"
         return NodeSettings.model_validate_json(path.read_text()) if path.exists() else NodeSettings()
 
     def keep_settings(self, settings: NodeSettings) -> None:
-        """Remember what the node is started with, for the processes that its jobs run in."""
+        """Save the node's settings, for the processes that its jobs run in."""
         path = self.path / "local" / "node.json"
         write_text(path, settings.model_dump_json() + "\n")
         path.chmod(PRIVATE_FILE)
 
 
 def open_kit(path: Path, *roles: Role) -> Kit:
-    """A kit that `dermfed-node provision` made.
+    """Read a kit that `dermfed-node provision` made.
 
     Raises:
         KitError: it is none, or belongs to another role than `roles`.

@@ -1,4 +1,4 @@
-"""FLARE's own process of a node, in the foreground: started, started again when it ends, stopped with us."""
+"""The supervisor of a node's FLARE process: starts it, restarts it when it ends, stops it on a signal."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from clients.federation import strays
-from clients.federation.echo import MARK, Echo
+from clients.federation import stale_processes
+from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
-from clients.federation.leftovers import tidy
+from clients.federation.retention import prune
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
-GRACE = 10.0  # seconds that it may take to end when it is told to
+GRACE = 10.0  # seconds that it may take to end when it is signalled
 ENDING = 20  # seconds that a finished job waits for hospitals to say that their part of it has ended
 PRIVATE_FILES = 0o077  # what nobody else may do with a file that a node makes
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
@@ -26,7 +26,7 @@ CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
 
 
 def command(kit: Kit) -> list[str]:
-    """The command that takes part as this kit's owner."""
+    """The command line of FLARE's program for this kit's owner."""
     organisation = f"org={kit.facts.organisation}"
     start = [sys.executable, "-u", "-m", "clients.federation.flare", str(os.getpid())]
     where = ["-m", str(kit.path)]
@@ -38,10 +38,10 @@ def command(kit: Kit) -> list[str]:
 
 
 def environment(kit: Kit) -> dict[str, str]:
-    """Ours, for what this kit's processes start: nothing of it is written to where others can read."""
+    """The environment of this kit's processes; file permissions keep what they write private."""
     return {
         **os.environ,
-        strays.MARK: f"{kit.path}",
+        stale_processes.KIT_VARIABLE: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
@@ -49,7 +49,7 @@ def environment(kit: Kit) -> dict[str, str]:
 
 
 class NodeProcess:
-    """Keeps a node's FLARE process running until it is told to stop.
+    """Keeps a node's FLARE process running until a signal stops it.
 
     Args:
         kit: whose.
@@ -58,7 +58,7 @@ class NodeProcess:
 
     def __init__(self, kit: Kit, say: Callable[[str], None] = print) -> None:
         self._kit = kit
-        self._echo = Echo(kit.log, say)
+        self._console_log = ConsoleLog(kit.log, say)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
@@ -75,10 +75,10 @@ class NodeProcess:
     def _run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        self._echo.start()
+        self._console_log.start()
         while not self._stopping:
-            self._end_strays()
-            tidy(self._kit)
+            self._end_stale()
+            prune(self._kit)
             with self._kit.log.open("ab") as log:
                 # A group of its own, so that the processes of its jobs can be ended with it.
                 self._process = subprocess.Popen(
@@ -94,12 +94,12 @@ class NodeProcess:
             if not self._stopping:
                 note(self._kit.log, f"the process ended with {code}; it starts again in {PAUSE:g} seconds")
                 self._pause()
-        self._end_strays()
-        self._echo.close()
+        self._end_stale()
+        self._console_log.close()
         return 0
 
-    def _end_strays(self) -> None:
-        count = strays.end_strays(self._kit.path)
+    def _end_stale(self) -> None:
+        count = stale_processes.end_stale_processes(self._kit.path)
         if count:
             note(self._kit.log, f"{count} processes of a job had outlived the node; they were ended")
 
@@ -115,7 +115,7 @@ class NodeProcess:
 
 
 def end_group(group: int) -> None:
-    """End a process and all that it started: kindly first, then for good."""
+    """End a process group: SIGTERM first, then SIGKILL."""
     try:
         os.killpg(group, signal.SIGTERM)
         until = time.monotonic() + GRACE
@@ -131,7 +131,7 @@ def end_group(group: int) -> None:
 
 @contextmanager
 def in_use(kit: Kit) -> Iterator[None]:
-    """Hold a kit, so that nobody starts it twice.
+    """Lock a kit, so that nobody starts it twice.
 
     Raises:
         KitError: somebody has.
@@ -147,6 +147,6 @@ def in_use(kit: Kit) -> Iterator[None]:
 
 
 def note(log: Path, text: str) -> None:
-    """Add a line of our own to a node's log."""
+    """Append a marked line of our own to a node's log."""
     with log.open("a") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}{MARK}{text}\n")

@@ -23,7 +23,7 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
-from clients.federation.certificates import DAYS, House, certify, pem, read_request
+from clients.federation.certificates import DAYS, CertificateAuthority, certify, pem, read_request
 from clients.federation.errors import FederationFileError, KitError
 from clients.federation.federation_file import ADMIN, Federation
 from clients.federation.kit import PRIVATE, PRIVATE_FILE, KitFacts
@@ -33,8 +33,8 @@ from clients.federation.site_policy import (
     log_settings,
     server_resources,
 )
-from training.data import SERVER
-from training.files import write_text
+from training.atomic_files import write_text
+from training.data.dataset import SERVER
 
 FORMAT = 3  # of FLARE's project files
 SCHEME = "grpc"
@@ -57,29 +57,29 @@ def provision(federation: Federation, folder: Path, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     out.chmod(PRIVATE)
     facts = parties(federation)
-    refuse_strangers(federation, out, facts)
+    refuse_foreign_kits(federation, out, facts)
     keys = own_keys(federation, folder)
-    with built(federation, folder, out) as made:
+    with startup_kits(federation, folder, out) as made:
         new = []
         for each in facts:
             kit = out / each.name
             if not kit.exists():
-                finish(made / each.identity, each)
+                finish_kit(made / each.identity, each)
                 if each.name in keys:
-                    house = read_house(federation, folder, out)
-                    certify_own(made / each.identity / "startup", keys[each.name], house)
+                    authority = open_authority(federation, folder, out)
+                    certify_own(made / each.identity / "startup", keys[each.name], authority)
                 shutil.move(made / each.identity, kit)
                 new.append(kit)
-        text = yaml.safe_dump(public(federation), sort_keys=False)
+        text = yaml.safe_dump(public_part(federation), sort_keys=False)
         for each in facts:
             write_text(out / each.name / "federation.yaml", text)
     for each in facts:
-        place(out / each.name, each)
+        write_site_files(out / each.name, each)
     return new
 
 
 def parties(federation: Federation) -> list[KitFacts]:
-    """Everybody who gets a kit."""
+    """The kit facts of everybody who gets a kit."""
     coordinator = federation.coordinator
     return [
         KitFacts(
@@ -98,15 +98,15 @@ def parties(federation: Federation) -> list[KitFacts]:
     ]
 
 
-def public(federation: Federation) -> dict[str, Any]:
-    """The federation file as it stands in every kit: where the authority's key lies is nobody's business."""
+def public_part(federation: Federation) -> dict[str, Any]:
+    """The federation file as it stands in every kit, without the authority's paths and the requests."""
     plain = federation.model_dump(mode="json", exclude={"authority"})
     for hospital in plain["hospitals"]:
         hospital.pop("request")
     return plain
 
 
-def refuse_strangers(federation: Federation, out: Path, facts: list[KitFacts]) -> None:
+def refuse_foreign_kits(federation: Federation, out: Path, facts: list[KitFacts]) -> None:
     """Refuse kits of another federation, or a coordinator that moved: all kits name its address.
 
     Raises:
@@ -120,20 +120,20 @@ def refuse_strangers(federation: Federation, out: Path, facts: list[KitFacts]) -
             raise KitError(f"{out / each.name} is there and is no kit; choose another --out")
         there = yaml.safe_load(path.read_text())
         for key in ("name", "coordinator"):
-            if there.get(key) != public(federation)[key]:
+            if there.get(key) != public_part(federation)[key]:
                 raise KitError(
                     f"{out / each.name} was made with {key} {there.get(key)!r}, the federation file says "
-                    f"{public(federation)[key]!r}; choose another --out and hand out all kits anew"
+                    f"{public_part(federation)[key]!r}; choose another --out and hand out all kits anew"
                 )
 
 
 def state_file(federation: Federation, out: Path) -> Path:
-    """Where FLARE keeps the authority that it made."""
+    """The path where FLARE keeps the authority that it made."""
     return out / "authority" / federation.name / "state" / "cert.json"
 
 
 def forget_keys(state: Path) -> None:
-    """Keep the authority's own key and nobody else's: FLARE would keep everybody's, to make a kit twice."""
+    """Delete all private keys but the authority's own from FLARE's state, which would keep everybody's."""
     if not state.exists():
         return
     content = json.loads(state.read_text())
@@ -144,8 +144,8 @@ def forget_keys(state: Path) -> None:
         state.unlink()
 
 
-def read_house(federation: Federation, folder: Path, out: Path) -> House:
-    """The authority, given or made here.
+def open_authority(federation: Federation, folder: Path, out: Path) -> CertificateAuthority:
+    """The federation's certificate authority, given in its file or made here.
 
     Raises:
         FederationFileError: a given one cannot be read.
@@ -159,11 +159,11 @@ def read_house(federation: Federation, folder: Path, out: Path) -> House:
             key = serialization.load_pem_private_key(state["root_pri_key"].encode(), password=None)
         except (OSError, ValueError, KeyError) as error:
             raise KitError(f"{out} holds no authority ({error}); name the folder of `provision`") from error
-    return House(x509.load_pem_x509_certificate(certificate), key)
+    return CertificateAuthority(x509.load_pem_x509_certificate(certificate), key)
 
 
 def own_keys(federation: Federation, folder: Path) -> dict[str, RSAPublicKey]:
-    """The keys that hospitals made themselves, by name.
+    """The public keys of hospitals that made their own, by name.
 
     Raises:
         FederationFileError: a request cannot be used.
@@ -175,16 +175,16 @@ def own_keys(federation: Federation, folder: Path) -> dict[str, RSAPublicKey]:
     }
 
 
-def certify_own(startup: Path, key: RSAPublicKey, house: House) -> None:
+def certify_own(startup: Path, key: RSAPublicKey, authority: CertificateAuthority) -> None:
     """Put a certificate for the hospital's own key in place of the key and certificate that FLARE made."""
     path = startup / "client.crt"
-    path.write_bytes(pem(certify(x509.load_pem_x509_certificate(path.read_bytes()), key, house, DAYS)))
+    path.write_bytes(pem(certify(x509.load_pem_x509_certificate(path.read_bytes()), key, authority, DAYS)))
     path.with_suffix(".key").unlink()
 
 
 @contextmanager
-def built(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
-    """FLARE's start-up kits of everybody, by identity, in a folder that is gone afterwards.
+def startup_kits(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
+    """FLARE's start-up kits of everybody, by identity, in a folder that is removed afterwards.
 
     Raises:
         KitError: with what FLARE says of it.
@@ -193,15 +193,15 @@ def built(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
     root.mkdir(exist_ok=True)
     root.chmod(PRIVATE)
     project = make_project(federation, folder)
-    complaints = Complaints()
+    log = ProvisionerLog()
     builders = [
         WorkspaceBuilder(["master_template.yml"]),
         StaticFileBuilder(config_folder="config", scheme=SCHEME),
         CertBuilder(root_valid_days=federation.valid_days),
     ]
-    context = Provisioner(str(root), builders).provision(project, logger=complaints)
+    context = Provisioner(str(root), builders).provision(project, logger=log)
     if context.get(CtxKey.BUILD_ERROR):
-        raise KitError(f"the kits cannot be made: {'; '.join(complaints.said)}")
+        raise KitError(f"the kits cannot be made: {'; '.join(log.warnings)}")
     made = Path(context[CtxKey.CURRENT_PROD_DIR])
     try:
         yield made
@@ -211,7 +211,7 @@ def built(federation: Federation, folder: Path, out: Path) -> Iterator[Path]:
 
 
 def make_project(federation: Federation, folder: Path) -> Project:
-    """The federation in FLARE's words."""
+    """The federation as a FLARE provisioning project."""
     certificate, key = read_authority(federation, folder)
     project = Project(
         federation.name,
@@ -258,26 +258,26 @@ def read_authority(federation: Federation, folder: Path) -> tuple[bytes | None, 
         ) from error
 
 
-class Complaints:
-    """Takes what FLARE says while it provisions, and keeps what matters."""
+class ProvisionerLog:
+    """A logger for FLARE's provisioner that keeps warnings and errors."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.warnings: list[str] = []
 
     def info(self, message: str, *_: object) -> None:
-        """Progress; of no interest."""
+        """Progress; discarded."""
 
     debug = info
 
     def warning(self, message: str, *_: object) -> None:
-        """What may be wrong."""
-        self.said.append(message)
+        """Keep a warning or an error."""
+        self.warnings.append(message)
 
     error = warning
 
 
-def finish(made: Path, facts: KitFacts) -> None:
-    """Turn FLARE's start-up kit into ours: what the site allows, and whose it is."""
+def finish_kit(made: Path, facts: KitFacts) -> None:
+    """Turn FLARE's start-up kit into ours: no scripts, our identity, `kit.json`."""
     for script in SCRIPTS:
         (made / "startup" / script).unlink(missing_ok=True)
         (made / script).unlink(missing_ok=True)
@@ -293,8 +293,8 @@ def finish(made: Path, facts: KitFacts) -> None:
     write_text(made / "kit.json", facts.model_dump_json(indent=2) + "\n")
 
 
-def place(kit: Path, facts: KitFacts) -> None:
-    """What a site allows, and what depends on where a kit lies; done again at every start, since kits travel.
+def write_site_files(kit: Path, facts: KitFacts) -> None:
+    """Write the site's policy files into a kit; again at every start, since kits are moved.
 
     All of a kit is its owner's alone, the folder in which states and results are kept above all.
     """
@@ -313,5 +313,5 @@ def place(kit: Path, facts: KitFacts) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON that a person may read."""
+    """Write JSON with indentation."""
     write_text(path, json.dumps(content, indent=2) + "\n")

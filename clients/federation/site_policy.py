@@ -1,4 +1,4 @@
-"""What a site allows: which classes a job may name, who may do what, and where things are kept.
+"""A site's FLARE policy: which classes a job may name, who is authorised to do what, where stores lie.
 
 A job brings no code: it names the entry points below, and each side runs what it installed. Nothing is sent
 to anybody else: no logs to the coordinator, no reports of use to anyone.
@@ -7,13 +7,13 @@ to anybody else: no logs to the coordinator, no reports of use to anyone.
 from pathlib import Path
 from typing import Any
 
-from clients.federation.echo import MARK
+from clients.federation.console_log import MARK
 
 COORDINATOR = "training.coordinator.Coordinator"
 HOSPITAL = "clients.node.hospital.Hospital"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-SPOKEN = ("dermfed.node", "dermfed.coordinator")  # loggers whose lines are on the node's console
+CONSOLE_LOGGERS = ("dermfed.node", "dermfed.coordinator")  # loggers whose lines are on the node's console
 NEVER = 1_000_000  # attempts to schedule a job: whoever sent it decides when to give up, not the server
 
 AUTHORIZATION: dict[str, Any] = {
@@ -111,12 +111,12 @@ def server_resources(private: Path) -> dict[str, Any]:
 
 
 def component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
-    """One of FLARE's own parts."""
+    """One entry of FLARE's list of components."""
     return {"id": name, "path": path, "args": arguments}
 
 
 def log_settings() -> dict[str, Any]:
-    """`local/log_config.json`: one readable file that is turned over, in the kit."""
+    """`local/log_config.json`: one rotating log file in the kit, and marked lines on the console."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -152,6 +152,6 @@ def log_settings() -> dict[str, Any]:
         },
         "loggers": {
             "root": {"level": "INFO", "handlers": ["consoleHandler", "logFileHandler"]},
-            **{name: {"level": "INFO", "handlers": ["ourHandler"]} for name in SPOKEN},
+            **{name: {"level": "INFO", "handlers": ["ourHandler"]} for name in CONSOLE_LOGGERS},
         },
     }

@@ -1,4 +1,4 @@
-"""A run over a federation, from the first question to the fetched report, whatever breaks on the way.
+"""Supervision of a federated run: submitted, followed, resubmitted after failures, and fetched.
 
 FLARE gives a job to the hospitals that are connected when it starts. One that is killed and returns is
 connected again, but not in the job; a coordinator that is killed loses its job. As a run is crash-exact, both
@@ -18,16 +18,16 @@ from typing import Any, Protocol
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
-from clients.federation.mirror import Mirror
-from clients.federation.standing import standing
+from clients.federation.metrics_follower import MetricsFollower
+from clients.federation.status_line import status_line
 from registry.bundle.nearest import nearest
+from training.atomic_files import write_text
 from training.config import FrozenConfig
 from training.errors import CheckpointError
-from training.files import write_text
-from training.job import Job
+from training.jobs.job import Job
 
 POLL = 1.0  # seconds between looks
-TOLD_EVERY = 60.0  # seconds between lines that say for whom the run waits
+REPORT_EVERY = 60.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
 METRICS = "metrics.jsonl"
@@ -39,8 +39,8 @@ AWAY, AGAIN = "away", ("away", STOPPED)  # outcomes: a site is away; after these
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
 
-class Following(Protocol):
-    """What supervision needs of a link to the coordinator; see `clients.federation.link.Link`."""
+class AdminApi(Protocol):
+    """What supervision calls at the coordinator; see `AdminClient`."""
 
     def submit(self, folder: Path) -> str:
         """Send a FLARE job; returns its id."""
@@ -49,7 +49,7 @@ class Following(Protocol):
         """A FLARE job's state."""
 
     def follow(self, job: str, start: int, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a running job has said since `start`, and logged beyond what is known."""
+        """The lines that a running job has printed since `start`, and its log beyond what is `known`."""
 
     def connected(self) -> tuple[str, ...]:
         """The hospitals that are connected."""
@@ -58,17 +58,17 @@ class Following(Protocol):
         """The FLARE jobs that run at hospitals that are connected."""
 
     def stop(self, job: str) -> None:
-        """End a FLARE job."""
+        """Abort a FLARE job."""
 
     def fetch(self, job: str, out: Path) -> None:
-        """Put what a FLARE job left into `out`."""
+        """Download the results of a FLARE job into `out`."""
 
     def forget(self, job: str) -> None:
-        """Remove a FLARE job that has ended."""
+        """Delete a FLARE job that has ended."""
 
 
-class Record(FrozenConfig):
-    """`federated.json` in `--out`: which run of the federation this is.
+class RunRecord(FrozenConfig):
+    """The content of `federated.json` in `--out`: which run of the federation this is.
 
     Attributes:
         run: its name at all sites.
@@ -91,11 +91,11 @@ class Record(FrozenConfig):
 
 @dataclass
 class Supervisor:
-    """Follows one run until it has ended.
+    """Follows one run until it has ended, resubmitting its job where it must.
 
     Attributes:
         kit: the admin's.
-        link: to the coordinator.
+        admin: a session with the coordinator.
         job: the job.
         out: where results go.
         say: takes one line for whoever watches.
@@ -104,19 +104,19 @@ class Supervisor:
     """
 
     kit: Kit
-    link: Following
+    admin: AdminApi
     job: Job
     out: Path
     say: Callable[[str], None]
     show: Callable[[str], None] = lambda text: None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    _record: Record = field(default=Record(run="", digest=""), init=False)
-    _told: float = field(default=-TOLD_EVERY)
-    _back: dict[str, float] = field(default_factory=dict)
+    _record: RunRecord = field(default=RunRecord(run="", digest=""), init=False)
+    _reported: float = field(default=-REPORT_EVERY)
+    _returned_since: dict[str, float] = field(default_factory=dict)
 
     def run(self, *, resume: bool, without: Sequence[str] = ()) -> dict[str, Any]:
-        """Send the job, or take up the one that was sent; returns how it ended.
+        """Submit the job, or take up the one that was submitted; returns the outcome.
 
         Args:
             resume: whether to take up the run in `out`.
@@ -141,7 +141,7 @@ class Supervisor:
             how = self._follow(job)
             outcome = self._outcome(job) if how == ENDED else None
             if outcome is not None and outcome["state"] not in AGAIN:
-                self._keep(job="", done=outcome["state"] == DONE["state"])
+                self._update_record(job="", done=outcome["state"] == DONE["state"])
                 self._forget(job)
                 return outcome
             stopped = outcome is not None and outcome["state"] == STOPPED
@@ -166,17 +166,17 @@ class Supervisor:
             away = outcome is not None and outcome["state"] == AWAY  # before the first round nobody may be
             if outcome is not None or how == STOPPED:
                 self._forget(job)
-            self._keep(job="")
+            self._update_record(job="")
 
     def _reached(self) -> int:
-        """How far the run has got, as far as it was fetched: bytes of its log of rounds."""
+        """How far the run has got, as far as its metrics were fetched, in bytes of `metrics.jsonl`."""
         path = self.out / METRICS
         return path.stat().st_size if path.exists() else 0
 
-    def _claim(self, *, resume: bool) -> Record:
+    def _claim(self, *, resume: bool) -> RunRecord:
         path = self.out / RECORD
         if path.exists():
-            record = Record.model_validate_json(path.read_text())
+            record = RunRecord.model_validate_json(path.read_text())
             if not resume:
                 raise CheckpointError(
                     f"{self.out} holds a run already; continue it with --resume, or choose another --out"
@@ -190,12 +190,12 @@ class Supervisor:
         if self.out.is_dir() and any(self.out.iterdir()):
             raise CheckpointError(f"{self.out} is not empty and holds no such run; choose another --out")
         name = f"{self.job.name}-{self.job.digest.removeprefix('sha256:')[:8]}-{token_hex(4)}"
-        self._record = Record(run=name, digest=self.job.digest)
-        self._keep()
+        self._record = RunRecord(run=name, digest=self.job.digest)
+        self._update_record()
         return self._record
 
     def _dismiss(self, names: Sequence[str]) -> None:
-        """Note who is dismissed; a job that was sent with them ends first, and is sent again without."""
+        """Record who is dismissed; a job that was sent with them is stopped, and sent again without."""
         record = self._record
         new = tuple(dict.fromkeys(name for name in names if name not in record.without))
         if not new:
@@ -207,17 +207,17 @@ class Supervisor:
                 self._forget(record.job)
                 break
             except ConnectionLostError as error:
-                self._tell(f"{error}")
+                self._report(f"{error}")
                 self.sleep(POLL)
-        self._keep(job="", without=(*record.without, *new))
+        self._update_record(job="", without=(*record.without, *new))
 
-    def _keep(self, **changes: Any) -> None:
-        """Write down where the run stands."""
+    def _update_record(self, **changes: Any) -> None:
+        """Change the run's record, and write it."""
         self._record = self._record.model_copy(update=changes)
         write_text(self.out / RECORD, self._record.model_dump_json() + "\n")
 
     def _expected(self) -> Sequence[str]:
-        """The hospitals that the job is for."""
+        """The hospitals that the job expects."""
         names = [name for name in self.kit.federation.names if name not in self._record.without]
         named = [client for source in self.job.data.sources for client in source.clients]
         return [name for name in names if not named or name in named]
@@ -236,7 +236,7 @@ class Supervisor:
         since: float | None = None
         while True:
             try:
-                connected = self.link.connected()
+                connected = self.admin.connected()
                 missing = [name for name in names if name not in connected]
                 enough_there = len(names) - len(missing) >= enough
             except ConnectionLostError as error:
@@ -247,96 +247,96 @@ class Supervisor:
             if since is not None and self.clock() - since >= self.job.engine.network.silence:
                 self.say(f"the run goes on without {', '.join(missing)}")
                 return
-            self._tell(f"waiting for {', '.join(missing)}")
+            self._report(f"waiting for {', '.join(missing)}")
             self.sleep(POLL)
 
     def _send(self) -> None:
-        """Send the job; a link that is lost meanwhile is waited for."""
+        """Submit the job, retrying while the coordinator is not reached."""
         record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
         folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
         while True:
             try:
-                sent = self.link.submit(folder)
+                sent = self.admin.submit(folder)
             except ConnectionLostError as error:
-                self._tell(f"{error}")
+                self._report(f"{error}")
                 self.sleep(POLL)
             else:
                 again = " again" if record.sent else ""
                 self.say(f"sent{again}: run {record.run}, FLARE job {sent}")
-                self._keep(job=sent, sent=record.sent + 1)
+                self._update_record(job=sent, sent=record.sent + 1)
                 return
 
     def _follow(self, job: str) -> str:
-        """Show what the job says until it ends, is lost, or is stopped for a hospital that returned."""
-        self._back.clear()
-        mirror = Mirror(self.out / METRICS)
+        """Show the job's progress until it ends, is lost, or is stopped for a hospital that returned."""
+        self._returned_since.clear()
+        metrics = MetricsFollower(self.out / METRICS)
         while True:
             try:
-                state = self.link.state(job)
+                state = self.admin.state(job)
                 running = state == "RUNNING"
-                told = self.link.follow(job, self._record.shown, mirror.known()) if running else {}
-                mirror.take(told)
-                self._show(told)
+                progress = self.admin.follow(job, self._record.shown, metrics.known()) if running else {}
+                metrics.take(progress)
+                self._show(progress)
                 if state.startswith(ENDED):
                     return ENDED
                 if not state:
                     self.say("the coordinator lost the job, as it does when it is killed")
                     return LOST
-                returned = self._returned(job, told)
+                returned = self._returned(job, progress)
                 if returned:
                     self.say(f"{', '.join(returned)} returned; the run is taken up with all that are there")
                     self._stop(job)
                     return STOPPED
             except ConnectionLostError as error:
-                self._tell(f"{error}")
+                self._report(f"{error}")
             self.sleep(POLL)
 
-    def _show(self, told: Mapping[str, Any]) -> None:
-        for line in told.get("text", "").splitlines():
+    def _show(self, progress: Mapping[str, Any]) -> None:
+        for line in progress.get("text", "").splitlines():
             self.say(line)
-        if told.get("next", self._record.shown) != self._record.shown:
-            self._keep(shown=told["next"])
-        self.show(standing(told))
-        if told.get("seconds", 0) > TOLD_EVERY and not told.get("waiting"):
-            self._tell(standing(told))
+        if progress.get("next", self._record.shown) != self._record.shown:
+            self._update_record(shown=progress["next"])
+        self.show(status_line(progress))
+        if progress.get("seconds", 0) > REPORT_EVERY and not progress.get("waiting"):
+            self._report(status_line(progress))
 
-    def _returned(self, job: str, told: Mapping[str, Any]) -> list[str]:
-        """Hospitals that the job takes for away and that are back, with a process of another life."""
-        away = list(told.get("away", {}))
+    def _returned(self, job: str, progress: Mapping[str, Any]) -> list[str]:
+        """Hospitals that the job counts as away and that are back, in a new process."""
+        away = list(progress.get("away", {}))
         if not away:
-            self._back.clear()
+            self._returned_since.clear()
             return []
         try:
-            connected = self.link.connected()
-            running = self.link.jobs_at([name for name in away if name in connected])
+            connected = self.admin.connected()
+            running = self.admin.jobs_at([name for name in away if name in connected])
         except ConnectionLostError:
             return []  # a hospital that is asleep keeps the coordinator waiting for its reply
-        outside = told.get("outside", [])  # not let in by this job, whose process there may still run
+        outside = progress.get("outside", [])  # not let in by this job, whose process there may still run
         there = {name for name, jobs in running.items() if job not in jobs or name in outside}
         now = self.clock()
-        self._back = {name: self._back.get(name, now) for name in away if name in there}
-        return [name for name, since in self._back.items() if now - since >= SETTLED]
+        self._returned_since = {name: self._returned_since.get(name, now) for name in away if name in there}
+        return [name for name, since in self._returned_since.items() if now - since >= SETTLED]
 
     def _stop(self, job: str) -> None:
-        """Stop the job; one that is lost meanwhile has ended, too."""
-        self.link.stop(job)
-        while (state := self.link.state(job)) and not state.startswith(ENDED):
+        """Stop the job and wait for its end; one that is lost meanwhile has ended, too."""
+        self.admin.stop(job)
+        while (state := self.admin.state(job)) and not state.startswith(ENDED):
             self.sleep(POLL)
 
     def _forget(self, job: str) -> None:
-        """Remove a job that is done with, if the coordinator is there; it keeps no more than a few itself."""
+        """Delete a finished job, if the coordinator is reached; it keeps no more than a few itself."""
         with suppress(ConnectionLostError):
-            self.link.forget(job)
+            self.admin.forget(job)
 
     def _outcome(self, job: str) -> dict[str, Any] | None:
-        """How our part of a FLARE job ended; None where it never came to its end."""
+        """The outcome that our part of a FLARE job wrote; None where it never came to its end."""
         while True:
             try:
-                self.link.fetch(job, self.out)
+                self.admin.fetch(job, self.out)
                 break
             except ConnectionLostError as error:
-                self._tell(f"{error}")
+                self._report(f"{error}")
                 self.sleep(POLL)
         path = self.out / OUTCOME
         if not path.exists():
@@ -345,14 +345,14 @@ class Supervisor:
         path.unlink()
         return outcome
 
-    def _tell(self, text: str) -> None:
-        if self.clock() - self._told > TOLD_EVERY:
-            self._told = self.clock()
+    def _report(self, text: str) -> None:
+        if self.clock() - self._reported > REPORT_EVERY:
+            self._reported = self.clock()
             self.say(text)
 
 
 def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
-    """Refuse to dismiss who is no hospital of the federation, or all of them.
+    """Refuse to dismiss anyone who is no hospital of the federation, or all of them.
 
     Raises:
         FederationError: naming who is in.

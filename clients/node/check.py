@@ -1,4 +1,4 @@
-"""Is this node fit to take part? Looked at before anything starts, and without the coordinator's help."""
+"""`dermfed-node check`: whether a node is fit to take part, checked without the coordinator's help."""
 
 import shutil
 import socket
@@ -14,17 +14,17 @@ from cryptography.hazmat.primitives import serialization
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
 from clients.node.own_data import OwnData, read_own
-from training.data import SPLITS
+from training.data.dataset import SPLITS
+from training.engines.nvflare.handshake import installed
 from training.errors import TrainingError
-from training.greeting import installed
-from training.job import Job
-from training.messages import tensor_bytes
+from training.jobs.job import Job
+from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
 COPIES = 4  # of a model in memory while it is trained: weights, gradients, two moments
-SOON = 30  # days before a certificate's end that it is told
+SOON = 30  # days before a certificate's end that the check warns
 SECONDS = 5.0  # to reach the coordinator
 NEVER_LEAVES = (
     "pictures, file names, lesion and patient numbers, predictions for one picture, losses and counts "
@@ -33,8 +33,8 @@ NEVER_LEAVES = (
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at.
+class CheckResult:
+    """The result of one check.
 
     Attributes:
         about: what.
@@ -47,8 +47,8 @@ class Finding:
     text: str
 
 
-def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[Finding]:
-    """Everything that can be looked at here.
+def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[CheckResult]:
+    """Run all checks.
 
     Args:
         kit: whose node.
@@ -68,19 +68,19 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
     return found
 
 
-def check_versions() -> Finding:
-    """What runs here; the coordinator compares it at the door."""
+def check_versions() -> CheckResult:
+    """The installed versions, which the coordinator compares."""
     versions = installed()
     missing = [name for name in ("dermfed", "torch", "nvflare") if name not in versions]
     text = ", ".join(f"{name} {number}" for name, number in versions.items())
     if missing:
-        return Finding(
+        return CheckResult(
             "versions", False, f"{', '.join(missing)} missing; pip install 'dermfed[node]'. {text}"
         )
-    return Finding("versions", True, text)
+    return CheckResult("versions", True, text)
 
 
-def check_certificate(kit: Kit) -> Finding:
+def check_certificate(kit: Kit) -> CheckResult:
     """Whether the certificate is this node's, signed by the federation's authority, and valid for a while."""
     try:
         kit.require_key()
@@ -89,97 +89,101 @@ def check_certificate(kit: Kit) -> Finding:
         own.verify_directly_issued_by(root)
         key = serialization.load_pem_private_key(kit.key.read_bytes(), password=None)
     except KitError as error:
-        return Finding("certificate", False, f"{error}")
+        return CheckResult("certificate", False, f"{error}")
     except (OSError, ValueError, TypeError) as error:
-        return Finding("certificate", False, f"{error}; ask for a new kit")
+        return CheckResult("certificate", False, f"{error}; ask for a new kit")
     except InvalidSignature:
-        return Finding("certificate", False, "not signed by the federation's authority; ask for a new kit")
+        return CheckResult(
+            "certificate", False, "not signed by the federation's authority; ask for a new kit"
+        )
     if key.public_key() != own.public_key():
-        return Finding("certificate", False, f"{kit.key} is not the key that {kit.certificate} was made for")
+        return CheckResult(
+            "certificate", False, f"{kit.key} is not the key that {kit.certificate} was made for"
+        )
     days = (
         min(own, root, key=lambda each: each.not_valid_after_utc).not_valid_after_utc - datetime.now(UTC)
     ).days
     if own.not_valid_before_utc > datetime.now(UTC) or days < 0:
-        return Finding(
+        return CheckResult(
             "certificate",
             False,
             f"not valid now, only {own.not_valid_before_utc:%Y-%m-%d} to {own.not_valid_after_utc:%Y-%m-%d}; "
             "set the clock, or ask for a renewal",
         )
     soon = " - ask for a renewal" if days < SOON else ""
-    return Finding("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
+    return CheckResult("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
 
 
-def check_clock(kit: Kit) -> Finding:
+def check_clock(kit: Kit) -> CheckResult:
     """Whether this clock is not before the kit was made."""
     made = datetime.fromtimestamp((kit.path / "kit.json").stat().st_mtime, UTC)
     now = datetime.now(UTC)
     if now < made:
-        return Finding("clock", False, f"{now:%Y-%m-%d %H:%M} UTC is before the kit was made; set it")
-    return Finding("clock", True, f"{now:%Y-%m-%d %H:%M} UTC")
+        return CheckResult("clock", False, f"{now:%Y-%m-%d %H:%M} UTC is before the kit was made; set it")
+    return CheckResult("clock", True, f"{now:%Y-%m-%d %H:%M} UTC")
 
 
-def check_disk(path: Path) -> Finding:
-    """Whether there is room."""
+def check_disk(path: Path) -> CheckResult:
+    """Whether there is enough disk space."""
     free = shutil.disk_usage(path).free
     text = f"{free / 1e9:.1f} GB free at {path}"
     if free < DISK:
-        return Finding("disk", False, f"{text}; {DISK / 1e9:.0f} GB are wanted")
-    return Finding("disk", True, text)
+        return CheckResult("disk", False, f"{text}; {DISK / 1e9:.0f} GB are wanted")
+    return CheckResult("disk", True, text)
 
 
-def check_connection(kit: Kit) -> Finding:
+def check_connection(kit: Kit) -> CheckResult:
     """Whether the coordinator's port can be reached from here; at the coordinator, whether it is free."""
     address = kit.federation.coordinator
     place = f"{address.host}:{address.port}"
     try:
         if kit.facts.role == "server":
             with socket.create_server(("", address.port)):
-                return Finding("port", True, f"{address.port} is free")
+                return CheckResult("port", True, f"{address.port} is free")
         with socket.create_connection((address.host, address.port), timeout=SECONDS):
-            return Finding("connection", True, f"{place} answers")
+            return CheckResult("connection", True, f"{place} answers")
     except OSError as error:
         if kit.facts.role == "server":
-            return Finding("port", False, f"{address.port}: {error}; stop what uses it")
-        return Finding(
+            return CheckResult("port", False, f"{address.port}: {error}; stop what uses it")
+        return CheckResult(
             "connection",
             False,
             f"{place}: {error}; allow outgoing connections to it, and ask whether it runs",
         )
 
 
-def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[Finding]:
+def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckResult]:
     """Whether the pictures can be used as the job asks, and what will be sent of what is learned."""
     try:
         own = read_own(job, kit.facts.name, data, cache)
     except TrainingError as error:
-        yield Finding("data", False, f"{error}")
+        yield CheckResult("data", False, f"{error}")
         return
-    yield Finding("data", True, told_of(own))
+    yield CheckResult("data", True, describe_data(own))
     yield from check_model(job, own)
 
 
-def told_of(own: OwnData) -> str:
-    """The pictures in numbers, for whoever owns them."""
+def describe_data(own: OwnData) -> str:
+    """The pictures in numbers, for their owner."""
     counts = ", ".join(
         f"{len(own.dataset.examples(own.dataset.clients[0], split))} {split}" for split in SPLITS
     )
-    labels = ", ".join(label.code for label in own.introduction.labels)
-    groups = ", ".join(own.introduction.subgroups) or "none"
+    labels = ", ".join(label.code for label in own.properties.labels)
+    groups = ", ".join(own.properties.subgroups) or "none"
     return f"{own.pictures} pictures ({counts}); classes {labels}; subgroups {groups}"
 
 
-def check_model(job: Job, own: OwnData) -> Iterator[Finding]:
+def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
     """Whether the model fits into memory; what of it is sent, and what never is."""
-    state = float_state(initial_model(job, len(own.introduction.labels)))
+    state = float_state(initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels)))
     size = tensor_bytes(state)
     free = free_memory()
     text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB"
     if free is not None:
         text += f"; {free / 1e9:.1f} GB free"
-    yield Finding("memory", free is None or COPIES * size < free, text)
+    yield CheckResult("memory", free is None or COPIES * size < free, text)
     shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
-    yield Finding(
+    yield CheckResult(
         "sent",
         True,
         f"each round {len(state)} tensors, {size:,} bytes at most ({'; '.join(shapes)}; …), numbers of "
@@ -188,7 +192,7 @@ def check_model(job: Job, own: OwnData) -> Iterator[Finding]:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free, where the system tells."""
+    """Bytes of free memory, where the system reports it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -12,6 +12,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dermfed.own_names import refuse_foreign
+
+if __name__ == "__main__":
+    refuse_foreign()
+
 from clients.federation.errors import KitError
 from clients.federation.kit import NodeSettings, open_kit
 from training.errors import TrainingError
@@ -47,7 +52,7 @@ DataOption = Annotated[
 
 
 def say(text: str) -> None:
-    """Show one line."""
+    """Print one line to standard error."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -145,17 +150,17 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
-    from clients.data.check import check_manifest
-    from clients.node.check import Finding, check_node
-    from clients.node.hospital import cache_folder
-    from training.job import read_job
+    from clients.data.inspect.check import check_manifest
+    from clients.data.pictures.cache import cache_folder
+    from clients.node.check import CheckResult, check_node
+    from training.jobs.job import read_job
 
     opened = open_kit(kit, "server", "hospital")
     found = check_node(opened, read_job(job) if job else None, data, cache_folder())
     if data is not None and job is None:
         problems = check_manifest(data.absolute()).problems
-        told = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])
-        found.append(Finding("manifest", not problems, told or "every picture can be read"))
+        listed = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])
+        found.append(CheckResult("manifest", not problems, listed or "every picture can be read"))
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found]))
     else:
@@ -169,15 +174,16 @@ def check(
 def start(kit: KitOption, data: DataOption = None) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     from clients.federation.processes import NodeProcess
-    from clients.federation.provision import place
+    from clients.federation.provision import write_site_files
 
+    refuse_foreign(Path.cwd())  # FLARE's processes look there first
     opened = open_kit(kit, "server", "hospital")
     if data is not None and not data.is_file():
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
     opened.require_key()
-    place(opened.path, opened.facts)
+    write_site_files(opened.path, opened.facts)
     opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
     address = opened.federation.coordinator
     console.print(
@@ -190,7 +196,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
 
 
 def main() -> None:
-    """Run the command; errors that a user can mend are told in a line and an exit code."""
+    """Run the command; errors that a user can mend become a line and an exit code."""
     try:
         app(standalone_mode=True)
     except (TrainingError, OSError) as error:

@@ -1,41 +1,38 @@
-"""What a job runs at a hospital: FLARE hands the coordinator's calls to the node's reception."""
+"""The FLARE component at a hospital: publishes the request handler's methods to the coordinator."""
 
 import base64
 import json
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import platformdirs
 from nvflare.collab import collab
 
+from dermfed.own_names import refuse_foreign
+
+refuse_foreign()
+
+from clients.data.pictures.cache import cache_folder
+from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.kit import open_kit
-from clients.federation.leftovers import tidy_folders
-from clients.federation.orphan import end_with_parent
-from clients.node.counter import Counter
-from clients.node.reception import Reception
-from training.errors import EngineError, TrainingError
-from training.job import Job
-from training.telling import outward
+from clients.federation.retention import prune_folders
+from clients.node.chunk_receiver import ChunkReceiver
+from clients.node.request_handler import RequestHandler
+from training.errors import EngineError, TrainingError, public_message
+from training.jobs.job import Job
 
 LOGGER = logging.getLogger("dermfed.node")
-Told = TypeVar("Told")
+Reply = TypeVar("Reply")
 
 
 def read_packed(job: str) -> Job:
-    """A job as it is packed into a FLARE job: base64, since FLARE reads meaning into plain settings."""
+    """A job as `pack` put it into a FLARE job: base64, since FLARE reads meaning into plain settings."""
     return Job.model_validate(json.loads(base64.b64decode(job)))
 
 
-def cache_folder() -> Path:
-    """Where decoded pictures are kept between runs: `DERMFED_CACHE`, or the user's cache directory."""
-    return Path(os.environ.get("DERMFED_CACHE") or platformdirs.user_cache_dir("dermfed"))
-
-
-def guarded(work: Callable[[], Told]) -> Told:
-    """What `work` gives; of an error that nobody foresaw, what may be told: FLARE sends it with its trace.
+def with_public_errors(work: Callable[[], Reply]) -> Reply:
+    """Call `work`; unforeseen errors are logged and redacted, since FLARE sends errors with their trace.
 
     Raises:
         EngineError: in its place.
@@ -46,8 +43,8 @@ def guarded(work: Callable[[], Told]) -> Told:
         raise
     except Exception as error:
         LOGGER.exception("a question failed")
-        told = outward(error)
-    raise EngineError(told)
+        message = public_message(error)
+    raise EngineError(message)
 
 
 class Hospital:
@@ -61,19 +58,19 @@ class Hospital:
     def __init__(self, job: str, run: str) -> None:
         self._packed = job
         self._run = run
-        self._counter: Counter | None = None
+        self._receiver: ChunkReceiver | None = None
 
     @collab.init
     def open(self) -> None:
-        """Find out whose node this is."""
+        """Open this node's kit and get ready for requests."""
         end_with_parent()
         kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
         job = read_packed(self._packed)
-        tidy_folders(kit)
+        prune_folders(kit)
         data = kit.settings().data
         run = kit.private / "runs" / self._run
         run.mkdir(parents=True, exist_ok=True)
-        reception = Reception(
+        handler = RequestHandler(
             kit.facts.name,
             job,
             Path(data) if data else None,
@@ -81,51 +78,51 @@ class Hospital:
             states=run / "clients",
             say=LOGGER.info,
         )
-        self._counter = Counter(reception, run)
+        self._receiver = ChunkReceiver(handler, run)
 
     @collab.final
     def close(self) -> None:
-        """Leave nothing behind that only this job's messages needed."""
-        if self._counter is not None:
-            self._counter.close()
+        """Remove what only this job's messages needed."""
+        if self._receiver is not None:
+            self._receiver.close()
 
     @collab.publish
     def greet(self, greeting: str) -> str:
-        """See `Reception.greet`."""
-        return guarded(lambda: self._there().reception.greet(greeting))
+        """See `RequestHandler.greet`."""
+        return with_public_errors(lambda: self._ready_receiver().handler.greet(greeting))
 
     @collab.publish
     def introduce(self) -> str:
-        """See `Reception.introduce`."""
-        return guarded(self._there().reception.introduce)
+        """See `RequestHandler.introduce`."""
+        return with_public_errors(self._ready_receiver().handler.introduce)
 
     @collab.publish
     def join(self, roster: str) -> str:
-        """See `Reception.join`."""
-        return guarded(lambda: self._there().reception.join(roster))
+        """See `RequestHandler.join`."""
+        return with_public_errors(lambda: self._ready_receiver().handler.join(roster))
 
     @collab.publish
     def put(self, place: str, piece: bytes) -> int:
-        """See `Counter.put`."""
-        return guarded(lambda: self._there().put(place, piece))
+        """See `ChunkReceiver.put`."""
+        return with_public_errors(lambda: self._ready_receiver().put(place, piece))
 
     @collab.publish
     def answer(self, header: str, body: bytes, size: int) -> list[str | bytes | int]:
-        """See `Counter.answer`."""
-        return guarded(lambda: [*self._there().answer(header, body, size)])
+        """See `ChunkReceiver.answer`."""
+        return with_public_errors(lambda: [*self._ready_receiver().answer(header, body, size)])
 
     @collab.publish
     def fetch(self, place: str) -> bytes:
-        """See `Counter.fetch`."""
-        return guarded(lambda: self._there().fetch(place))
+        """See `ChunkReceiver.fetch`."""
+        return with_public_errors(lambda: self._ready_receiver().fetch(place))
 
     @collab.publish
     def ping(self) -> str:
-        """See `Counter.pulse`."""
-        return self._there().pulse().model_dump_json()
+        """See `ChunkReceiver.heartbeat`."""
+        return self._ready_receiver().heartbeat().model_dump_json()
 
-    def _there(self) -> Counter:
+    def _ready_receiver(self) -> ChunkReceiver:
         # No property: FLARE looks at every attribute before the job begins.
-        if self._counter is None:
+        if self._receiver is None:
             raise RuntimeError("this node was asked before its job began")
-        return self._counter
+        return self._receiver

@@ -1,4 +1,4 @@
-"""A node's own pictures in place of a job's: what the job's `data` block means for one hospital.
+"""A node's own pictures in a job: what the job's `data` block means for one hospital.
 
 The node's manifest stands for the job's; subgroups, label map, splits and shares of labels are the job's. The
 hospital is one client under its own name. Splits are drawn hospital by hospital wherever they are drawn, so
@@ -14,25 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import LabelError, PartitionError
-from clients.data.labelling import UNLABELLED
+from clients.data.labels.label_map import UNLABELLED
 from clients.data.prepare import prepare
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.bundle.nearest import nearest
-from training.data import (
-    SERVER,
-    SPLITS,
-    ClientsConfig,
-    DataConfig,
-    Dataset,
-    Examples,
-    ServerConfig,
-    SourceConfig,
-    Split,
-    SplitConfig,
-    traits_of,
-)
-from training.job import Job
-from training.roster import Introduction, Roster, of_dataset
+from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, traits_of
+from training.data.settings import ClientsConfig, DataConfig, ServerConfig, SourceConfig, SplitConfig
+from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
+from training.jobs.job import Job
 
 
 @dataclass(frozen=True)
@@ -40,23 +29,23 @@ class OwnData:
     """A node's pictures as the job asks for them.
 
     Attributes:
-        introduction: what the node tells of them.
+        properties: what the node discloses of them.
         dataset: the pictures, with classes and subgroups of their own numbering.
         labelled: whether the node knows the labels of its training pictures.
     """
 
-    introduction: Introduction
+    properties: ClientProperties
     dataset: Dataset
     labelled: bool
 
     @property
     def pictures(self) -> int:
-        """How many there are."""
+        """The number of pictures."""
         return sum(len(self.dataset.examples(self.dataset.clients[0], split)) for split in SPLITS)
 
 
 def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
-    """The pictures of a node.
+    """Read the pictures of a node as the job asks.
 
     Args:
         job: the job.
@@ -77,11 +66,11 @@ def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
         whole=False,
     )
     keepers = job.data.labelled_clients
-    told: dict[str, Any] = {"client": node, "source": source}
+    changes: dict[str, Any] = {"client": node, "source": source}
     if is_unseen(job.data, node):
-        told |= {"unseen": True, "labels": ()}  # its pictures have no say in what the classes are
-    introduction = of_dataset(dataset.clients[0], dataset).model_copy(update=told)
-    return OwnData(introduction, dataset, keepers is None or node in (*keepers, SERVER))
+        changes |= {"unseen": True, "labels": ()}  # its pictures have no say in what the classes are
+    properties = of_dataset(dataset.clients[0], dataset).model_copy(update=changes)
+    return OwnData(properties, dataset, keepers is None or node in (*keepers, SERVER))
 
 
 def own_config(data: DataConfig, node: str, manifest: Path) -> tuple[DataConfig, str | None]:
@@ -167,7 +156,7 @@ def server_split(config: ServerConfig | None) -> SplitConfig:
 
 @dataclass(frozen=True)
 class AgreedDataset:
-    """A node's pictures with the classes and subgroups of all; implements `training.data.Dataset`.
+    """A node's pictures in the classes and subgroups that all agreed on; implements `Dataset`.
 
     Attributes:
         own: the node's pictures.
@@ -179,10 +168,10 @@ class AgreedDataset:
 
     def __post_init__(self) -> None:
         known = {label.code for label in self.roster.labels}
-        strange = sorted({label.code for label in self.own.introduction.labels} - known)
-        if strange and not self.own.introduction.unseen:
+        unknown = sorted({label.code for label in self.own.properties.labels} - known)
+        if unknown and not self.own.properties.unseen:
             raise LabelError(
-                f"{self.own.introduction.client} has pictures of {', '.join(strange)}, which are no class of "
+                f"{self.own.properties.client} has pictures of {', '.join(unknown)}, which are no class of "
                 f"this run ({', '.join(sorted(known))}); map them in data.label_map, or drop them with null"
             )
 
@@ -199,22 +188,22 @@ class AgreedDataset:
     @property
     def clients(self) -> tuple[str, ...]:
         """This node alone."""
-        return (self.own.introduction.client,)
+        return (self.own.properties.client,)
 
     @property
     def unseen(self) -> tuple[str, ...]:
         """This node, if it trains nothing."""
-        return self.clients if self.own.introduction.unseen else ()
+        return self.clients if self.own.properties.unseen else ()
 
     @property
     def communities(self) -> dict[str, tuple[str, ...]]:
-        """None: which clients are of one source is for the coordinator to know."""
+        """Empty: which clients are of one source is for the coordinator to know."""
         return {}
 
     @property
     def fingerprint(self) -> str:
         """Of this node's data."""
-        return self.own.introduction.fingerprint
+        return self.own.properties.fingerprint
 
     @property
     def traits(self) -> dict[str, tuple[str, ...]]:
@@ -227,7 +216,7 @@ class AgreedDataset:
         Raises:
             PartitionError: for another client: its pictures are not here.
         """
-        own = self.own.introduction
+        own = self.own.properties
         if client != own.client:
             raise PartitionError(f"the pictures of {client!r} are not at {own.client}; ask there")
         if own.unseen:
@@ -272,18 +261,18 @@ class AgreedDataset:
     @cached_property
     def _classes(self) -> NDArray[np.int64]:
         codes = [label.code for label in self.roster.labels]
-        own = [label.code for label in self.own.introduction.labels]
+        own = [label.code for label in self.own.properties.labels]
         return np.array([codes.index(code) if code in codes else UNLABELLED for code in own], dtype=np.int64)
 
     @cached_property
     def _groups(self) -> NDArray[np.int64]:
         names = self.roster.subgroups
-        own = self.own.introduction.subgroups
+        own = self.own.properties.subgroups
         return np.array([names.index(name) if name in names else -1 for name in own], dtype=np.int64)
 
 
 def renumbered(values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each index in the numbering of all; what is below 0 stays as it is."""
+    """Each index in the numbering of all clients; values below 0 stay."""
     kept = values.copy()
     known = values >= 0
     kept[known] = numbers[values[known]]

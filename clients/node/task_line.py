@@ -1,14 +1,14 @@
-"""A line for each task, for whoever runs the node: what was asked, how long it took, how much was sent.
+"""The log line of one task, for whoever runs the node: what was asked, how long it took, bytes sent.
 
 Nothing is in it that is in no answer: no picture, no file, no figure.
 """
 
-from training.messages import Answer, Failure
-from training.wire import Stamp
+from training.engines.nvflare.wire import Stamp
+from training.messages.message import Answer, Failure
 
 
 def task_line(job: str, question: Stamp, answer: Answer, seconds: float, sent: int) -> str:
-    """One line.
+    """The log line of one task.
 
     Args:
         job: its name.

@@ -1,8 +1,14 @@
 """The report of a run: one HTML page that needs no network, for an engineer and a clinician alike.
 
-`render_report(ReportData)` is the whole of it. Within: `data` is what goes in, `measures` computes every
-figure with its interval from counts, `overview`, `tables` and `figures/` turn them into what is shown, and
-`page` fills the template `report.html` with it. Figures are inline SVG in the colours of `report.css`.
+`render_report(ReportData)` is the whole of it: no script, no network, the same bytes for the same data.
+
+run_report.py, data.py  from a run's result to plain records
+page.py                 the template filled
+overview.py, limits.py  the head of the page, and its caveats
+tables/, table.py       tables, and their cells
+figures/, svg.py, palette.py  figures as inline SVG, and their colours
+measures.py, served.py, numerals.py  what is shown, with intervals and units
+comparison.py           several runs beside each other
 """
 
 from personalization.report.data import (

@@ -1,23 +1,26 @@
-"""What a report is made of: plain records that a run has at its end."""
+"""The data of a run's report: plain records of its rounds, stages, census and calibration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from personalization.abstention import AbstentionThreshold
-from personalization.calibration import Temperature
-from personalization.conformal import ConformalThreshold
-from personalization.frontier import frontier, without_floor
-from personalization.selection import Choice, Selection
-from registry.bundle.counts import Block
-from registry.bundle.labels import Label
-from training.messages import GLOBAL
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
+from personalization.selection.frontier import frontier, without_floor
+from personalization.selection.select import ChosenEpochs, Selection
+from registry.bundle.counts.count import Block
+from registry.bundle.manifest.labels import Label
+from training.messages.message import GLOBAL
+
+Communities = Mapping[str, Sequence[str]]
+"""Names of groups of clients, and who is in them."""
 
 
 @dataclass(frozen=True)
 class CensusCell:
-    """How many pictures one client holds of one kind.
+    """The number of pictures of one kind at one client.
 
     Attributes:
         client: the client's id.
@@ -36,7 +39,7 @@ class CensusCell:
 
 @dataclass(frozen=True)
 class ClientBytes:
-    """What one client was sent and sent, in one round or in several.
+    """Bytes to and from one client, in one round or in several.
 
     Attributes:
         down: bytes to the client.
@@ -50,7 +53,7 @@ class ClientBytes:
 
     @property
     def weights(self) -> int:
-        """Bytes to the client that every federated run sends."""
+        """Bytes to the client without those that an exchange added."""
         return self.down - self.beside
 
     def __add__(self, other: "ClientBytes") -> "ClientBytes":
@@ -59,7 +62,7 @@ class ClientBytes:
 
 @dataclass(frozen=True)
 class Round:
-    """One round as `metrics.jsonl` tells it.
+    """One round, as `metrics.jsonl` has it.
 
     Attributes:
         stage: the stage's name; rounds count from the start of their stage.
@@ -69,11 +72,9 @@ class Round:
         loss: mean loss, None where none was measured.
         metrics: figures over all pictures by name.
         by_subgroup: per subgroup, its figures by name (`loss`, `balanced_accuracy`, ...).
-        bytes_up: bytes from clients to the coordinator.
-        bytes_down: bytes from the coordinator to clients.
         seconds: wall-clock time.
         peers: per client of the global model that was given any, whose models it was given as peers.
-        scalars: per client of the global model, what its objective tells of the round (`kept`).
+        scalars: per client of the global model, what its objective reports of the round (`kept`).
         bytes_by_client: per client what it was sent and sent; empty where the run did not note it.
     """
 
@@ -84,8 +85,6 @@ class Round:
     loss: float | None
     metrics: Mapping[str, float | None]
     by_subgroup: Mapping[str, Mapping[str, float | None]]
-    bytes_up: int
-    bytes_down: int
     seconds: float
     peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scalars: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -104,21 +103,19 @@ class Round:
             loss=line.get("loss"),
             metrics=line.get("metrics") or {},
             by_subgroup=line.get("by_subgroup") or {},
-            bytes_up=line.get("bytes_up", 0),
-            bytes_down=line.get("bytes_down", 0),
             seconds=line.get("seconds", 0.0),
             peers={client: tuple(note["peers"]) for client, note in notes.items() if note.get("peers")},
             scalars=of_global.get("scalars") or {},
             bytes_by_client={
-                client: ClientBytes(told["down"], told.get("beside", 0), told["up"])
-                for client, told in (line.get("bytes_by_client") or {}).items()
+                client: ClientBytes(sizes["down"], sizes.get("beside", 0), sizes["up"])
+                for client, sizes in (line.get("bytes_by_client") or {}).items()
             },
         )
 
 
 @dataclass(frozen=True)
 class StageFacts:
-    """What a stage told of itself.
+    """What a stage reported in the run's summary.
 
     Attributes:
         stage: its name, as in the rounds and the counts.
@@ -135,7 +132,7 @@ class StageFacts:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How the personal models came about.
+    """The personal models: accuracies by epoch, and the epochs selected.
 
     Attributes:
         accuracies: per subgroup, validation accuracy by epoch; epoch 0 is the global model.
@@ -152,24 +149,24 @@ class FineTuning:
     per: Literal["subgroup", "client"] = "subgroup"
 
     @cached_property
-    def frontier(self) -> tuple[Choice, ...]:
+    def frontier(self) -> tuple[ChosenEpochs, ...]:
         """The best reachable accuracy by allowed spread, by the rule in force."""
         return frontier(self.accuracies, self.selection.config)
 
     @cached_property
-    def frontier_without_floor(self) -> tuple[Choice, ...] | None:
-        """The same without the floor; None where that is no other."""
+    def frontier_without_floor(self) -> tuple[ChosenEpochs, ...] | None:
+        """The frontier without the floor; None where that is the same."""
         return without_floor(self.accuracies, self.selection.config)
 
     @property
-    def all_global(self) -> Choice:
-        """The global model for everybody."""
-        return Choice(dict.fromkeys(self.accuracies, 0), dict(self.selection.global_accuracies))
+    def all_global(self) -> ChosenEpochs:
+        """Epoch 0 for everybody: the global model."""
+        return ChosenEpochs(dict.fromkeys(self.accuracies, 0), dict(self.selection.global_accuracies))
 
 
 @dataclass(frozen=True)
 class CalibratedModel:
-    """What calibration fixed for one model.
+    """Temperature and thresholds of one model.
 
     Attributes:
         subgroup: the subgroup that the model answers for; `global` for the global model.
@@ -191,7 +188,7 @@ class CalibratedModel:
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that one run's report shows.
+    """Everything that the report of one run shows.
 
     Attributes:
         summary: the run's `summary.json`; its `job`, `recipe`, `seed`, `digest`, `stages` and `versions`
@@ -201,7 +198,7 @@ class ReportData:
         counts: per stage in the order in which they ran, per subgroup, the counts of the test split. The
             last stage is the one whose models are released. `UNDECLARED` may be one of the subgroups.
         rounds: the rounds of all stages, in order.
-        facts: what the stages told of themselves, in order.
+        facts: what the stages reported, in order.
         census: what the clients hold.
         fine_tuning: None where the job does not personalize.
         calibration: one entry per calibrated model; empty where the job does not calibrate.
@@ -223,3 +220,27 @@ class ReportData:
         """The test block of the last stage that has one in the summary; empty where none has."""
         blocks = [block for stage in self.summary.get("stages", ()) if (block := stage.get("test"))]
         return blocks[-1] if blocks else {}
+
+
+def communities_of(facts: Mapping[str, Any]) -> Communities:
+    """The communities in a stage's facts; empty where there are none."""
+    return {name: tuple(of["clients"]) for name, of in (facts.get("by_community") or {}).items()}
+
+
+def in_order(clients: Iterable[str], communities: Communities) -> tuple[str, ...]:
+    """Sort clients by community, each once, and those of no community last."""
+    given = dict.fromkeys(clients)
+    members = [client for of in communities.values() for client in of if client in given]
+    return tuple(dict.fromkeys([*members, *given]))
+
+
+def present(clients: Sequence[str], communities: Communities) -> dict[str, list[str]]:
+    """The members of each community among these clients; a client of several counts in the first."""
+    taken: set[str] = set()
+    found: dict[str, list[str]] = {}
+    for name, of in communities.items():
+        members = [client for client in clients if client in of and client not in taken]
+        taken |= set(members)
+        if members:
+            found[name] = members
+    return found

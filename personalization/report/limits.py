@@ -1,15 +1,15 @@
-"""What the report's numbers cannot say, in sentences."""
+"""The report's section on limits: what its numbers cannot show, in sentences."""
 
 from personalization.report.data import ReportData
 from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
-from personalization.report.subgroup_tables import FEW
-from registry.bundle.schema import UNDECLARED
-from training.privacy.account import privacy_text
+from personalization.report.tables.subgroups import FEW
+from registry.bundle.manifest.schema import UNDECLARED
+from training.updates.differential_privacy.report import privacy_text
 
 
 def limits(data: ReportData) -> tuple[str, ...]:
-    """What holds for every report, then what holds for this one."""
+    """The sentences that hold for every report, then those that hold for this one."""
     blocks = data.counts[list(data.counts)[-1]]
     groups = compared(blocks)
     sentences = [

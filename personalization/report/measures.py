@@ -1,4 +1,4 @@
-"""Every figure of the report with its 95 % interval, computed from counts."""
+"""The measures of the report with their 95 % bootstrap intervals, computed from counts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from functools import reduce
 from math import isnan
 from operator import add
 
-from registry.bundle.counts import Block, Counts
+from registry.bundle.counts.count import Block, Counts
+from registry.bundle.manifest.schema import UNDECLARED
 from registry.bundle.metrics import calibration, classification, selective
 from registry.bundle.metrics.estimate import ends
 from registry.bundle.metrics.ratio import Figure, Tally
 from registry.bundle.metrics.summary import FAIRNESS, FIGURES
-from registry.bundle.schema import UNDECLARED
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure that is shown per subgroup.
+    """A measure that is shown per subgroup.
 
     Attributes:
         key: its name in `summary.json`.
@@ -118,14 +118,14 @@ class Estimate:
 
 
 def estimate(figure: Callable[[Counts], Figure], block: Block) -> Estimate:
-    """A figure of one subgroup."""
+    """The estimate of a measure on one subgroup."""
     replicates = None if block.replicates is None else figure(block.replicates)
     tally = _TALLIES.get(figure)
     return of_values(figure(block.point), replicates, figure, None if tally is None else tally(block.point))
 
 
 def estimate_over(figure: Callable[[Mapping[str, Counts]], Figure], blocks: Mapping[str, Block]) -> Estimate:
-    """A figure that compares subgroups, such as the spread."""
+    """The estimate of a measure that compares subgroups, such as the spread."""
     replicates = {name: block.replicates for name, block in blocks.items() if block.replicates is not None}
     value = figure({name: block.point for name, block in blocks.items()})
     return of_values(value, figure(replicates) if len(replicates) == len(blocks) else None, figure)
@@ -152,15 +152,18 @@ def of_values(
 
 
 def total(blocks: Mapping[str, Block]) -> Block:
-    """All pictures together, those of undeclared subgroup included."""
+    """The counts of all pictures together, those of undeclared subgroup included."""
     return reduce(add, blocks.values())
 
 
 def compared(blocks: Mapping[str, Block]) -> dict[str, Block]:
-    """The subgroups that have pictures and are declared: those that fairness compares."""
+    """The subgroups that fairness compares: declared, and with pictures."""
     return {name: block for name, block in blocks.items() if name != UNDECLARED and int(block.point.n)}
 
 
 def present(blocks: Mapping[str, Block]) -> dict[str, Block]:
     """The subgroups that have pictures, declared or not."""
     return {name: block for name, block in blocks.items() if int(block.point.n)}
+
+
+ALL = "all pictures"

@@ -1,4 +1,4 @@
-"""How the report writes numbers: percentages with one decimal, areas and errors with three."""
+"""Number formats of the report: percentages with one decimal, areas and errors with three."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -15,7 +15,7 @@ _UNITS: Mapping[Unit, str] = {"percent": "\u202f%", "ratio": "", "points": "\u20
 
 
 def number(value: float | None, unit: Unit = "ratio") -> str:
-    """A figure: 0.742 as `74.2 %` (percent), `0.742` (ratio) or `74.2 pts` (points, for differences)."""
+    """A figure as text: 0.742 as `74.2 %` (percent), `0.742` (ratio) or `74.2 pts` (points, differences)."""
     if value is None:
         return ABSENT
     written = f"{value:.3f}" if unit == "ratio" else f"{100 * value:.1f}"
@@ -57,7 +57,7 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """A duration in words, such as `3 min`."""
     if seconds < 120:
         return f"{seconds:.1f}\u202fs"
     minutes, hours = seconds / 60, seconds / 3600

@@ -1,4 +1,4 @@
-"""What must be seen first: who is served worst, how far apart the subgroups are, and what changed."""
+"""The head of the report: the worst-served subgroup, the spread between subgroups, what changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from personalization.report import served
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import BY_KEY, Estimate, compared, estimate, estimate_over, total
 from personalization.report.numerals import interval, number, pictures, with_interval
-from personalization.report.tables import Cell, Row, Table, cell
-from registry.bundle.counts import Block, Counts
+from personalization.report.table import Cell, Row, Table, cell
+from registry.bundle.counts.count import Block, Counts
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.classification import accuracy, balanced_accuracy
 from registry.bundle.metrics.ratio import Figure
@@ -16,7 +16,7 @@ from registry.bundle.metrics.ratio import Figure
 
 @dataclass(frozen=True)
 class Card:
-    """One of the first numbers on the page.
+    """One headline number of the page.
 
     Attributes:
         title: what it is.
@@ -35,7 +35,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Overview:
-    """The head of the page."""
+    """The content of the page's head."""
 
     verdict: str
     cards: tuple[Card, ...]
@@ -43,7 +43,7 @@ class Overview:
 
 
 def overview(data: ReportData) -> Overview:
-    """The first things to see, of the last stage's models."""
+    """The overview of the last stage's models."""
     last = list(data.counts)[-1]
     blocks = data.counts[last]
     groups = compared(blocks)

@@ -1,4 +1,4 @@
-"""The page itself: the template filled with what the other modules made of the data."""
+"""Rendering the report: the template filled with tables and figures."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -6,36 +6,36 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from personalization.report.calibration_error_table import calibration_error_table
-from personalization.report.calibration_table import calibration_table
-from personalization.report.class_tables import class_table, class_tables_over_clients
-from personalization.report.client_table import client_tables
-from personalization.report.communication_table import communication_tables
 from personalization.report.data import FineTuning, ReportData
-from personalization.report.differences_table import differences_table
 from personalization.report.figures.bars import bars
 from personalization.report.figures.fine_tuning import fine_tuning_curves
 from personalization.report.figures.frontier import frontier_curves, frontier_key
 from personalization.report.figures.learning_curves import learning_curves
-from personalization.report.figures.panel import Panel
 from personalization.report.figures.peers import peer_maps
 from personalization.report.figures.pseudo_labels import pseudo_label_curves
 from personalization.report.figures.reliability import reliability
 from personalization.report.figures.risk_coverage import risk_coverage
 from personalization.report.figures.similarity import similarity_maps
-from personalization.report.frontier_table import frontier_table
-from personalization.report.intersection_tables import intersection_tables
 from personalization.report.limits import limits
 from personalization.report.measures import MEASURES, compared, present, total
-from personalization.report.novelty_table import novelty_table
 from personalization.report.overview import overview
 from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
-from personalization.report.run_facts import census_tables, facts, silent_clients, stages_table
-from personalization.report.selection_table import selection_table
-from personalization.report.served_table import served_table
-from personalization.report.subgroup_tables import figures_table, recall_table
-from personalization.report.tables import Table
-from personalization.report.unseen_table import unseen_tables
+from personalization.report.svg import Panel
+from personalization.report.table import Table
+from personalization.report.tables.calibration import calibration_table
+from personalization.report.tables.calibration_error import calibration_error_table
+from personalization.report.tables.classes import class_table, class_tables_over_clients
+from personalization.report.tables.clients import client_tables
+from personalization.report.tables.communication import communication_tables
+from personalization.report.tables.differences import differences_table
+from personalization.report.tables.frontier import frontier_table
+from personalization.report.tables.intersections import intersection_tables
+from personalization.report.tables.ood import ood_table
+from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
+from personalization.report.tables.selection import selection_table
+from personalization.report.tables.served import served_table
+from personalization.report.tables.subgroups import figures_table, recall_table
+from personalization.report.tables.unseen import unseen_tables
 from training.errors import DataError
 
 
@@ -72,7 +72,7 @@ def render_report(run: ReportData) -> str:
         calibration=calibration_table(run.calibration) if run.calibration else None,
         served=served_table(run.calibration, run.counts[last]) if run.calibration else None,
         calibration_errors=calibration_error_table(run),
-        novelty=novelty_table(run),
+        ood=ood_table(run),
         curves=(*learning_curves(run.rounds, order), *pseudo_label_curves(run.rounds)),
         stages=stages_table(run),
         census=census_tables(run.census),
@@ -84,7 +84,7 @@ def render_report(run: ReportData) -> str:
 
 @dataclass(frozen=True)
 class Personal:
-    """How the personal models came about, as the page shows it.
+    """The section on personal models.
 
     Attributes:
         of: what is known of it.

@@ -1,4 +1,4 @@
-"""The colours of the figures, as names that the page's style sheet fills in for light, dark and print.
+"""The colours of figures, as placeholders that the page's style sheet fills in for light, dark and print.
 
 matplotlib wants a colour value, the page wants a variable. A figure is drawn with the placeholder values
 here, and `svg.inline` puts `var(--name)` in their place.
@@ -37,7 +37,7 @@ def series_dash(index: int) -> str | tuple[int, tuple[float, ...]]:
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """How a subgroup is drawn, for the key beside a figure.
+    """One entry of a figure's legend: how a subgroup is drawn.
 
     Attributes:
         name: the subgroup.
@@ -51,7 +51,7 @@ class KeyEntry:
 
 
 def key_entry(name: str, index: int) -> KeyEntry:
-    """The key of the subgroup at this index."""
+    """The legend entry of the subgroup at this index."""
     dash = series_dash(index)
     lengths = () if isinstance(dash, str) else dash[1]
     return KeyEntry(name, VARIABLES[series_colour(index)], " ".join(f"{2 * length:g}" for length in lengths))

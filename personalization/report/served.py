@@ -1,4 +1,4 @@
-"""What the thresholds come to: coverage, set sizes and referrals, each subgroup by the model that answers it.
+"""Figures of the served system: coverage, set sizes and referrals, by the model that answers a subgroup.
 
 A figure over several subgroups adds their counts, each cut at the thresholds of its own model, as the service
 would: a subgroup without a model of its own is answered by the global one.
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.report.data import CalibratedModel
-from registry.bundle.counts import Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.ratio import Figure, ratio
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
-from training.messages import GLOBAL
+from training.messages.message import GLOBAL
 
 Routes = Mapping[str, CalibratedModel]
 """Per subgroup, the calibrated model that answers its pictures."""
@@ -27,7 +27,7 @@ def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[
 
 
 def coverage(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
-    """The share of pictures whose prediction set holds the right class."""
+    """The fraction of pictures whose prediction set holds the right class."""
 
     def share(subgroups: Mapping[str, Counts]) -> Figure:
         return _mean(subgroups, lambda name, of: coverage_at(of, answered_by[name].conformal.threshold_bin))
@@ -47,7 +47,7 @@ def set_size(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
 
 
 def referred(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
-    """The share of pictures whose confidence lies below the threshold of their model."""
+    """The fraction of pictures whose confidence lies below the threshold of their model."""
 
     def share(subgroups: Mapping[str, Counts]) -> Figure:
         answered = _answers(subgroups, answered_by).sum(axis=-1)
@@ -57,7 +57,7 @@ def referred(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
 
 
 def wrong(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
-    """The share of wrong answers among those that are not referred; not defined where all are."""
+    """The fraction of wrong answers among those not referred; undefined where all are."""
 
     def share(subgroups: Mapping[str, Counts]) -> Figure:
         answers = _answers(subgroups, answered_by)

@@ -1,4 +1,4 @@
-"""A matplotlib figure as SVG that can stand inside an HTML page.
+"""Panels of the report: matplotlib figures as inline SVG.
 
 Deterministic: no dates, fixed ids. Text stays text, so that it can be read aloud, searched and set in the
 page's own font. Ids are prefixed with the figure's name, since a page holds many figures.
@@ -6,6 +6,7 @@ page's own font. Ids are prefixed with the figure's name, since a page holds man
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from io import StringIO
 
@@ -15,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from personalization.report.palette import INK, LINE, MUTED, VARIABLES
+from personalization.report.table import Table
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -43,10 +45,27 @@ _STYLE = {
 }
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One figure on the page.
+
+    Attributes:
+        title: what it shows.
+        svg: the picture.
+        caption: how to read it, one line; may be empty.
+        numbers: what it draws, as a table; None where a table beside it says the same.
+    """
+
+    title: str
+    svg: Markup
+    caption: str = ""
+    numbers: Table | None = None
+
+
 def drawn(
     name: str, alternative: str, draw: Callable[[Axes], None], *, width: float = 3.6, height: float = 2.5
 ) -> Markup:
-    """Draw one panel and return it as inline SVG.
+    """Draw one panel as inline SVG.
 
     Args:
         name: unique on the page; letters, digits and hyphens.
@@ -64,7 +83,7 @@ def drawn(
 
 
 def inline(document: str, name: str, alternative: str) -> Markup:
-    """An SVG document of matplotlib as an element of a page, coloured by the page's variables."""
+    """Turn an SVG document of matplotlib into an element of a page, coloured by the page's variables."""
     body = document[document.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{name}-', body)

@@ -1,4 +1,4 @@
-"""The stage `calibrate`: confidence that can be trusted, fitted where the data are, on the served graph.
+"""The stage `calibrate`: temperature, prediction sets, abstention and OOD detection, from clients' sums.
 
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
 set in the graph, histograms of the calibration split for prediction sets and abstention; sums of the
@@ -22,8 +22,18 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from personalization.abstention import AbstentionConfig, AbstentionThreshold, fit_abstention
-from personalization.calibration import (
+from personalization.calibration.abstention import AbstentionConfig, AbstentionThreshold, fit_abstention
+from personalization.calibration.conformal import ConformalConfig, ConformalThreshold, fit_threshold
+from personalization.calibration.mahalanobis import ClassSums, class_sums, fit_gaussians, shapes, total
+from personalization.calibration.ood import (
+    HISTOGRAM,
+    OodDetector,
+    count_distances,
+    fit_ood,
+    no_distances,
+    read_histogram,
+)
+from personalization.calibration.temperature import (
     TEMPERATURES,
     CalibrationConfig,
     Temperature,
@@ -31,25 +41,9 @@ from personalization.calibration import (
     log_likelihoods,
     subgroup_temperature,
 )
-from personalization.conformal import ConformalConfig, ConformalThreshold, fit_threshold
-from personalization.gaussians import ClassSums, class_sums, fit_gaussians, shapes, total
-from personalization.novelty import (
-    HISTOGRAM,
-    Novelty,
-    count_distances,
-    fit_novelty,
-    no_distances,
-    read_histogram,
-)
-from registry.bundle.block import Block, Counts
+from registry.bundle.counts.block import Block, Counts
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.graph import OUTPUTS, Graph, Outputs
-from registry.bundle.metrics.estimate import figures_and_intervals
-from registry.bundle.metrics.ratio import Figure, Tally, ratio
-from registry.bundle.metrics.selective import answered_at, wrong_at
-from registry.bundle.metrics.sets import covered_at, mean_set_size_at
-from registry.bundle.metrics.summary import summarise
-from registry.bundle.schema import (
+from registry.bundle.manifest.schema import (
     Abstention,
     Conformal,
     Guarantee,
@@ -57,27 +51,25 @@ from registry.bundle.schema import (
     ReferenceHistograms,
     SubgroupHistograms,
 )
-from registry.bundle.schema import Temperature as TemperatureEntry
-from registry.bundle.skin_tone import ToneRanges
-from training.client import Client
-from training.data import Examples, Split
+from registry.bundle.manifest.schema import Temperature as TemperatureEntry
+from registry.bundle.metrics.estimate import figures_and_intervals
+from registry.bundle.metrics.ratio import Figure, Tally, ratio
+from registry.bundle.metrics.selective import answered_at, wrong_at
+from registry.bundle.metrics.sets import covered_at, mean_set_size_at
+from registry.bundle.metrics.summary import summarise
+from registry.bundle.model_file.graph import OUTPUTS, Graph, Outputs
+from registry.bundle.skin_tone.typology_angle import ToneRanges
+from training.algorithms.client import Client
+from training.data.dataset import Examples, Split
 from training.errors import JobError
-from training.evaluation import (
-    EVALUATION_BATCH,
-    Blocks,
-    EvaluateQuestion,
-    add_blocks,
-    reply_blocks,
-    sendable,
-    unpack_blocks,
-)
-from training.export import set_temperature
-from training.graph_message import GRAPH, as_bytes, as_tensor
-from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
-from training.polling import Traffic, ask_all, ask_sums
-from training.stages.base import Graded, Outcome, Setting, Stage
-from training.stages.export import subgroup_of
-from training.stages.lineage import with_parents
+from training.federation.blocks import EVALUATION_BATCH, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.federation.client.evaluate import reply_blocks, sendable
+from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
+from training.jobs.stages.export import subgroup_of
+from training.jobs.stages.lineage import with_parents
+from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
+from training.models.export import GRAPH, as_bytes, as_tensor, set_temperature
 
 LIKELIHOODS, COUNTS = "log_likelihoods", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
@@ -106,47 +98,50 @@ class Calibrate(Stage):
     novelty_rate: float = Field(0.05, gt=0, lt=1)
     tones: ToneRanges | None = None
 
-    def run(self, setting: Setting, before: Outcome) -> Outcome:
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Calibrate every exported model, then judge them all on the test split."""
-        poll = Poll(setting, Traffic())
-        bundles: dict[str, Graded] = {}
+        poll = Poll(context, Traffic())
+        bundles: dict[str, BundleDraft] = {}
         fits: dict[str, Fit] = {}
-        novelties: dict[str, Novelty] = {}
+        detectors: dict[str, OodDetector] = {}
         for name, temperature in self.temperatures(poll, before.bundles).items():
-            bundle = at_temperature(before.bundles[name], temperature)
+            bundle = with_temperature(before.bundles[name], temperature)
             fits[name] = self.fit(poll, name, bundle, temperature)
-            novelties[name] = self.novelty(poll, name, bundle)
-            calibrated = with_novelty(promised(bundle, fits[name], self.coverage), novelties[name])
+            detectors[name] = self.detector(poll, name, bundle)
+            calibrated = with_detector(with_thresholds(bundle, fits[name], self.coverage), detectors[name])
             bundles[name] = with_tones(calibrated, self.tones)
 
         tests = {name: poll.counts(name, bundle.graph, "test") for name, bundle in bundles.items()}
-        far = {name: self.test_distances(poll, name, bundles[name], novelties[name]) for name in bundles}
-        bundles = {
-            name: with_figures(bundle, tests[name], far[name], setting) for name, bundle in bundles.items()
+        histograms = {
+            name: self.test_distances(poll, name, bundles[name], detectors[name]) for name in bundles
         }
-        routed = {place: place if place in tests else GLOBAL for place in setting.places}
+        bundles = {
+            name: with_figures(bundle, tests[name], histograms[name], context)
+            for name, bundle in bundles.items()
+        }
+        routed = {place: place if place in tests else GLOBAL for place in context.all_subgroups}
         test = {place: tests[name][place] for place, name in routed.items() if place in tests[name]}
         earlier = before.facts.get("by_subgroup", {})
         facts = {
             "models": {
-                name: {**asdict(fit), "novelty": novelties[name].facts(far[name])}
+                name: {**asdict(fit), "novelty": detectors[name].facts(histograms[name])}
                 for name, fit in fits.items()
             },
             "by_subgroup": {
-                place: {**earlier.get(place, {}), **served(block, fits[routed[place]])}
+                place: {**earlier.get(place, {}), **served_figures(block, fits[routed[place]])}
                 for place, block in test.items()
             },
         }
-        return Outcome(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
+        return StageResult(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
 
-    def temperatures(self, poll: "Poll", bundles: Mapping[str, Graded]) -> dict[str, Temperature]:
-        """The temperature of each model.
+    def temperatures(self, poll: "Poll", bundles: Mapping[str, BundleDraft]) -> dict[str, Temperature]:
+        """Fit the temperature of each model.
 
         Raises:
             JobError: when there are no calibration pictures.
         """
         config = CalibrationConfig(
-            shrink_strength=self.shrink_strength, min_examples=poll.setting.job.privacy.min_count
+            shrink_strength=self.shrink_strength, min_examples=poll.context.job.privacy.min_count
         )
         sums, n = poll.likelihoods(GLOBAL, bundles[GLOBAL].graph)
         if n == 0:
@@ -163,32 +158,34 @@ class Calibrate(Stage):
                 )
         return temperatures
 
-    def fit(self, poll: "Poll", name: str, bundle: Graded, temperature: Temperature) -> "Fit":
-        """What is fixed for one model, from calibration counts of the graph that will be served."""
-        everything = pool(poll.counts(name, bundle.graph, "calibration"), bundle)
-        by_lesion = pool(poll.counts(name, bundle.graph, "calibration", one_per_lesion=True), bundle)
+    def fit(self, poll: "Poll", name: str, bundle: BundleDraft, temperature: Temperature) -> "Fit":
+        """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
+        everything = pooled_counts(poll.counts(name, bundle.graph, "calibration"), bundle)
+        by_lesion = pooled_counts(poll.counts(name, bundle.graph, "calibration", one_per_lesion=True), bundle)
         sets = fit_threshold(by_lesion, ConformalConfig(coverage=self.coverage))
         allowed = AbstentionConfig(target_risk=self.target_risk)
         return Fit(temperature, sets, fit_abstention(everything, allowed, lowest=sets.threshold_bin))
 
-    def novelty(self, poll: "Poll", name: str, bundle: Graded) -> Novelty:
-        """What is familiar to one model, and from which distance on a picture is not."""
+    def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:
+        """Fit the OOD detector of one model."""
         sums = poll.embeddings(name, bundle)
         gaussians = fit_gaussians(sums)
         if gaussians is None:
-            return Novelty(None, (), 0, fit_novelty(no_distances(), self.novelty_rate))
-        far = poll.distances(name, bundle.graph, gaussians, "calibration", one_per_lesion=True)
+            return OodDetector(None, (), 0, fit_ood(no_distances(), self.novelty_rate))
+        histogram = poll.distances(name, bundle.graph, gaussians, "calibration", one_per_lesion=True)
         codes = tuple(bundle.manifest.labels[k].code for k in sums.present)
-        return Novelty(gaussians, codes, sums.n, fit_novelty(far, self.novelty_rate))
+        return OodDetector(gaussians, codes, sums.n, fit_ood(histogram, self.novelty_rate))
 
-    def test_distances(self, poll: "Poll", name: str, bundle: Graded, novelty: Novelty) -> NDArray[np.int64]:
+    def test_distances(
+        self, poll: "Poll", name: str, bundle: BundleDraft, detector: OodDetector
+    ) -> NDArray[np.int64]:
         """The histogram of the test pictures' distances; empty where nothing would be called unfamiliar."""
-        if novelty.gaussians is None or novelty.threshold.threshold_bin is None:
+        if detector.gaussians is None or detector.threshold.threshold_bin is None:
             return no_distances()
-        return poll.distances(name, bundle.graph, novelty.gaussians, "test")
+        return poll.distances(name, bundle.graph, detector.gaussians, "test")
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
-        """Sums over this client's pictures, from the graph that arrived."""
+        """The client's part: sums over its pictures, from the graph that arrived."""
         question = EvaluateQuestion.model_validate(broadcast.options)
         graph = Graph(as_bytes(broadcast.tensors), torch.get_num_threads())
         if broadcast.ask == EMBEDDINGS:
@@ -214,7 +211,7 @@ class Calibrate(Stage):
 
 @dataclass(frozen=True)
 class Fit:
-    """What calibration fixed for one model."""
+    """Temperature and thresholds of one model."""
 
     temperature: Temperature
     conformal: ConformalThreshold
@@ -223,9 +220,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Poll:
-    """Questions about exported graphs to all clients that hold the pictures."""
+    """The server's questions about exported graphs to all clients that hold the pictures."""
 
-    setting: Setting
+    context: StageContext
     traffic: Traffic
 
     def likelihoods(self, name: str, graph: bytes) -> tuple[NDArray[np.float64], int]:
@@ -236,7 +233,7 @@ class Poll:
 
     def counts(self, name: str, graph: bytes, split: Split, *, one_per_lesion: bool = False) -> Blocks:
         """Counts by subgroup; with bootstrap replicates on the test split."""
-        replicates = self.setting.job.evaluation.replicates if split == "test" else 0
+        replicates = self.context.job.evaluation.replicates if split == "test" else 0
         options = {
             "replicates": replicates,
             "one_per_lesion": one_per_lesion,
@@ -244,7 +241,7 @@ class Poll:
         }
         return add_blocks(unpack_blocks(update) for update in self._ask(COUNTS, name, graph, split, options))
 
-    def embeddings(self, name: str, bundle: Graded) -> ClassSums:
+    def embeddings(self, name: str, bundle: BundleDraft) -> ClassSums:
         """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""
         classes, features = len(bundle.manifest.labels), Graph(bundle.graph).num_features
         expected = shapes(classes, features)
@@ -274,32 +271,32 @@ class Poll:
         beside: Tensors | None = None,
         expected: Shapes | None = None,
     ) -> list[Update]:
-        """The global model is asked about everybody's pictures, a subgroup's model about its own.
+        """Ask about a graph: the global model on everybody's pictures, a subgroup's model on its own.
 
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
-        census, subgroups = self.setting.census, self.setting.places if name == GLOBAL else (name,)
+        census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
         tensors = {GRAPH: as_tensor(graph), **(beside or {})}
         broadcasts = [
-            Broadcast(client, self.setting.key, 0, ask, name, tensors, question)
+            Broadcast(client, self.context.key, 0, ask, name, tensors, question)
             for client in (trainers if split == "train" else census.hospitals(split, subgroups))
         ]
-        masks = self.setting.job.privacy.masked_counts
+        masks = self.context.job.privacy.masked_counts
         if broadcasts and masks is not None:
-            return ask_sums(self.setting.engine, broadcasts, self.traffic, masks)
-        return ask_all(self.setting.engine, broadcasts, self.traffic, expected) if broadcasts else []
+            return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
+        return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []
 
 
 def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:
-    """The temperature fitted on everybody's pictures, which leans on no other."""
+    """The temperature fitted on everybody's pictures, shrunk towards no other."""
     value = fit_temperature(sums, n)
     return Temperature(value, value, n)
 
 
 def run(graph: Graph, examples: Examples) -> Outputs:
-    """The graph's answers over all examples, in batches."""
+    """Run the graph over all examples, in batches."""
     starts = range(0, len(examples), EVALUATION_BATCH)
     batches = [
         graph.run(examples.batch(np.arange(start, min(start + EVALUATION_BATCH, len(examples)))))
@@ -309,29 +306,29 @@ def run(graph: Graph, examples: Examples) -> Outputs:
 
 
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
-    """What a client tells of the embeddings of all its labelled pictures of a split, of every subgroup."""
+    """A client's class sums of embeddings over its labelled pictures of a split, of every subgroup."""
     examples = client.examples(split)
     labelled = examples.where(examples.labels >= 0)
     embedding = run(graph, labelled).embedding
     return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
 
 
-def pool(blocks: Blocks, bundle: Graded) -> Counts:
-    """Counts over all subgroups."""
+def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
+    """Counts summed over all subgroups."""
     return sum((block.point for block in blocks.values()), Counts.zeros(len(bundle.manifest.labels)))
 
 
-def at_temperature(bundle: Graded, temperature: Temperature) -> Graded:
-    """The bundle with a temperature set in its graph and told in its manifest."""
+def with_temperature(bundle: BundleDraft, temperature: Temperature) -> BundleDraft:
+    """The bundle with a temperature in its graph and its manifest."""
     graph = set_temperature(bundle.graph, temperature.value)
     shrunk = temperature.value != temperature.fitted
     entry = TemperatureEntry(value=temperature.value, n=temperature.n, shrunk=shrunk)
     manifest = bundle.manifest.model_copy(update={"temperature": entry, "file": ModelFile.of(graph)})
-    return Graded(manifest, graph)
+    return BundleDraft(manifest, graph)
 
 
-def promised(bundle: Graded, fit: Fit, coverage: float) -> Graded:
-    """The bundle with its thresholds and what they promise."""
+def with_thresholds(bundle: BundleDraft, fit: Fit, coverage: float) -> BundleDraft:
+    """The bundle with its thresholds and their guarantees."""
     for_whom: Guarantee = "global" if bundle.manifest.subgroup.is_global else "subgroup"
     update = {
         "conformal": Conformal(
@@ -347,50 +344,52 @@ def promised(bundle: Graded, fit: Fit, coverage: float) -> Graded:
             risk=fit.abstention.risk,
         ),
     }
-    return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
+    return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
 
 
-def with_novelty(bundle: Graded, novelty: Novelty) -> Graded:
-    """The bundle with what is familiar to it."""
-    manifest = bundle.manifest.model_copy(update={"out_of_distribution": novelty.entry()})
-    return Graded(manifest, bundle.graph)
+def with_detector(bundle: BundleDraft, detector: OodDetector) -> BundleDraft:
+    """The bundle with its OOD detector."""
+    manifest = bundle.manifest.model_copy(update={"out_of_distribution": detector.entry()})
+    return BundleDraft(manifest, bundle.graph)
 
 
-def with_tones(bundle: Graded, tones: ToneRanges | None) -> Graded:
-    """The bundle with how the skin of each declared tone looks."""
-    return Graded(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
+def with_tones(bundle: BundleDraft, tones: ToneRanges | None) -> BundleDraft:
+    """The bundle with the range of angles of each declared tone."""
+    return BundleDraft(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
 
 
-def with_figures(bundle: Graded, test: Blocks, far: NDArray[np.int64], setting: Setting) -> Graded:
-    """The bundle with its test figures, and the histograms that drift is measured against.
+def with_figures(
+    bundle: BundleDraft, test: Blocks, histogram: NDArray[np.int64], context: StageContext
+) -> BundleDraft:
+    """The bundle with its test figures, and the reference histograms for drift.
 
     Args:
         bundle: the calibrated bundle.
         test: its counts by subgroup.
-        far: the histogram of the distances; all zero where nothing is called unfamiliar.
-        setting: of the job.
+        histogram: the histogram of the distances; all zero where nothing is called unfamiliar.
+        context: of the job.
     """
     if not test:
         return bundle
-    present = tuple(name for name in setting.subgroups if name in test)
+    present = tuple(name for name in context.subgroups if name in test)
     covered = {name: coverage_on(block, bundle.manifest.conformal) for name, block in test.items()}
-    figures = summarise(test, setting.labels, present, covered, setting.job.evaluation.traits)
+    figures = summarise(test, context.labels, present, covered, context.job.evaluation.traits)
     of_all = coverage_on(reduce(add, test.values()), bundle.manifest.conformal)
     intervals = {**figures["intervals"], **of_all["intervals"]}
     update = {
         "metrics": {**figures, **of_all, "intervals": intervals},
         "reference": ReferenceHistograms.from_counts(
-            pool(test, bundle),
-            distances=tuple(far.tolist()) if far.any() else None,
-            by_subgroup=histograms_by_subgroup(test, setting) if bundle.manifest.subgroup.is_global else (),
+            pooled_counts(test, bundle),
+            distances=tuple(histogram.tolist()) if histogram.any() else None,
+            by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
         ),
     }
-    return Graded(bundle.manifest.model_copy(update=update), bundle.graph)
+    return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
 
 
-def histograms_by_subgroup(test: Blocks, setting: Setting) -> tuple[SubgroupHistograms, ...]:
+def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:
     """The histograms of each subgroup of declared skin tones that sent its counts."""
-    named = {name: subgroup_of(setting, name) for name in setting.subgroups if name in test}
+    named = {name: subgroup_of(context, name) for name in context.subgroups if name in test}
     return tuple(
         SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup)
         for name, subgroup in named.items()
@@ -399,16 +398,16 @@ def histograms_by_subgroup(test: Blocks, setting: Setting) -> tuple[SubgroupHist
 
 
 def coverage_on(block: Block, conformal: Conformal) -> dict[str, Any]:
-    """How often the prediction sets of a bundle hold the right class on these test pictures."""
+    """The coverage of a bundle's prediction sets on these test counts."""
     tally = partial(covered_at, threshold_bin=conformal.threshold_bin)
-    told = figures_and_intervals(
+    figures = figures_and_intervals(
         block.point, block.replicates, {"coverage": partial(share_of, tally)}, {"coverage": tally}
     )
-    return {name: value for name, value in told.items() if name != "n"}
+    return {name: value for name, value in figures.items() if name != "n"}
 
 
-def served(block: Block, fit: Fit) -> dict[str, Any]:
-    """What a subgroup gets from the thresholds of the model that answers for it, on the test split.
+def served_figures(block: Block, fit: Fit) -> dict[str, Any]:
+    """A subgroup's figures under the thresholds of the model that answers for it, on the test split.
 
     What is `reported` is before some of it is referred for being unfamiliar.
     """
@@ -419,8 +418,8 @@ def served(block: Block, fit: Fit) -> dict[str, Any]:
     }
     figures = {name: partial(share_of, tally) for name, tally in tallies.items()}
     figures["set_size"] = partial(mean_set_size_at, threshold_bin=fit.conformal.threshold_bin)
-    told = figures_and_intervals(block.point, block.replicates, figures, tallies)
-    return {name: value for name, value in told.items() if name != "n"}
+    figures = figures_and_intervals(block.point, block.replicates, figures, tallies)
+    return {name: value for name, value in figures.items() if name != "n"}
 
 
 def share_of(tally: Callable[[Counts], Tally], counts: Counts) -> Figure:

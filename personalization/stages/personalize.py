@@ -1,4 +1,4 @@
-"""The stage `personalize`: personal models, trained in rounds, one epoch of each chosen fairly.
+"""The stage `personalize`: fine-tune personal models in rounds, and select one epoch of each fairly.
 
 Selection sees validation counts alone. Every epoch's validation accuracy is kept; of the weights only the
 first epoch of each distinct accuracy, since among equals the earliest is chosen. Epoch 0 is the global model.
@@ -12,38 +12,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from personalization.candidates import Candidates, candidate_files
-from personalization.frontier import frontier_facts
-from personalization.per_client import (
+from personalization.selection.candidates import Candidates, candidate_files
+from personalization.selection.frontier import frontier_facts
+from personalization.selection.select import Selection, SelectionConfig, select
+from personalization.stages.per_client import (
     client_tracks,
     evaluate_together,
     figures_of_own_models,
     keep_personal_models,
     without_own,
 )
-from personalization.selection import Selection, SelectionConfig, select
 from personalization.strategies import STRATEGIES, Strategy
 from registry.bundle.metrics.classification import accuracy
-from training.aggregators import FedAvg
-from training.checkpoint import Checkpoints
-from training.client import Client
-from training.compression.server_half import Compressor
-from training.data import ToneSubgroups
+from training.algorithms.aggregators import FedAvg
+from training.algorithms.client import Client
+from training.algorithms.exchanges import NoExchange
+from training.data.settings import ToneSubgroups
 from training.errors import JobError
-from training.evaluation import Blocks, add_blocks, evaluate
-from training.exchanges import NoExchange
-from training.federation import EVALUATE, FIT, evaluate_tracks, run_rounds
-from training.final_figures import TEST, answer_test, figures_on_test, told_of_clients
-from training.fit import fit, load_merged
-from training.messages import GLOBAL, Broadcast, Tensors, Update, unknown_question
+from training.federation.blocks import Blocks, add_blocks
+from training.federation.client.evaluate import evaluate
+from training.federation.client.fit import fit, load_merged
+from training.federation.questions import EVALUATE, FIT
+from training.federation.server.ask import Traffic
+from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.plan import Plan, States, Track, TrackState
+from training.federation.server.round_loop import evaluate_tracks, run_rounds
+from training.jobs.stages.base import Stage, StageContext, StageResult
+from training.jobs.stages.federate import Federate
+from training.jobs.stages.final_test import TEST, answer_test, client_facts, figures_on_test
+from training.jobs.stages.rounds import divide, require_noise_fits
+from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
 from training.models.groups import float_state
-from training.plan import Plan, States, Track, TrackState
-from training.polling import Traffic
 from training.seeds import derive_seed
-from training.stages.base import Outcome, Setting, Stage
-from training.stages.federate import Federate
-from training.stages.rounds import divide, require_noise_fits
+from training.updates.compression.server import Compressor
 
 
 class Personalize(Stage):
@@ -63,7 +65,7 @@ class Personalize(Stage):
     per: Literal["subgroup", "client"] = "subgroup"
 
     @property
-    def tells_of_clients(self) -> bool:
+    def needs_client_figures(self) -> bool:
         """Models of clients are judged at their own."""
         return self.per == "client"
 
@@ -73,74 +75,74 @@ class Personalize(Stage):
         strategy = self.strategy.inherit(objectives[-1] if objectives else None)
         return self.model_copy(update={"strategy": strategy})
 
-    def run(self, setting: Setting, before: Outcome) -> Outcome:
-        """Train, choose, and judge on the test split."""
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
+        """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
-        network = self.strategy.network(setting.model, derive_seed(setting.job.seed, setting.key, "network"))
-        plan = self.plan(setting, network, start)
-        candidates, traffic = self.train(setting, plan, initial_state(network, start))
+        network = self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
+        plan = self.plan(context, network, start)
+        candidates, traffic = self.train(context, plan, initial_state(network, start))
         selection = select(candidates.accuracies, self.selection)
-        setting.journal.say(f"{setting.key}: {selection.explanation}")
+        context.metrics_log.log(f"{context.key}: {selection.explanation}")
         chosen = {
             name: start if epoch == 0 else candidates.weights(name, epoch)
             for name, epoch in selection.epochs.items()
         }
-        told = facts_of(selection, candidates)
+        facts = facts_of(selection, candidates)
         if self.per == "client":
-            return self.outcome_per_client(setting, start, chosen, selection, told, traffic)
+            return self.outcome_per_client(context, start, chosen, selection, facts, traffic)
         models = {GLOBAL: start, **chosen}
-        test = figures_on_test(setting, models, traffic)
-        told["by_subgroup"] = {name: {"epoch": epoch} for name, epoch in selection.epochs.items()}
-        return Outcome(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=told)
+        test = figures_on_test(context, models, traffic)
+        facts["by_subgroup"] = {name: {"epoch": epoch} for name, epoch in selection.epochs.items()}
+        return StageResult(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts)
 
-    def train(self, setting: Setting, plan: Plan, begun: Tensors) -> tuple[Candidates, Traffic]:
-        """Every epoch of every personal model, from the same state of its network."""
+    def train(self, context: StageContext, plan: Plan, begun: Tensors) -> tuple[Candidates, Traffic]:
+        """Train every epoch of every personal model, from the same state of its network."""
         states = {track.name: TrackState(begun, plan.aggregator.initial_state()) for track in plan.tracks}
-        candidates = Candidates(setting.folder, setting.job.digest)
+        candidates = Candidates(context.folder, context.digest)
         traffic = Traffic()
         # Asked again after a resume: the answer is the same, and so is what it costs.
-        blocks, _ = evaluate_tracks(plan, states, setting.engine, 0, traffic)
+        blocks, _ = evaluate_tracks(plan, states, context.engine, 0, traffic)
         self.keep_epoch(candidates, 0, states, blocks)
 
         def after_round(round_: int, states: States, blocks: Blocks) -> None:
             self.keep_epoch(candidates, round_, states, blocks)
 
-        checkpoints = Checkpoints(setting.folder, setting.job.digest)
-        _, spent = run_rounds(plan, states, setting.engine, setting.journal, checkpoints, after_round)
+        checkpoints = Checkpoints(context.folder, context.digest)
+        _, spent = run_rounds(plan, states, context.engine, context.metrics_log, checkpoints, after_round)
         return candidates, Traffic(traffic.down + spent.down, traffic.up + spent.up)
 
     def outcome_per_client(
         self,
-        setting: Setting,
+        context: StageContext,
         start: Tensors,
         chosen: Mapping[str, Tensors],
         selection: Selection,
-        told: Mapping[str, Any],
+        facts: Mapping[str, Any],
         traffic: Traffic,
-    ) -> Outcome:
+    ) -> StageResult:
         """The global model for the stages that follow; every hospital's own in the stage's folder."""
-        without = without_own(setting, chosen)
+        without = without_own(context, chosen)
         models = {name: chosen.get(name, start) for name in (*chosen, *without)}
-        keep_personal_models(setting, models, selection.epochs)
-        by_client = figures_of_own_models(setting, models, traffic)
+        keep_personal_models(context, models, selection.epochs)
+        by_client = figures_of_own_models(context, models, traffic)
         if without:
-            setting.journal.say(
-                f"{setting.key}: {', '.join(without)} keep the global model, with too few labelled pictures "
+            context.metrics_log.log(
+                f"{context.key}: {', '.join(without)} keep the global model, with too few labelled pictures "
                 "to train on or to choose an epoch by"
             )
-        setting.journal.say(
-            f"{setting.key}: the models of clients are in {setting.folder / 'personal'}; the stages that "
+        context.metrics_log.log(
+            f"{context.key}: the models of clients are in {context.folder / 'personal'}; the stages that "
             "follow go on with the global model, which is what is exported"
         )
         facts = {
-            **told,
-            **(told_of_clients(setting, by_client) if any(by_client.values()) else {}),
+            **facts,
+            **(client_facts(context, by_client) if any(by_client.values()) else {}),
             "per": self.per,
             "epochs": dict(selection.epochs),
             "without_own": without,
         }
         test = add_blocks(by_client.values())
-        return Outcome(
+        return StageResult(
             {GLOBAL: start},
             rounds=self.strategy.epochs,
             traffic=traffic,
@@ -154,11 +156,11 @@ class Personalize(Stage):
         for path in candidate_files(folder):
             path.unlink()
 
-    def plan(self, setting: Setting, network: Classifier, start: Tensors) -> Plan:
+    def plan(self, context: StageContext, network: Classifier, start: Tensors) -> Plan:
         """One track per personal model.
 
         Args:
-            setting: what the stage finds.
+            context: what the stage finds.
             network: what trains.
             start: the global model's state.
 
@@ -166,13 +168,13 @@ class Personalize(Stage):
             JobError: when the job's subgroups are not skin tones, too few validation pictures exist to
             choose by, or the model lacks what the strategy trains.
         """
-        tracks = subgroup_tracks(setting) if self.per == "subgroup" else client_tracks(setting)
+        tracks = subgroup_tracks(context) if self.per == "subgroup" else client_tracks(context)
         sync = self.strategy.sync()
         travels, stays = divide(sync, network)
-        require_noise_fits(setting.job.privacy, sync, travels, stays)
+        require_noise_fits(context.job.privacy, sync, travels, stays)
         given = self.strategy.given(network, start)
         return Plan(
-            stage=setting.key,
+            stage=context.key,
             rounds=self.strategy.epochs,
             tracks=tracks,
             travels=travels,
@@ -180,20 +182,20 @@ class Personalize(Stage):
             exchange=NoExchange(),
             aggregator=FedAvg(),
             participation=1.0,
-            min_clients=setting.job.engine.min_clients,
+            min_clients=context.job.engine.min_clients,
             average_at_end=sync.average_at_end,
             split="validation",
-            seed=setting.job.seed,
-            dismissed=setting.dismissed,
+            seed=context.job.seed,
+            dismissed=context.dismissed,
             prepare=(lambda ask, seed: given) if given else None,
-            masks=setting.job.privacy.secure_aggregation,
-            masked_counts=setting.job.privacy.masked_counts,
-            compressor=Compressor(setting.job.compression),
-            update_limit=setting.job.engine.update_limit,
+            masks=context.job.privacy.secure_aggregation,
+            masked_counts=context.job.privacy.masked_counts,
+            compressor=Compressor(context.job.compression),
+            update_limit=context.job.engine.update_limit,
         )
 
     def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
-        """Keep what one epoch gave.
+        """Keep the accuracies and weights of one epoch.
 
         Raises:
             JobError: when a model's validation pictures are too few to be counted.
@@ -216,7 +218,7 @@ class Personalize(Stage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train on one subgroup's or all of the client's pictures, or evaluate."""
-        training = replace(client, bench=self.strategy.bench(client.bench))
+        training = replace(client, local_model=self.strategy.local_model(client.local_model))
         sync = self.strategy.sync()
         if broadcast.ask == FIT:
             return fit(
@@ -229,8 +231,10 @@ class Personalize(Stage):
             )
         if broadcast.ask == EVALUATE:
             load_merged(broadcast, training, sync)
-            if training.bench is not client.bench:
-                client.bench.load(self.strategy.merged(training.bench.take(training.bench.names)))
+            if training.local_model is not client.local_model:
+                client.local_model.load(
+                    self.strategy.merged(training.local_model.take(training.local_model.names))
+                )
             return (
                 evaluate(broadcast, client)
                 if self.per == "subgroup"
@@ -247,18 +251,18 @@ def initial_state(network: Classifier, start: Tensors) -> Tensors:
     return {**start, **fresh} if fresh else start
 
 
-def subgroup_tracks(setting: Setting) -> tuple[Track, ...]:
+def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
     """One track per subgroup, trained by the clients that hold it.
 
     Raises:
         JobError: when the job's subgroups are not skin tones, or one has no validation pictures.
     """
-    if not isinstance(setting.job.data.subgroups, ToneSubgroups):
+    if not isinstance(context.job.data.subgroups, ToneSubgroups):
         raise JobError(
             "personalize needs data.subgroups by skin tone ({scale: ..., groups: ...}): a picture is "
             "routed by its declared tone, and other columns are reported only; or personalize per client"
         )
-    census = setting.census
+    census = context.census
     tracks = tuple(
         Track(
             name,
@@ -267,7 +271,7 @@ def subgroup_tracks(setting: Setting) -> tuple[Track, ...]:
             (name,),
             sizes={client: census.held(client, "train", [name]) for client in census.counts},
         )
-        for name in setting.subgroups
+        for name in context.subgroups
     )
     blind = [track.name for track in tracks if not track.judges]
     if blind:
@@ -279,7 +283,7 @@ def subgroup_tracks(setting: Setting) -> tuple[Track, ...]:
 
 
 def facts_of(selection: Selection, candidates: Candidates) -> dict[str, Any]:
-    """What is told of the choice, in the summary and the report; names are those of the models' owners."""
+    """The facts of the selection for summary and report, by the names of the models' owners."""
     return {
         "selection": selection.config.model_dump(mode="json"),
         "validation_spread": selection.spread,

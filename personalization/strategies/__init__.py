@@ -1,4 +1,4 @@
-"""Strategies: how a personal model comes from the global one. The table of what a job may name."""
+"""Personalization strategies: how a personal model comes from the global one. The table of names for jobs."""
 
 from personalization.strategies.adapters import LowRank
 from personalization.strategies.base import Strategy
@@ -7,10 +7,10 @@ from personalization.strategies.finetune import FineTune
 from personalization.strategies.head import Head
 from personalization.strategies.norm import Norm
 from personalization.strategies.nothing import NoTraining
-from training.parts import PartTable
+from registry.bundle.plugins import PartTable
 
 STRATEGIES: PartTable[Strategy] = PartTable(
-    "strategy", NoTraining, FineTune, Head, Norm, LowRank, Ditto, plural="strategies"
+    "strategy", NoTraining, FineTune, Head, Norm, LowRank, Ditto, base=Strategy, plural="strategies"
 )
 
 __all__ = ["STRATEGIES", "Ditto", "FineTune", "Head", "LowRank", "NoTraining", "Norm", "Strategy"]

@@ -4,7 +4,7 @@
 
 with W and everything else frozen, normalisation statistics included. Only A and B learn and travel; for
 evaluation, selection and export they are added into W, so that a plain model is judged and released. See
-`training.models.adapters`, also for what departs from the paper in a layer.
+`training.models.lora`, also for what departs from the paper in a layer.
 
 Departures: the paper has one learner. With several clients that train one personal model A and B are averaged
 each by itself, weighted by pictures, as FedIT does (Zhang et al. 2024); Σ_c w_c B_c Σ_c w_c A_c is not
@@ -17,12 +17,12 @@ import torch
 from pydantic import Field
 
 from personalization.strategies.part import PartStrategy
-from training.messages import Tensors
+from training.algorithms.local_model import LocalModel
+from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.adapters import HEADS, Adapted, Adapters, merge_adapters
 from training.models.groups import float_state
-from training.models.network import Network
-from training.workbench import Workbench
+from training.models.heads import Network
+from training.models.lora import HEADS, Adapted, Adapters, merge_adapters
 
 
 class LowRank(PartStrategy):
@@ -60,9 +60,9 @@ class LowRank(PartStrategy):
             torch.manual_seed(seed)
             return Network(model, self.heads(model))
 
-    def bench(self, bench: Workbench) -> Workbench:
+    def local_model(self, local_model: LocalModel) -> LocalModel:
         """One whose model carries adapters on the same encoder."""
-        return bench.with_heads(self.local_objective())
+        return local_model.with_heads(self.local_objective())
 
     def merged(self, weights: Tensors) -> Tensors:
         """The plain model."""

@@ -1,14 +1,14 @@
-"""An objective around another: the same local training, with one thing changed about it."""
+"""An objective that wraps another: the same local training, with one thing changed."""
 
 from typing import Any, Self
 
+from training.algorithms.objectives import Objective
+from training.algorithms.objectives.base import LocalRound, LocalTask
 from training.models import Classifier
-from training.objectives import Objective
-from training.objectives.base import LocalTask, LocalWork
 
 
 class Around(Objective):
-    """Another objective's settings and, unless a member says otherwise, its answers.
+    """A wrapper of an objective, with its settings and, unless overridden, its answers.
 
     Attributes:
         inner: the other one.
@@ -18,14 +18,14 @@ class Around(Objective):
 
     @classmethod
     def of(cls, inner: Objective, **own: Any) -> Self:
-        """One around `inner`, with what the member itself needs."""
+        """Wrap `inner`, with what the member itself needs."""
         settings = {name: getattr(inner, name) for name in Objective.model_fields}
         return cls(**settings, inner=inner, **own)
 
     def frozen(self, model: Classifier) -> frozenset[str]:
-        """What the other one does not train."""
+        """The parameters that the wrapped objective does not train."""
         return self.inner.frozen(model)
 
-    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
-        """The other one's round."""
+    def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
+        """Begin the wrapped objective's round."""
         return self.inner.begin(model, work)

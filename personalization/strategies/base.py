@@ -1,17 +1,17 @@
-"""What a strategy is: for how many epochs a personal model trains, on what, and what travels."""
+"""The base class of strategies: epochs, local objective and sync of personal models."""
 
 from abc import ABC, abstractmethod
 from typing import Annotated, Self
 
 from pydantic import Field
 
+from training.algorithms.exchanges import NoExchange
+from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives import OBJECTIVES, Objective
+from training.algorithms.sync import Sync
 from training.config import FrozenConfig
-from training.exchanges import NoExchange
-from training.messages import Tensors
+from training.messages.message import Tensors
 from training.models import Classifier
-from training.objectives import OBJECTIVES, Objective
-from training.sync import Sync
-from training.workbench import Workbench
 
 
 class Strategy(FrozenConfig, ABC):
@@ -26,15 +26,15 @@ class Strategy(FrozenConfig, ABC):
 
     @abstractmethod
     def inherit(self, objective: Objective | None) -> "Strategy":
-        """The strategy with everything filled in, given the objective of the training stage before it."""
+        """The strategy completed with the objective of the training stage before it."""
 
     @abstractmethod
     def local_objective(self) -> Objective:
-        """What a client minimises in one epoch."""
+        """The objective that a client minimises in one epoch."""
 
     @abstractmethod
     def sync(self) -> Sync:
-        """What travels between the clients that train the model."""
+        """The sync between the clients that train the model: what is sent."""
 
     def network(self, model: Classifier, seed: int) -> Classifier:
         """The network that trains, in which `model`'s tensors keep their names.
@@ -45,12 +45,12 @@ class Strategy(FrozenConfig, ABC):
         """
         return model
 
-    def bench(self, bench: Workbench) -> Workbench:
-        """A client's workbench with that network."""
-        return bench
+    def local_model(self, local_model: LocalModel) -> LocalModel:
+        """A client's local model of that network."""
+        return local_model
 
     def given(self, model: Classifier, start: Tensors) -> Tensors:
-        """What every client is given beside the model, once; `start` is the global model's state."""
+        """The tensors given to every client beside the model, once; `start` is the global model's state."""
         return {}
 
     def merged(self, weights: Tensors) -> Tensors:

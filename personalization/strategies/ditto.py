@@ -4,7 +4,7 @@
 
 by gradient steps v ← v − η (∇F_k(v) + λ (v − w*)), for w* the global model. λ = 0 is fine-tuning; the larger
 λ, the nearer v stays to w*. The norm is over parameters; normalisation statistics are free. The losses that
-are told are F_k alone.
+are reported are F_k alone.
 
 Departures: the paper trains v beside the global model and pulls it to w^t of each round; here v starts from
 the finished global model, which is w* all through and not the round's start as in FedProx. With several
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from personalization.strategies.around import Around
 from personalization.strategies.base import Training
+from training.algorithms.objectives import Objective
+from training.algorithms.objectives.base import Batch, LocalRound, LocalTask
+from training.algorithms.sync import Sync, SyncAll
 from training.errors import DataError
-from training.messages import Tensors
+from training.messages.message import Tensors
 from training.models import Classifier
-from training.objectives import Objective
-from training.objectives.base import Batch, LocalTask, LocalWork
-from training.sync import Sync, SyncAll
 
 
 class Ditto(Training):
@@ -73,9 +73,9 @@ class Pulled(Around):
 
     pull: float
 
-    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
+    def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """The other objective's round, with w* as it was given before the first."""
-        return PulledTask(self.inner.begin(model, work), model, work.given, self.pull)
+        return PulledTask(self.inner.begin(model, work), model, work.shared_state, self.pull)
 
 
 class PulledTask:

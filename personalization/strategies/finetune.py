@@ -8,8 +8,8 @@ stage": the objective is the training stage's own unless the job gives another.
 from typing import Literal
 
 from personalization.strategies.base import Training
-from training.objectives import Objective
-from training.sync import Sync, SyncAll
+from training.algorithms.objectives import Objective
+from training.algorithms.sync import Sync, SyncAll
 
 
 class FineTune(Training):

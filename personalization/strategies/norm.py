@@ -12,11 +12,11 @@ model. With several clients that train one personal model its layers are average
 from typing import Literal
 
 from personalization.strategies.part import PartStrategy
+from training.algorithms.sync import BUFFERS
 from training.errors import JobError
 from training.models import Classifier
+from training.models.frozen_batchnorm import FrozenBatchNorm
 from training.models.groups import group_names
-from training.models.held import Held
-from training.sync import BUFFERS
 
 
 class Norm(PartStrategy):
@@ -46,4 +46,4 @@ class Norm(PartStrategy):
 
     def view(self, network: Classifier) -> Classifier:
         """The network itself, or one whose statistics stand still."""
-        return network if self.statistics else Held(network)
+        return network if self.statistics else FrozenBatchNorm(network)

@@ -1,9 +1,9 @@
-"""Strategies of which only a part of the model learns: what they share.
+"""The base of strategies that train only a part of the model.
 
     min_{θ_P} F(θ_P, θ_rest)
 
 for θ_P the part. The rest gets no gradient and stays at the client, which was given it once: only the part
-travels. Normalisation statistics outside the part do not move either (`training.models.held`).
+travels. Normalisation statistics outside the part do not move either (`training.models.frozen_batchnorm`).
 """
 
 from abc import abstractmethod
@@ -13,12 +13,12 @@ from torch import nn
 
 from personalization.strategies.around import Around
 from personalization.strategies.base import Training
+from training.algorithms.objectives import Objective
+from training.algorithms.objectives.base import LocalRound, LocalTask
+from training.algorithms.sync import Sync
 from training.models import Classifier
+from training.models.frozen_batchnorm import FrozenBatchNorm
 from training.models.groups import float_state
-from training.models.held import Held
-from training.objectives import Objective
-from training.objectives.base import LocalTask, LocalWork
-from training.sync import Sync
 
 
 class PartStrategy(Training):
@@ -26,14 +26,14 @@ class PartStrategy(Training):
 
     @abstractmethod
     def moves(self, network: Classifier) -> frozenset[str]:
-        """The state names that change, statistics among them."""
+        """The names of the state that changes, statistics among them."""
 
     def view(self, network: Classifier) -> Classifier:
         """The network as local training sees it; by default none of its statistics move."""
-        return Held(network)
+        return FrozenBatchNorm(network)
 
     def heads(self, model: Classifier) -> nn.Module | None:
-        """What is put on the model while it trains; None for nothing."""
+        """The modules put on the model while it trains; None for none."""
         return None
 
     def local_objective(self) -> Objective:
@@ -59,7 +59,7 @@ class OverPart(Around):
         outside = {name for name, _ in model.named_parameters()} - self.strategy.moves(model)
         return self.inner.frozen(model) | outside
 
-    def begin(self, model: Classifier, work: LocalWork) -> LocalTask:
+    def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """The other objective's round on the network as the strategy shows it."""
         return self.inner.begin(self.strategy.view(model).train(), work)
 
@@ -75,5 +75,5 @@ class SyncPart(Sync):
     strategy: PartStrategy
 
     def stays(self, model: Classifier) -> frozenset[str]:
-        """Everything but the part."""
+        """The names of everything but the part."""
         return frozenset(float_state(model)) - self.strategy.moves(model)

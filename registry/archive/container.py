@@ -1,4 +1,4 @@
-"""The file that holds a release: a zip of stored (not compressed) entries, the same bytes every time.
+"""The archive file of a release: a reproducible zip of stored (not compressed) entries.
 
 Entries have one time, one mode and one order, so the same release gives the same file. A file is read
 only if it was written so. That leaves nothing to attack a reader with: names come from a short list, so
@@ -17,22 +17,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.archive.index import INDEX_FILE, LARGEST_MODEL, LARGEST_TEXT
+from registry.archive.index import MAX_ONNX_BYTES, MAX_TEXT_BYTES
 from registry.bundle.folder import flush_folder
 from registry.errors import ArchiveError, ArchiveRefused
+from registry.names import INDEX_FILE
 
-_LARGEST: Mapping[str, int] = {
-    INDEX_FILE: LARGEST_TEXT,
-    "manifests": LARGEST_TEXT,
-    "models": LARGEST_MODEL,
-    "signatures": LARGEST_TEXT,
+_MAX_BYTES: Mapping[str, int] = {
+    INDEX_FILE: MAX_TEXT_BYTES,
+    "manifests": MAX_TEXT_BYTES,
+    "models": MAX_ONNX_BYTES,
+    "signatures": MAX_TEXT_BYTES,
 }
 _NAME = re.compile(
     rf"({re.escape(INDEX_FILE)})|(manifests)/[0-9a-f]{{64}}\.json|(models)/[0-9a-f]{{64}}\.onnx"
     r"|(signatures)/[0-9a-f]{64}",
     flags=re.ASCII,
 )
-_MOST = 10_000  # entries
+_MAX_ENTRIES = 10_000  # entries
 _MODE = stat.S_IFREG | 0o644
 _UNIX = 3  # wherever this runs
 _TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell
@@ -41,7 +42,7 @@ _UNREADABLE = (zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeErr
 
 
 def write_container(path: Path, files: Iterable[tuple[str, bytes]]) -> int:
-    """Writes these files, in this order, whole or not at all; returns the bytes written.
+    """Writes an archive of these files, in this order, atomically; returns the bytes written.
 
     Raises:
         ArchiveError: the disk refuses.
@@ -73,7 +74,7 @@ def write_container(path: Path, files: Iterable[tuple[str, bytes]]) -> int:
 
 @dataclass(frozen=True)
 class Container:
-    """A file that was written as we write them, open for reading.
+    """A validated archive, open for reading.
 
     Attributes:
         sizes: the bytes of each file in it, by name, the first first.
@@ -83,7 +84,7 @@ class Container:
     _archive: zipfile.ZipFile
 
     def read(self, name: str) -> bytes:
-        """One of the files.
+        """The content of one file in the archive.
 
         Raises:
             ArchiveRefused: its bytes are not those that were written.
@@ -96,7 +97,7 @@ class Container:
 
 @contextlib.contextmanager
 def open_container(path: Path) -> Iterator[Container]:
-    """Opens a file; nothing but the list of its entries has been read then.
+    """Opens an archive and validates the list of its entries; nothing else is read yet.
 
     Raises:
         ArchiveError: it cannot be opened.
@@ -113,16 +114,16 @@ def open_container(path: Path) -> Iterator[Container]:
         except (*_UNREADABLE, OSError) as error:
             raise ArchiveRefused(f"{path} is no release ({error}); name a file of `export`") from error
         with archive:
-            yield Container(_checked(path, archive, length), archive)
+            yield Container(_checked_sizes(path, archive, length), archive)
 
 
-def _checked(path: Path, archive: zipfile.ZipFile, length: int) -> dict[str, int]:
+def _checked_sizes(path: Path, archive: zipfile.ZipFile, length: int) -> dict[str, int]:
     entries = archive.infolist()
-    if len(entries) > _MOST:
-        raise ArchiveRefused(f"{path} holds {len(entries):,} files; a release holds at most {_MOST:,}")
+    if len(entries) > _MAX_ENTRIES:
+        raise ArchiveRefused(f"{path} holds {len(entries):,} files; a release holds at most {_MAX_ENTRIES:,}")
     sizes: dict[str, int] = {}
     for entry in entries:
-        if (wrong := _wrong(entry, sizes)) is not None:
+        if (wrong := _defect(entry, sizes)) is not None:
             raise ArchiveRefused(
                 f"{path} holds {entry.orig_filename!r}, {wrong}; take the file that `export` wrote, as it is"
             )
@@ -137,12 +138,12 @@ def _checked(path: Path, archive: zipfile.ZipFile, length: int) -> dict[str, int
     return sizes
 
 
-def _wrong(entry: zipfile.ZipInfo, before: Mapping[str, int]) -> str | None:
-    """What is wrong with an entry, if anything."""
+def _defect(entry: zipfile.ZipInfo, seen: Mapping[str, int]) -> str | None:
+    """Why an entry is not as we write them; None where it is."""
     known = _NAME.fullmatch(entry.orig_filename)
     if known is None or entry.filename != entry.orig_filename:
         return "which is no name of a release's file"
-    if entry.filename in before:
+    if entry.filename in seen:
         return "twice"
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         return f"compressed from {entry.file_size:,} bytes to {entry.compress_size:,}: nothing in it may be"
@@ -152,7 +153,7 @@ def _wrong(entry: zipfile.ZipInfo, before: Mapping[str, int]) -> str | None:
         return "with flags, a comment or extra fields"
     if entry.external_attr >> 16 != _MODE:
         return f"of mode {entry.external_attr >> 16:o}: links, folders and programs have no place in it"
-    limit = _LARGEST[str(known[known.lastindex or 0])]
+    limit = _MAX_BYTES[str(known[known.lastindex or 0])]
     if entry.file_size > limit:
         return f"of {entry.file_size:,} bytes: at most {limit:,} are allowed"
     return None

@@ -1,4 +1,4 @@
-"""`release.json`: which release a file holds, everything that belongs to it, and the events that made it.
+"""`release.json`, the index of an archive: its release, every file in it, and the events that made it.
 
 Every file beside it is named by its digest, so the digest of this text stands for the whole file.
 """
@@ -10,31 +10,31 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.schema import Digest
-from registry.chain import canonical_json, event_hash
+from registry.bundle.manifest.schema import Digest
+from registry.database.hash_chain import canonical_json, event_hash
 from registry.errors import ArchiveRefused
+from registry.names import INDEX_FILE
 
 FORMAT: Final = 1
-"""What this dermfed writes, and the newest that it reads."""
+"""The format that this dermfed writes, and the newest that it reads."""
 
-INDEX_FILE = "release.json"
-LARGEST_MODEL = 2**31
+MAX_ONNX_BYTES = 2**31
 """Bytes of a `model.onnx`: ONNX's own limit for one file."""
-LARGEST_TEXT = 2**26
+MAX_TEXT_BYTES = 2**26
 """Bytes of `release.json` and of each `bundle.json` and signature."""
 
 
 class PackedSignature(Frozen):
-    """A signature of a version."""
+    """The index entry of a version's signature."""
 
     object: Digest
-    size: int = Field(ge=0, le=LARGEST_TEXT)  # bytes
+    size: int = Field(ge=0, le=MAX_TEXT_BYTES)  # bytes
     identity: str
     created: datetime
 
 
 class PackedVersion(Frozen):
-    """A version of the release, as the registry that it comes from held it.
+    """The index entry of a version of the release, as its registry of origin held it.
 
     Attributes:
         number: its number there.
@@ -48,15 +48,15 @@ class PackedVersion(Frozen):
 
     number: int = Field(ge=1)
     digest: Digest
-    size: int = Field(ge=0, le=LARGEST_TEXT)
+    size: int = Field(ge=0, le=MAX_TEXT_BYTES)
     model_digest: Digest
-    model_size: int = Field(ge=0, le=LARGEST_MODEL)
+    model_size: int = Field(ge=0, le=MAX_ONNX_BYTES)
     subgroup: str
     signatures: tuple[PackedSignature, ...] = ()
 
 
 class PackedEvent(Frozen):
-    """An event as it is stored: every column, the time as text, so that its hash can be computed again."""
+    """An event with every stored column, the time as text, so that its hash can be computed again."""
 
     id: int
     time: str
@@ -77,7 +77,7 @@ class PackedEvent(Frozen):
 
 
 class ReleaseIndex(Frozen):
-    """What `release.json` says.
+    """The content of `release.json`.
 
     Attributes:
         format: of the file.
@@ -87,7 +87,7 @@ class ReleaseIndex(Frozen):
         release: the release's id there.
         versions: its versions, by number.
         gates: what the gates said when it was promoted; None where it was not judged.
-        events: each event of the model that tells of the release or its versions, the oldest first.
+        events: each event about the release or its versions, the oldest first.
     """
 
     format: Literal[1] = FORMAT
@@ -100,12 +100,12 @@ class ReleaseIndex(Frozen):
     events: tuple[PackedEvent, ...]
 
     def text(self) -> bytes:
-        """The one text of this index: sorted keys, no spaces, UTF-8."""
+        """The canonical JSON of this index: sorted keys, no spaces, UTF-8."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property
     def files(self) -> dict[str, int]:
-        """The size of every file that belongs to the release, by name."""
+        """The size of every file of the release in the archive, by name."""
         found: dict[str, int] = {}
         for version in self.versions:
             found[manifest_file(version.digest)] = version.size
@@ -125,32 +125,32 @@ class ReleaseIndex(Frozen):
 
     @property
     def promotion(self) -> PackedEvent | None:
-        """The event that released it under the alias first."""
-        told = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
-        return next((one for one in told if one.alias == self.alias), None)
+        """The event that first promoted the release to the alias."""
+        promotions = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
+        return next((one for one in promotions if one.alias == self.alias), None)
 
 
 def manifest_file(digest: str) -> str:
-    """Where a `bundle.json` lies in the file."""
+    """The name of a `bundle.json` in the archive."""
     return f"manifests/{digest.removeprefix('sha256:')}.json"
 
 
 def model_file(digest: str) -> str:
-    """Where a `model.onnx` lies in the file."""
+    """The name of a `model.onnx` in the archive."""
     return f"models/{digest.removeprefix('sha256:')}.onnx"
 
 
 def signature_file(digest: str) -> str:
-    """Where a signature lies in the file."""
+    """The name of a signature in the archive."""
     return f"signatures/{digest.removeprefix('sha256:')}"
 
 
 def read_index(content: bytes) -> ReleaseIndex:
-    """What a `release.json` says, if it agrees with itself.
+    """Reads a `release.json` and checks that it is consistent.
 
     Raises:
-        ArchiveRefused: it does not say what it must, a newer dermfed wrote it, an event was altered, or
-            the events tell of another release.
+        ArchiveRefused: it is not valid, a newer dermfed wrote it, an event was altered, or the events are of
+            another release.
     """
     try:
         record = json.loads(content)
@@ -167,7 +167,7 @@ def read_index(content: bytes) -> ReleaseIndex:
         altered = content != index.text()
     except (ValueError, RecursionError) as error:
         raise ArchiveRefused(
-            f"{INDEX_FILE} does not hold: {_problems(error)}; export the release again"
+            f"{INDEX_FILE} does not hold: {_validation_errors(error)}; export the release again"
         ) from error
     if altered:
         raise ArchiveRefused(
@@ -178,10 +178,10 @@ def read_index(content: bytes) -> ReleaseIndex:
 
 
 def check_events(index: ReleaseIndex) -> None:
-    """Passes if no event was altered, and if they tell of this release.
+    """Checks the hash of each event, and that they promoted this release.
 
     Raises:
-        ArchiveRefused: they were, or do not.
+        ArchiveRefused: an event was altered, or they are of another release.
     """
     again = "export the release again"
     for event in index.events:
@@ -195,8 +195,10 @@ def check_events(index: ReleaseIndex) -> None:
             f"no event in {INDEX_FILE} tells that release {index.release} of {index.model} was promoted to "
             f"{index.alias}; {again}"
         )
-    held = [{"number": one.number, "digest": one.digest, "subgroup": one.subgroup} for one in index.versions]
-    if (promotion.details or {}).get("members") != held:
+    members = [
+        {"number": one.number, "digest": one.digest, "subgroup": one.subgroup} for one in index.versions
+    ]
+    if (promotion.details or {}).get("members") != members:
         raise ArchiveRefused(
             f"event {promotion.id} in {INDEX_FILE} tells of other versions than the file holds; {again}"
         )
@@ -204,7 +206,7 @@ def check_events(index: ReleaseIndex) -> None:
         raise ArchiveRefused(f"event {promotion.id} in {INDEX_FILE} has another gate report; {again}")
 
 
-def _problems(error: Exception) -> str:
+def _validation_errors(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(

@@ -1,14 +1,28 @@
-"""What a released model *is*: the part that training, personalization, registry and service share.
+"""The bundle, a released model as files: what training, personalization, registry and service share.
 
 It imports nothing of ours, and of others only numpy, Pillow, pydantic and onnxruntime, so that a
 picture means the same pixels, a figure the same sum and an answer the same decision on every side.
 
-- `labels`, `picture`: what a model answers with, and what it sees.
-- `counts`, `metrics`: what a client tells of its predictions, and every figure computed from it.
-- `schema`, `graph`, `folder`: the two files of a bundle, and reading and writing them safely.
-- `familiarity`: how far a picture is from those a model was trained on.
-- `decision`: from one picture's probabilities to the answer a clinician gets.
-- `errors`: all that can go wrong here, as one tree.
+- `manifest`: `bundle.json`; `model_file`: `model.onnx`; `folder`: reading and writing both safely.
+- `pictures`: decoding a picture to the pixels that a model sees; `skin_tone`: scales, and angles in pictures.
+- `counts`, `metrics`: the counts that clients send of their predictions, and every figure computed from them.
+- `familiarity`: out-of-distribution distance of a picture from the training pictures.
+- `decision`: from one picture's probabilities to the answer a clinician gets; `diagnose`: without a service.
+- `errors`: the exceptions of bundles, pictures and counts; `nearest`: hints for misspelt names.
+- `plugins`: tables of parts that other distributions may add to, which every room has.
 
 `docs/bundle.md` and `docs/metrics.md` describe the files and the figures.
 """
+
+import sys
+
+from registry.bundle.old_names import OldModules
+
+MOVED = {
+    "registry.bundle.graph": "registry.bundle.model_file.graph",
+    "registry.bundle.labels": "registry.bundle.manifest.labels",
+    "registry.bundle.picture": "registry.bundle.pictures.rule",
+    "registry.bundle.schema": "registry.bundle.manifest.schema",
+}
+
+sys.meta_path.insert(0, OldModules(MOVED))

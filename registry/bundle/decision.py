@@ -1,15 +1,15 @@
-"""From one picture's probabilities to the answer a clinician gets.
+"""The decision on one picture: from its probabilities to the answer a clinician gets.
 
 A pure function of the probabilities, the embedding, the manifest and the declared skin tone, with
 thresholds compared in bins, so that what is decided is what was counted when the model was tested.
 
 - `report` if the highest probability reaches the abstention threshold, the prediction set is not empty and
   the picture is not farther from the training pictures than the threshold of unfamiliarity, else `refer`. A
-  disease that no class is for may have a high probability; its distance tells.
+  disease that no class is for may have a high probability; its distance shows.
 - The prediction set holds every class that reaches the conformal threshold. Where none does, no class is
   credible. It is full where too few calibration pictures allow no promise (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
-  are told apart in `findings`. It is None where no class is malignant.
+  are marked in `findings`. It is None where no class is malignant.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
-from registry.bundle.labels import Label, malignant_classes
-from registry.bundle.schema import BundleManifest, Guarantee
-from registry.bundle.scores import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.schema import BundleManifest, Guarantee
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Decision:
-    """The answer for one picture.
+    """The decision on one picture: report or refer, with the evidence for it.
 
     Attributes:
         reported: whether the answer is reported (else referred to a clinician).
         unfamiliar: whether the picture is unlike those trained on, and referred for it; None where the
-            bundle or the caller does not tell.
+            bundle or the caller has nothing to compare.
         findings: the classes, most probable first.
         in_set: codes in the prediction set, most probable first.
         coverage: the share of pictures whose set is meant to hold the truth.
@@ -67,7 +67,7 @@ class Decision:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The decision's part of a diagnosis, as the service answers it."""
+        """The decision's part of a diagnosis, as JSON of the service's interface."""
         return {
             "decision": "report" if self.reported else "refer",
             "findings": [
@@ -105,13 +105,13 @@ def decide(
     skin_tone_scale: str | None = None,
     top: int | None = None,
 ) -> Decision:
-    """The answer for one picture.
+    """Decides on one picture.
 
     Args:
         probabilities: the graph's probabilities for the picture, `(classes,)`.
         manifest: of the bundle that gave them.
-        embedding: the graph's embedding of the picture, `(features,)`; without it nobody asks whether the
-            picture is unlike those trained on.
+        embedding: the graph's embedding of the picture, `(features,)`; without it the picture is not compared
+            with those trained on.
         skin_tone: the declared skin tone, if any.
         skin_tone_scale: the scale it was declared on.
         top: list only so many findings; all of them by default. The prediction set is never cut.
@@ -186,7 +186,7 @@ def _is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) 
 
 
 def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> Guarantee:
-    """What the manifest promises, and nothing for a tone that the model was not calibrated on."""
+    """The guarantee of the manifest; none for a tone that the model was not calibrated on."""
     return manifest.conformal.guarantee if _is_for(manifest, skin_tone, scale) else "none"
 
 
@@ -197,32 +197,32 @@ def _warnings(
     scale: str | None,
 ) -> tuple[str, ...]:
     subgroup = manifest.subgroup
-    said = []
+    warnings = []
     if subgroup.is_global and skin_tone is None:
-        said.append("No skin tone was declared: the model for all skin tones answered.")
+        warnings.append("No skin tone was declared: the model for all skin tones answered.")
     elif subgroup.is_global:
-        said.append(
+        warnings.append(
             f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} "
             f"({scale or 'no scale'}) by itself."
         )
     if not _is_for(manifest, skin_tone, scale):
-        said.append(
+        warnings.append(
             f"The model for skin tones {', '.join(subgroup.values)} ({subgroup.scale}) answered; it was not "
             f"calibrated for {skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The prediction set "
             "holds every class and promises nothing."
         )
     elif manifest.conformal.guarantee == "none":
-        said.append(
+        warnings.append(
             "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
         )
     if not in_set:
-        said.append(
+        warnings.append(
             "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
             "is referred."
         )
     unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
     if unknown and malignant_classes(manifest.labels).any():
-        said.append(
+        warnings.append(
             f"Malignancy leaves out {', '.join(unknown)}: it is not known whether they are malignant."
         )
-    return tuple(said)
+    return tuple(warnings)

@@ -9,14 +9,14 @@ import typer
 from registry.bundle.decision import Decision, decide
 from registry.bundle.errors import BundleError, FolderError
 from registry.bundle.folder import Bundle, read_bundle
-from registry.bundle.graph import Graph
-from registry.bundle.picture import decode_picture
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import decode_picture
 
 
 def diagnose(
     bundle: Bundle, content: bytes, *, skin_tone: str | None = None, skin_tone_scale: str | None = None
 ) -> Decision:
-    """The bundle's answer for the bytes of one picture.
+    """Decides on the bytes of one picture with a bundle.
 
     Raises:
         BundleError: the picture cannot be used, or the bundle's graph cannot run.

@@ -1,4 +1,4 @@
-"""What can go wrong with a bundle, a picture or a block of counts, as one tree.
+"""The exceptions of bundles, pictures, counts and parts, as one tree.
 
 BundleError
 ├── PictureError              a picture cannot be shown to a model
@@ -8,6 +8,7 @@ BundleError
 │   └── DamagedPicture        its bytes end early or do not decode
 │       └── TruncatedPicture  its bytes end before the picture does
 ├── CountsError               counts cannot be taken, added or read
+├── PartError                 a part is not there, or what another distribution offers is none
 ├── GraphError                `model.onnx` is not the graph a bundle needs
 ├── ManifestError             `bundle.json` does not say what a bundle must say
 │   └── SchemaTooNew          it was written by a newer dermfed
@@ -46,6 +47,10 @@ class TruncatedPicture(DamagedPicture):
 
 class CountsError(BundleError, ValueError):
     """Counts cannot be taken, added or read."""
+
+
+class PartError(BundleError, ValueError):
+    """There is no part of a name, two claim it, or what another distribution offers cannot be used."""
 
 
 class GraphError(BundleError):

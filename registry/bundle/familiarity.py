@@ -1,4 +1,4 @@
-"""How far a picture is from those the model was trained on (Lee et al. 2018, equations 1 and 2).
+"""Out-of-distribution distance of a picture: Mahalanobis, by class (Lee et al. 2018, equations 1 and 2).
 
 With μ_k the mean embedding of class k and Σ = L Lᵀ one covariance that all classes share, the distance of
 a picture whose embedding is x is the squared Mahalanobis distance to the nearest class,
@@ -34,14 +34,14 @@ def distance_bin(distances: NDArray[Any]) -> NDArray[np.int64]:
     return np.searchsorted(_INNER_EDGES, np.asarray(distances, dtype=np.float64), side="right")
 
 
-def upper_edge(place: int) -> float:
-    """The distance at which the bin at `place` ends; the last bin has no end."""
-    return float(_INNER_EDGES[place])
+def upper_edge(index: int) -> float:
+    """The upper edge of the bin `index`; the last bin has none."""
+    return float(_INNER_EDGES[index])
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Gaussians:
-    """One Gaussian per class over the embedding, all of one shape.
+    """One Gaussian per class over the embedding, with a covariance that all share.
 
     Attributes:
         means: μ_k, `(classes, features)` float32.

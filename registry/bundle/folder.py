@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.bundle.errors import BundleCorrupt, FolderError
-from registry.bundle.manifest_text import canonical, read_manifest
-from registry.bundle.schema import BundleManifest, ModelFile, sha256
+from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
+from registry.bundle.manifest.text import canonical, read_manifest
 
 MODEL_FILE = "model.onnx"
 MANIFEST_FILE = "bundle.json"
@@ -31,7 +31,7 @@ class Bundle:
 
 
 def bundle_digest(manifest: BundleManifest) -> str:
-    """The digest under which a bundle with this manifest is known."""
+    """The digest that identifies the bundle with this manifest."""
     return sha256(canonical(manifest))
 
 
@@ -118,7 +118,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make what was renamed or made in `folder` durable."""
+    """Flushes a folder to the disk, so that what was renamed or made in it is durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

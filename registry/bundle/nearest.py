@@ -1,11 +1,11 @@
-"""What a person probably meant who misspelt a name."""
+"""Hints for misspelt names."""
 
 import difflib
 from collections.abc import Sequence
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
-    """A hint for a misspelt `name`: the closest valid one, if any is close, and all that are valid."""
+    """The hint for a misspelt name: the closest valid one, if any is close, and all valid ones."""
     close = difflib.get_close_matches(name, valid, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return f"{hint}valid: {', '.join(valid) or 'none'}"

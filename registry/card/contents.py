@@ -10,9 +10,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.schema import BundleManifest, Conformal, OutOfDistribution
-from registry.bundle.scores import SCORE_BINS
+from registry.bundle.manifest.schema import BundleManifest, Conformal, OutOfDistribution
 from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
 from registry.card.limits import limits, trained_at_least
 from registry.card.use import how_to_use, intended_use
@@ -50,15 +50,9 @@ class Entry:
         return cls(bundle.manifest, bundle.digest)
 
 
-def card_json(manifest: BundleManifest, digest: str | None = None) -> dict[str, Any]:
-    """The card of one bundle, ready for JSON.
-
-    Args:
-        manifest: what `bundle.json` says; its figures may be in any form.
-        digest: the bundle's digest, where it is known; computed otherwise.
-    """
-    entry = Entry(manifest, bundle_digest(manifest) if digest is None else digest)
-    return entry_json(entry)
+def card_json(manifest: BundleManifest) -> dict[str, Any]:
+    """The card of one bundle, ready for JSON; its figures may be in any form."""
+    return entry_json(Entry(manifest, bundle_digest(manifest)))
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from registry.bundle.schema import UNDECLARED, BundleManifest
-from registry.bundle.scores import SCORE_BINS
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest.schema import UNDECLARED, BundleManifest
 from registry.card.figures import FEW, count_of, names_of, not_understood, rows_of
 
 _NAMED = 12  # of what was not understood; the rest is counted

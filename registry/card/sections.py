@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from registry.bundle.codings import SYSTEMS
-from registry.bundle.scores import SCORE_BINS
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest.codings import SYSTEMS
 from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
 from registry.card.tables import (
-    Cell,
-    Row,
-    Table,
     cell,
     columns_of,
     figure,
@@ -19,6 +16,7 @@ from registry.card.tables import (
     title,
 )
 from registry.card.use import percent
+from registry.rendering.table import Cell, Row, Table
 
 MEANINGS: Mapping[str, str] = {
     "spread": "best accuracy minus worst",

@@ -1,10 +1,10 @@
 """Figures as the cells of tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from registry.card.figures import FEW, UNKNOWN, count_of, interval_of, number_of
+from registry.rendering.table import Cell, Row, Table
 
 MEASURES: Mapping[str, str] = {
     "accuracy": "Accuracy",
@@ -42,42 +42,6 @@ MEASURES: Mapping[str, str] = {
 
 NO_FIGURES = ("n", "epoch")
 """Numbers of a row that say nothing of how well the model answers."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: what it says and, smaller, how sure that is."""
-
-    text: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its head and its cells."""
-
-    head: str
-    cells: tuple[Cell, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table, with the caption that names it.
-
-    Attributes:
-        key: unique within the section of one bundle; part of ids in the page.
-        caption: what it shows.
-        header: the head of each column, that of the rows first.
-        rows: each with one cell fewer than `header`.
-        note: what to know when reading it.
-    """
-
-    key: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[Row, ...]
-    note: str = ""
 
 
 def title(name: str) -> str:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from registry.bundle.schema import BundleManifest
-from registry.bundle.scores import SCORE_BINS
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest.schema import BundleManifest
 
 PURPOSE = (
     "Research into decision support for skin lesions. From one picture of one lesion it gives a probability "

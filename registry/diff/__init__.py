@@ -1,7 +1,6 @@
-"""What changed between two versions of a model: what they come from, what they promise, how they served.
+"""The difference between two versions of a model: lineage, labels, thresholds and test figures.
 
-- `facts`: everything that a manifest says but figures, one value under each name.
+- `facts`: everything in a manifest but figures, one value under each dotted name.
 - `figures`: test figures side by side, with their intervals.
 - `versions`: both, for two versions of a registry.
-- `lines`, `command`: `dermfed-registry diff`.
 """

@@ -1,10 +1,10 @@
-"""What two manifests say that is no figure, one value under each name: `lineage.seed`, `labels.MEL.name`."""
+"""Compares two manifests but for figures, one value under each dotted name (`lineage.seed`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from registry.bundle.schema import BundleManifest, sha256
+from registry.bundle.manifest.schema import BundleManifest, sha256
 
 _FIGURES: Final = {"metrics", "reference"}
 _PACKED: Final = (
@@ -15,11 +15,11 @@ _PACKED: Final = (
 
 @dataclass(frozen=True)
 class Changed:
-    """One thing that the two say differently.
+    """One value that differs between two manifests.
 
     Attributes:
         what: its name, with dots, as in `bundle.json`.
-        before, after: what each says; None where one does not say it.
+        before, after: the value in each; None where it is absent.
     """
 
     what: str
@@ -28,29 +28,29 @@ class Changed:
 
 
 def facts(manifest: BundleManifest) -> dict[str, Any]:
-    """Everything that the manifest says but its figures, by name, in the order of `bundle.json`."""
-    said = manifest.model_dump(mode="json", exclude=_FIGURES)
-    unfamiliar = said["out_of_distribution"]
+    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`."""
+    record = manifest.model_dump(mode="json", exclude=_FIGURES)
+    unfamiliar = record["out_of_distribution"]
     if unfamiliar is not None:
         unfamiliar.update({name: sha256(unfamiliar[name].encode()) for name in _PACKED})
-    labels = said.pop("labels")
-    said["labels"] = {"order": [one["code"] for one in labels], **{one.pop("code"): one for one in labels}}
-    return dict(_flat(said))
+    labels = record.pop("labels")
+    record["labels"] = {"order": [one["code"] for one in labels], **{one.pop("code"): one for one in labels}}
+    return dict(_flat(record))
 
 
 def changes(before: BundleManifest, after: BundleManifest) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
-    """What changed, and the names of what did not."""
+    """The values that differ between two manifests, and the names of those that do not."""
     one, other = facts(before), facts(after)
     names = list(dict.fromkeys((*one, *other)))
     changed = tuple(
         Changed(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)
     )
-    told = {each.what for each in changed}
-    return changed, tuple(name for name in names if name not in told)
+    differing = {each.what for each in changed}
+    return changed, tuple(name for name in names if name not in differing)
 
 
-def _flat(said: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in said.items():
+def _flat(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in record.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{above}{name}.")
         else:

@@ -1,7 +1,7 @@
-"""Test figures of two versions side by side: over all pictures, of each subgroup, and of fairness.
+"""Compares the test figures of two versions: over all pictures, of each subgroup, and of fairness.
 
-The difference is after - before. Whether the two 95 % intervals overlap is told, and no test: where they do
-not, the versions differ; where they do, they may differ all the same, above all on the same test pictures.
+The difference is after - before. Whether the two 95 % intervals overlap is reported, and no test: where they
+do not, the versions differ; where they do, they may differ all the same, above all on the same test pictures.
 """
 
 import math
@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from registry.bundle.schema import BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
 
 Part = Literal["all", "subgroup", "fairness"]
 
 
 @dataclass(frozen=True)
-class Figure:
+class FigureValue:
     """One figure of one version.
 
     Attributes:
-        value: None where it is undefined or not told.
-        interval: its two ends, if they are told.
-        n: pictures behind it, if that is told.
+        value: None where it is undefined or absent.
+        interval: its two ends, if the manifest has them.
+        n: pictures behind it, if the manifest says.
     """
 
     value: float | None
@@ -39,14 +39,14 @@ class FigureChange:
         figure: its name, as in `bundle.json`.
         before, after: of each version.
         difference: after - before; None where either is undefined.
-        overlap: whether the intervals have a value in common; None where either is not told.
+        overlap: whether the intervals have a value in common; None where either is absent.
     """
 
     part: Part
     subgroup: str | None
     figure: str
-    before: Figure
-    after: Figure
+    before: FigureValue
+    after: FigureValue
     difference: float | None
     overlap: bool | None
 
@@ -62,14 +62,14 @@ def figure_changes(before: BundleManifest, after: BundleManifest) -> tuple[Figur
 
 
 def _rows(manifest: BundleManifest) -> dict[tuple[Part, str | None], Mapping[str, Any]]:
-    """The blocks of figures; what is in no known form is left out."""
+    """The blocks of figures of a manifest; what is in no known form is left out."""
     metrics = manifest.metrics
     found: dict[tuple[Part, str | None], Any] = {("all", None): metrics}
     subgroups = metrics.get("by_subgroup")
     if isinstance(subgroups, Mapping):
         found.update({("subgroup", name): row for name, row in subgroups.items()})
     found["fairness", None] = metrics.get("fairness")
-    return {place: row for place, row in found.items() if isinstance(row, Mapping)}
+    return {key: row for key, row in found.items() if isinstance(row, Mapping)}
 
 
 def _names(*rows: Mapping[str, Any]) -> Iterator[str]:
@@ -90,10 +90,10 @@ def _change(
     return FigureChange(part, subgroup, name, one, other, difference, overlap)
 
 
-def _figure(row: Mapping[str, Any], name: str) -> Figure:
+def _figure(row: Mapping[str, Any], name: str) -> FigureValue:
     value, n, intervals = row.get(name), row.get("n"), row.get("intervals")
     ends = intervals.get(name) if isinstance(intervals, Mapping) else None
-    return Figure(
+    return FigureValue(
         float(value) if _is_number(value) else None,  # type: ignore[arg-type]
         _interval(ends),
         n if isinstance(n, int) and not isinstance(n, bool) else None,

@@ -1,23 +1,23 @@
-"""Two versions of a registry, compared."""
+"""Compares two versions of a registry: their manifests, their parents and their figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from registry.bundle.schema import BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
 from registry.diff.facts import Changed, changes
 from registry.diff.figures import FigureChange, figure_changes
 from registry.records import Version
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedVersion:
     """One of the two versions.
 
     Attributes:
         version: its number.
         digest: its bundle's digest.
         subgroup: whom it is for.
-        parent: the digest of what it began from, if its bundle tells.
+        parent: the digest of what it began from, if its bundle says.
         parent_version: the version of the same model that this is; None where it is none of them.
     """
 
@@ -30,26 +30,26 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed between two versions of a model.
+    """The difference between two versions of a model.
 
     Attributes:
         model: the model's name.
         before, after: the two.
-        changed: what they say differently, figures left out.
-        unchanged: the names of what they say alike.
+        changed: the values of the manifests that differ, figures left out.
+        unchanged: the names of those that do not.
         figures: every test figure of both.
     """
 
     model: str
-    before: Side
-    after: Side
+    before: ComparedVersion
+    after: ComparedVersion
     changed: tuple[Changed, ...]
     unchanged: tuple[str, ...]
     figures: tuple[FigureChange, ...]
 
 
 def compare(pair: Sequence[tuple[Version, BundleManifest]], known: Sequence[Version]) -> Difference:
-    """What changed from the first to the second; `known` are all versions of the model."""
+    """Compares the first version with the second; `known` are all versions of the model."""
     (_, before), (_, after) = pair
     numbers = {version.digest: version.number for version in known}
     first, second = (_side(version, manifest, numbers) for version, manifest in pair)
@@ -57,9 +57,9 @@ def compare(pair: Sequence[tuple[Version, BundleManifest]], known: Sequence[Vers
     return Difference(known[0].model, first, second, changed, unchanged, figure_changes(before, after))
 
 
-def _side(version: Version, manifest: BundleManifest, numbers: Mapping[str, int]) -> Side:
+def _side(version: Version, manifest: BundleManifest, numbers: Mapping[str, int]) -> ComparedVersion:
     parent = manifest.lineage.parent
-    return Side(
+    return ComparedVersion(
         version.number,
         version.digest,
         version.subgroup.name,

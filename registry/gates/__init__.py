@@ -1,29 +1,25 @@
 """What a release must pass: each gate is a file with its config, a gate set is data that names gates.
 
-- `gate`, `case`, `result`: what every gate is, what it is shown, and what it says.
+- `gate`, `case`: what every gate is, and what it is shown; `registry.gate_report` is what it says.
 - `figures`, `each_subgroup`: test figures as gates read them, and a limit for every subgroup.
 - `gate_set`: the gates that are asked together, as YAML.
 - `command`: `dermfed-registry gates`.
 
-A new gate is its file, its test and its place in `gate_set.Gate`.
+A new gate is its file, its test and its place in `gate_set.GATES`; or another distribution's, through the
+entry-point group `dermfed.gates`.
 """
 
 from registry.gates.case import Case
 from registry.gates.figures import figures_by_subgroup, interval_of, is_share
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, read_gate_set
-from registry.gates.result import Finding, GateReport, GateResult, Standing
 from registry.gates.spread import SpreadGate
 
 __all__ = [
     "DEFAULT",
     "GATES",
     "Case",
-    "Finding",
-    "GateReport",
-    "GateResult",
     "GateSet",
     "SpreadGate",
-    "Standing",
     "figures_by_subgroup",
     "interval_of",
     "is_share",

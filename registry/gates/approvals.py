@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from registry.gate_report import OVERRIDE, GateFinding, GateResult
 from registry.gates.case import Case
 from registry.gates.gate import GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult
 
 
 class ApprovalsGate(GateConfig):
@@ -38,7 +38,7 @@ class ApprovalsGate(GateConfig):
         )
         if not enough:
             detail += f". Ask them for `{case.approve_with}`, {OVERRIDE}"
-        finding = Finding(
+        finding = GateFinding(
             subgroup="",
             measure="approvals",
             value=len(others),

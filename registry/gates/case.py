@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from registry.bundle.schema import BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from registry.bundle.schema import GLOBAL, UNDECLARED, BundleManifest
+from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
 from registry.gates.figures import answers_for, figures_by_subgroup, for_everybody
 from registry.gates.gate import GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, worst_of
 
 
 class CountGate(GateConfig):
@@ -31,7 +31,7 @@ class CountGate(GateConfig):
         """What the gate says of a release."""
         counts = counted(case.manifests)
         findings = tuple(
-            Finding(
+            GateFinding(
                 subgroup=name,
                 measure="test pictures",
                 value=n,

@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.schema import GLOBAL, BundleManifest
+from registry.bundle.manifest.schema import GLOBAL, BundleManifest
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested, worst_of
 from registry.gates.case import Case
 from registry.gates.each_subgroup import lies
 from registry.gates.figures import answers_for, for_everybody, stand_or_total
 from registry.gates.gate import GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, Standing, never_tested, worst_of
 
 
 class CoverageGate(GateConfig):
@@ -66,17 +66,17 @@ class CoverageGate(GateConfig):
             detail=detail,
         )
 
-    def _finding(self, name: str, manifest: BundleManifest, standing: Standing | None) -> Finding:
+    def _finding(self, name: str, manifest: BundleManifest, standing: SubgroupFigure | None) -> GateFinding:
         conformal = manifest.conformal
         if conformal.guarantee == "none":
             note = "no coverage is promised; the prediction set is full"
-            return Finding(subgroup=name, measure="coverage", verdict="not applicable", note=note)
+            return GateFinding(subgroup=name, measure="coverage", verdict="not applicable", note=note)
         limit = max(0.0, 1 - conformal.alpha - self.slack)
         said = {"subgroup": name, "measure": "coverage", "bound": "at least", "limit": limit}
         if standing is None:
-            return Finding(**said, verdict="refused", note="never tested")
+            return GateFinding(**said, verdict="refused", note="never tested")
         passes = lies(standing.value, "at least", limit)
-        return Finding(
+        return GateFinding(
             **said,
             value=standing.value,
             n=standing.n,
@@ -85,7 +85,7 @@ class CoverageGate(GateConfig):
         )
 
 
-def _worst(findings: tuple[Finding, ...]) -> Finding | None:
+def _worst(findings: tuple[GateFinding, ...]) -> GateFinding | None:
     """The one that lies furthest below its limit, or least above."""
     measured = [
         (one.value - one.limit, k)

@@ -6,12 +6,20 @@ pictures stand as `global`.
 
 from collections.abc import Mapping
 
+from registry.gate_report import (
+    OVERRIDE,
+    Bound,
+    GateFinding,
+    GateResult,
+    SubgroupFigure,
+    never_tested,
+    worst_of,
+)
 from registry.gates.gate import ROUNDING
-from registry.gates.result import OVERRIDE, Bound, Finding, GateResult, Standing, never_tested, worst_of
 
 
 def against_limit(
-    gate: str, called: str, standings: Mapping[str, Standing | None], bound: Bound, limit: float
+    gate: str, called: str, standings: Mapping[str, SubgroupFigure | None], bound: Bound, limit: float
 ) -> GateResult:
     """What a gate says whose figure must lie on one side of a limit for every subgroup.
 
@@ -56,16 +64,18 @@ def lies(value: float, bound: Bound, limit: float) -> bool:
     return value >= limit - ROUNDING if bound == "at least" else value <= limit + ROUNDING
 
 
-def _names(standings: list[Standing]) -> str:
+def _names(standings: list[SubgroupFigure]) -> str:
     return ", ".join(one.subgroup for one in standings)
 
 
-def _finding(name: str, called: str, standing: Standing | None, bound: Bound, limit: float) -> Finding:
+def _finding(
+    name: str, called: str, standing: SubgroupFigure | None, bound: Bound, limit: float
+) -> GateFinding:
     if standing is None:
-        return Finding(
+        return GateFinding(
             subgroup=name, measure=called, bound=bound, limit=limit, verdict="refused", note="never tested"
         )
-    return Finding(
+    return GateFinding(
         subgroup=name,
         measure=called,
         value=standing.value,

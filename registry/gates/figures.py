@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from registry.bundle.schema import GLOBAL, UNDECLARED, BundleManifest
-from registry.gates.result import Standing
+from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest
+from registry.gate_report import SubgroupFigure
 
 
-def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict[str, Standing | None]:
+def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict[str, SubgroupFigure | None]:
     """How each subgroup of a release fared, by name; None where it was never tested.
 
     A model that was tested on nobody stands as `global`; one that was tested, on no subgroup, as nothing.
@@ -30,7 +30,7 @@ def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict
     }
 
 
-def stand_or_total(manifests: Sequence[BundleManifest], figure: str) -> dict[str, Standing | None]:
+def stand_or_total(manifests: Sequence[BundleManifest], figure: str) -> dict[str, SubgroupFigure | None]:
     """As `stand`; where the test names no subgroup, all its pictures stand as `global`."""
     return stand(manifests, figure) or {GLOBAL: _standing(for_everybody(manifests).metrics, GLOBAL, figure)}
 
@@ -69,7 +69,7 @@ def is_share(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def difference_interval(first: Standing, second: Standing) -> tuple[float, float] | None:
+def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> tuple[float, float] | None:
     """The 95 % interval of first - second from the intervals of both, for estimates that are independent.
 
     With d = p1 - p2 it is MOVER (Zou & Donner 2008, Statistics in Medicine 27, 1693-1702):
@@ -83,10 +83,10 @@ def difference_interval(first: Standing, second: Standing) -> tuple[float, float
     return p1 - p2 - math.hypot(p1 - l1, u2 - p2), p1 - p2 + math.hypot(u1 - p1, p2 - l2)
 
 
-def _standing(figures: object, name: str, figure: str) -> Standing | None:
+def _standing(figures: object, name: str, figure: str) -> SubgroupFigure | None:
     if not isinstance(figures, Mapping):
         return None
     value, n = figures.get(figure), figures.get("n")
     if not is_share(value) or not isinstance(n, int) or isinstance(n, bool) or n < 1:
         return None
-    return Standing(subgroup=name, value=float(value), n=n, interval=interval_of(figures, figure))
+    return SubgroupFigure(subgroup=name, value=float(value), n=n, interval=interval_of(figures, figure))

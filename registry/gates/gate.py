@@ -6,8 +6,8 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from registry.bundle.frozen import Frozen
+from registry.gate_report import GateResult
 from registry.gates.case import Case
-from registry.gates.result import GateResult
 
 ROUNDING = 1e-9  # 0.8 - 0.7 is a little over 0.1 in floating point, and yet within a limit of 0.1
 
@@ -16,6 +16,7 @@ class GateConfig(Frozen):
     """One gate with its limits; strict, so that `yes` or a text never becomes a limit.
 
     Attributes:
+        name: what a gate set calls it.
         looks_at_running: whether it compares with the running release.
         looks_at_signatures: whether it asks who has signed.
     """
@@ -23,6 +24,7 @@ class GateConfig(Frozen):
     model_config = ConfigDict(strict=True)
     looks_at_running: ClassVar[bool] = False
     looks_at_signatures: ClassVar[bool] = False
+    name: str
 
     @property
     @abstractmethod

@@ -8,15 +8,17 @@ Each gate is there once at most. What a set does not name is not asked.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from registry.bundle.errors import PartError
 from registry.bundle.frozen import Frozen
 from registry.bundle.nearest import nearest
+from registry.bundle.plugins import PartTable
 from registry.errors import GateSetInvalid
+from registry.gate_report import GateResult
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.calibration import CalibrationGate
 from registry.gates.case import Case
@@ -25,27 +27,25 @@ from registry.gates.coverage import CoverageGate
 from registry.gates.gate import GateConfig
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.parity import ParityGate
-from registry.gates.result import GateResult
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
 from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
 from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
 
-Gate = (
-    SpreadGate
-    | WorstBalancedAccuracyGate
-    | WorstMalignantSensitivityGate
-    | CalibrationGate
-    | CoverageGate
-    | CountGate
-    | NoWorseGate
-    | ParityGate
-    | SignatureGate
-    | ApprovalsGate
+GATES: PartTable[GateConfig] = PartTable(
+    "gate",
+    SpreadGate,
+    WorstBalancedAccuracyGate,
+    WorstMalignantSensitivityGate,
+    CalibrationGate,
+    CoverageGate,
+    CountGate,
+    NoWorseGate,
+    ParityGate,
+    SignatureGate,
+    ApprovalsGate,
+    base=GateConfig,
 )
-
-GATES: Mapping[str, type[GateConfig]] = {one.model_fields["name"].default: one for one in get_args(Gate)}
-"""Every gate there is, by name."""
 
 EXAMPLE = "`gates: [{name: spread, limit: 0.1}]`"
 
@@ -53,7 +53,7 @@ EXAMPLE = "`gates: [{name: spread, limit: 0.1}]`"
 class GateSet(Frozen):
     """The gates that a release must pass, in the order in which they are told."""
 
-    gates: tuple[Annotated[Gate, Field(discriminator="name")], ...] = Field(min_length=1)
+    gates: tuple[Annotated[GateConfig, GATES], ...] = Field(min_length=1)
 
     @property
     def looks_at_running(self) -> bool:
@@ -66,8 +66,18 @@ class GateSet(Frozen):
         return any(gate.looks_at_signatures for gate in self.gates)
 
     def judge(self, case: Case) -> tuple[GateResult, ...]:
-        """What each gate says of a release."""
-        return tuple(gate.judge(case) for gate in self.gates)
+        """What each gate says of a release.
+
+        Raises:
+            GateSetInvalid: one answers in the name of another.
+        """
+        results = tuple(gate.judge(case) for gate in self.gates)
+        for gate, result in zip(self.gates, results, strict=True):
+            if result.gate != gate.name:
+                raise GateSetInvalid(
+                    f"gate {gate.name} answers as {result.gate}; mend it, or ask other gates"
+                )
+        return results
 
     @model_validator(mode="after")
     def _each_once(self) -> "GateSet":
@@ -109,7 +119,7 @@ def gate_set_of(content: Any, source: str = "the gate set") -> GateSet:
         return TypeAdapter(GateSet).validate_json(json.dumps(content))
     except (TypeError, ValueError) as error:
         said = _problems(error) if isinstance(error, ValidationError) else str(error)
-        raise GateSetInvalid(f"{source} holds no gate set: {said}. An example: {EXAMPLE}") from error
+        raise GateSetInvalid(f"{source} holds no gate set: {said}. {_advice(error)}") from error
 
 
 def gate_set_text(gates: GateSet) -> str:
@@ -144,18 +154,30 @@ def _refuse_unknown(raw: Any, source: str) -> None:
     entries = raw.get("gates")
     for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
         if not isinstance(entry, dict) or "name" not in entry:
-            raise GateSetInvalid(f"{source}, gate {number}, has no name; {nearest('', list(GATES))}")
+            raise GateSetInvalid(f"{source}, gate {number}, has no name; {nearest('', GATES.names)}")
         name = entry["name"]
-        if not isinstance(name, str) or name not in GATES:
+        if not isinstance(name, str) or name not in GATES.names:
             raise GateSetInvalid(
-                f"{source}, gate {number}: there is no gate {name!r}; {nearest(str(name), list(GATES))}"
+                f"{source}, gate {number}: there is no gate {name!r}; {nearest(str(name), GATES.names)}"
             )
-        fields = list(GATES[name].model_fields)
+        try:
+            fields = list(GATES.find(name).model_fields)
+        except PartError as error:
+            raise GateSetInvalid(f"{source}: {error}") from error
         for key in entry:
             if key not in fields:
                 raise GateSetInvalid(
                     f"{source}, gate {name}, has the key {key!r}; {nearest(str(key), fields)}"
                 )
+
+
+def _advice(error: Exception) -> str:
+    gone = isinstance(error, ValidationError) and {"unknown_part", "unusable_part"} & {
+        problem["type"] for problem in error.errors()
+    }
+    if gone:
+        return "Install the package that offers it, or ask other gates with `dermfed-registry gates set`"
+    return f"An example: {EXAMPLE}"
 
 
 def _problems(error: ValidationError) -> str:

@@ -16,11 +16,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from registry.bundle.schema import BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, worst_of
 from registry.gates.case import Case
 from registry.gates.figures import difference_interval, for_everybody, stand_or_total
 from registry.gates.gate import ROUNDING, GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, Standing, worst_of
 
 Compared = Literal["accuracy", "balanced_accuracy"]
 
@@ -76,8 +76,8 @@ class NoWorseGate(GateConfig):
         self,
         verdict: Literal["passed", "refused", "not applicable"],
         detail: str,
-        findings: tuple[Finding, ...] = (),
-        worst: Finding | None = None,
+        findings: tuple[GateFinding, ...] = (),
+        worst: GateFinding | None = None,
     ) -> GateResult:
         return GateResult(
             gate=self.name,
@@ -94,22 +94,24 @@ class NoWorseGate(GateConfig):
             detail=detail,
         )
 
-    def _findings(self, case: Case, figure: Compared) -> Iterator[Finding]:
+    def _findings(self, case: Case, figure: Compared) -> Iterator[GateFinding]:
         before = stand_or_total(case.running, figure)
         now = stand_or_total(case.manifests, figure)
         for name in sorted({*before, *now}):
             yield self._finding(name, _called(figure), before.get(name), now.get(name))
 
-    def _finding(self, name: str, called: str, before: Standing | None, now: Standing | None) -> Finding:
+    def _finding(
+        self, name: str, called: str, before: SubgroupFigure | None, now: SubgroupFigure | None
+    ) -> GateFinding:
         measure = f"loss of {called}"
         if before is None:
             note = "no figure under the running release"
-            return Finding(subgroup=name, measure=measure, verdict="not applicable", note=note)
+            return GateFinding(subgroup=name, measure=measure, verdict="not applicable", note=note)
         if now is None:
             note = f"{before.value:.3f} under the running release, and never tested now"
-            return Finding(subgroup=name, measure=measure, limit=self.delta, verdict="refused", note=note)
+            return GateFinding(subgroup=name, measure=measure, limit=self.delta, verdict="refused", note=note)
         loss = before.value - now.value
-        return Finding(
+        return GateFinding(
             subgroup=name,
             measure=measure,
             value=loss,
@@ -129,7 +131,7 @@ def _codes(manifests: Sequence[BundleManifest]) -> str:
     return ", ".join(label.code for label in for_everybody(manifests).labels)
 
 
-def _said(finding: Finding) -> str:
+def _said(finding: GateFinding) -> str:
     called = finding.measure.removeprefix("loss of ")
     if finding.value is None:
         return f"{called} for {finding.subgroup} is {finding.note}"

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
 from registry.gates.gate import GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, worst_of
 
 
 class ParityGate(GateConfig):
@@ -31,7 +31,7 @@ class ParityGate(GateConfig):
         """What the gate says of a release."""
         found = {one.subgroup.name: one.parity for one in case.manifests}
         findings = tuple(
-            Finding(
+            GateFinding(
                 subgroup=name,
                 measure="difference of ONNX and torch",
                 value=value,

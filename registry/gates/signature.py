@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
 from registry.gates.gate import GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, worst_of
 
 
 class SignatureGate(GateConfig):
@@ -46,10 +46,10 @@ class SignatureGate(GateConfig):
             )
         return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
 
-    def _finding(self, name: str, signed_by: tuple[str, ...]) -> Finding:
+    def _finding(self, name: str, signed_by: tuple[str, ...]) -> GateFinding:
         allowed = [one for one in dict.fromkeys(signed_by) if one in self.identities]
         shown = allowed or list(dict.fromkeys(signed_by))
-        return Finding(
+        return GateFinding(
             subgroup=name,
             measure="signature",
             verdict="passed" if allowed else "refused",

@@ -18,10 +18,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested
 from registry.gates.case import Case
 from registry.gates.figures import difference_interval, stand
 from registry.gates.gate import ROUNDING, GateConfig
-from registry.gates.result import OVERRIDE, Finding, GateResult, Standing, never_tested
 
 
 class SpreadGate(GateConfig):
@@ -55,7 +55,7 @@ class SpreadGate(GateConfig):
 
     def _never_tested(self, untested: tuple[str, ...]) -> GateResult:
         findings = [
-            Finding(
+            GateFinding(
                 subgroup=name, measure="accuracy", limit=self.limit, verdict="refused", note="never tested"
             )
             for name in untested
@@ -70,7 +70,7 @@ class SpreadGate(GateConfig):
             f"{self.limit:.3f}. Test {'them' if len(untested) > 1 else 'it'}, {OVERRIDE}",
         )
 
-    def _compared(self, best: Standing, worst: Standing) -> GateResult:
+    def _compared(self, best: SubgroupFigure, worst: SubgroupFigure) -> GateResult:
         value = best.value - worst.value
         interval = mover(best, worst)
         refused = value > self.limit + ROUNDING
@@ -83,7 +83,7 @@ class SpreadGate(GateConfig):
         )
         if refused:
             detail += f". Improve the model for {worst.subgroup}, {OVERRIDE}"
-        finding = Finding(
+        finding = GateFinding(
             subgroup=worst.subgroup,
             measure=f"accuracy below that for {best.subgroup}",
             value=value,
@@ -105,7 +105,7 @@ class SpreadGate(GateConfig):
         )
 
 
-def mover(best: Standing, worst: Standing) -> tuple[float, float] | None:
+def mover(best: SubgroupFigure, worst: SubgroupFigure) -> tuple[float, float] | None:
     """The interval of best - worst from the intervals of both."""
     found = difference_interval(best, worst)
     return None if found is None else (max(0.0, found[0]), found[1])

@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from registry.gate_report import GateResult
 from registry.gates.case import Case
 from registry.gates.each_subgroup import against_limit
 from registry.gates.figures import stand_or_total
 from registry.gates.gate import GateConfig
-from registry.gates.result import GateResult
 
 
 class WorstBalancedAccuracyGate(GateConfig):

@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.labels import malignant_classes
+from registry.bundle.manifest.labels import malignant_classes
+from registry.gate_report import GateResult
 from registry.gates.case import Case
 from registry.gates.each_subgroup import against_limit
 from registry.gates.figures import for_everybody, stand_or_total
 from registry.gates.gate import GateConfig
-from registry.gates.result import GateResult
 
 
 class WorstMalignantSensitivityGate(GateConfig):

@@ -1,12 +1,11 @@
-"""Signatures of versions: who vouches for a model, in a form that other tools read too.
+"""Signatures of versions, in the format of the OpenSSF's model signing, which other tools verify too.
 
-- `statement`: what is signed: the names and digests of a bundle's two files.
-- `envelope`: how it lies in the store: the file format of the OpenSSF's model signing.
-- `pem`: keys and certificates from files, and which are trusted.
-- `check`: whether a signature is one of a trusted key.
-- `trust`: whom somebody named to be trusted, if anybody.
-- `versions`, `rows`: signing and checking the versions of a registry.
-- `command`, `lines`: `dermfed-registry sign`.
+- `statement`: the signed in-toto statement: names and digests of a bundle's two files.
+- `envelope`: the stored file: a sigstore bundle around a DSSE envelope.
+- `pem`: keys and certificates from PEM files: the signer, and the trust.
+- `check`: making and verifying a signature.
+- `trust`: reading the trusted keys, if any are named.
+- `versions`, `rows`: signing and verifying the versions of a registry; the table of signatures.
 
-`pem` and `check` need the extra `sign`; without it signatures are kept and shown, and cannot be checked.
+`pem` and `check` need the extra `sign`; without it signatures are stored and shown, and cannot be verified.
 """

@@ -1,4 +1,4 @@
-"""Making a signature, and telling whether one is of a trusted key and over the right files."""
+"""Making a signature, and verifying one: by a trusted key, and over the right files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,29 +25,29 @@ from registry.signing.pem import (
 )
 from registry.signing.statement import read_statement, statement
 
-Verdict = Literal["valid", "unknown", "forged"]
+SignatureVerdict = Literal["valid", "unknown", "forged"]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What there is to say about one signature.
+class CheckedSignature:
+    """The result of verifying one signature.
 
     Attributes:
         verdict: `valid`: a trusted key signed these files; `unknown`: nobody who is trusted; `forged`: it is
             not what it claims to be.
         identity: whose it is if it is valid, else whose it claims to be; None where it does not say.
         why: what is wrong with it; empty for `valid`.
-        names: what the registry may have written down of who signed, if it is valid.
+        names: the identities that the registry may have recorded for the signer, if it is valid.
     """
 
-    verdict: Verdict
+    verdict: SignatureVerdict
     identity: str | None
     why: str = ""
     names: tuple[str, ...] = ()
 
 
 def sign(name: str, files: Mapping[str, str], signer: Signer) -> bytes:
-    """The signer's signature of the model `name` with these files, as it lies in the store."""
+    """Signs the model `name` with these files; returns the signature as the store holds it."""
     payload = statement(name, files)
     public = signer.key.public_key()
     signature = signer.key.sign(signed_bytes(payload), ec.ECDSA(_hash_for(public)))
@@ -58,56 +58,60 @@ def sign(name: str, files: Mapping[str, str], signer: Signer) -> bytes:
     )
 
 
-def check(content: bytes, files: Mapping[str, str], trust: Trust, signed: datetime) -> Checked:
-    """Whether a trusted key signed these files.
+def check(content: bytes, files: Mapping[str, str], trust: Trust, signed: datetime) -> CheckedSignature:
+    """Verifies a signature: whether a trusted key signed these files.
 
     Args:
-        content: the signature as it lies in the store.
+        content: the signature as the store holds it.
         files: names and digests of the files that it should be over.
         trust: whose signatures count.
-        signed: when it was made, as the registry holds it: the moment a certificate must have been valid.
+        signed: when it was made, by the registry: the moment at which a certificate must have been valid.
     """
     try:
         envelope = read_envelope(content)
         said = read_statement(envelope.payload)
     except ValueError as error:
-        return Checked("forged", None, str(error))
+        return CheckedSignature("forged", None, str(error))
     if said != dict(files):
-        return Checked("forged", None, "it is over other files")
+        return CheckedSignature("forged", None, "it is over other files")
     if envelope.hint is not None:
         key = trust.keys.get(envelope.hint)
         if key is None:
-            return Checked(
+            return CheckedSignature(
                 "unknown", None, f"the key whose PEM text has sha256 {envelope.hint} is not trusted"
             )
-        return _verified(envelope, key, fingerprint(key))
+        return _verify_signature(envelope, key, fingerprint(key))
     assert envelope.certificate is not None
     return _check_certificate(envelope, envelope.certificate, trust, signed)
 
 
-def _check_certificate(envelope: Envelope, der: bytes, trust: Trust, signed: datetime) -> Checked:
+def _check_certificate(envelope: Envelope, der: bytes, trust: Trust, signed: datetime) -> CheckedSignature:
     try:
         certificate = x509.load_der_x509_certificate(der)
         key = certificate.public_key()
         usable = may_sign(certificate)
     except ValueError as error:
-        return Checked("forged", None, f"its certificate cannot be read ({error})")
+        return CheckedSignature("forged", None, f"its certificate cannot be read ({error})")
     who = subject(certificate)
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name not in CURVES:
-        return Checked("unknown", who, f"the key of {who} is of a kind that is not accepted")
+        return CheckedSignature("unknown", who, f"the key of {who} is of a kind that is not accepted")
     if hint_of(key) in trust.keys:  # the key is trusted, and not what the certificate says of it
-        return _verified(envelope, key, fingerprint(key), who)
-    if not any(_vouches(one, certificate, signed) for one in trust.certificates):
-        return Checked("unknown", who, f"the certificate of {who} is not trusted, nor one that issued it")
+        return _verify_signature(envelope, key, fingerprint(key), who)
+    if not any(_issued_by(one, certificate, signed) for one in trust.certificates):
+        return CheckedSignature(
+            "unknown", who, f"the certificate of {who} is not trusted, nor one that issued it"
+        )
     if not usable:
-        return Checked("unknown", who, f"the certificate of {who} is not for digital signatures")
+        return CheckedSignature("unknown", who, f"the certificate of {who} is not for digital signatures")
     if not valid_at(certificate, signed):
-        return Checked("unknown", who, f"the certificate of {who} was not valid when this was signed")
-    return _verified(envelope, key, who)
+        return CheckedSignature(
+            "unknown", who, f"the certificate of {who} was not valid when this was signed"
+        )
+    return _verify_signature(envelope, key, who)
 
 
-def _vouches(trusted: x509.Certificate, certificate: x509.Certificate, signed: datetime) -> bool:
-    """Whether the trusted certificate is this one, or of the authority that issued it."""
+def _issued_by(trusted: x509.Certificate, certificate: x509.Certificate, signed: datetime) -> bool:
+    """Whether the trusted certificate is this one, or that of the authority that issued it."""
     if trusted == certificate:
         return True
     if not is_authority(trusted) or not valid_at(trusted, signed):
@@ -119,12 +123,14 @@ def _vouches(trusted: x509.Certificate, certificate: x509.Certificate, signed: d
     return True
 
 
-def _verified(envelope: Envelope, key: ec.EllipticCurvePublicKey, identity: str, *names: str) -> Checked:
+def _verify_signature(
+    envelope: Envelope, key: ec.EllipticCurvePublicKey, identity: str, *names: str
+) -> CheckedSignature:
     try:
         key.verify(envelope.signature, signed_bytes(envelope.payload), ec.ECDSA(_hash_for(key)))
     except InvalidSignature:
-        return Checked("forged", identity, f"it claims to be of {identity}, and is not")
-    return Checked("valid", identity, names=(identity, *names))
+        return CheckedSignature("forged", identity, f"it claims to be of {identity}, and is not")
+    return CheckedSignature("valid", identity, names=(identity, *names))
 
 
 def _hash_for(key: ec.EllipticCurvePublicKey) -> hashes.HashAlgorithm:

@@ -1,4 +1,4 @@
-"""How a signature lies in the store: a sigstore bundle (version 0.3) around a DSSE envelope, as JSON.
+"""The stored form of a signature: a sigstore bundle (version 0.3) around a DSSE envelope, as JSON.
 
 Reference: https://github.com/secure-systems-lab/dsse, the protocol of version 1. Beside the signature it
 says whose it claims to be: the sha256 of the public key's PEM text, or the signer's certificate.
@@ -15,15 +15,15 @@ from pydantic.alias_generators import to_camel
 MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 TRUSTED_KEYS: Final = "DERMFED_TRUSTED_KEYS"
-"""The variable that names files of trusted keys, as `PATH` names folders."""
+"""The environment variable that lists files of trusted keys, separated as in `PATH`."""
 
 LARGEST: Final = 2**20
-"""More bytes than any signature of two files has."""
+"""The largest signature that is read, bytes; one of two files is far smaller."""
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A signature and what it is over.
+    """A signature with the payload that it is over.
 
     Attributes:
         payload: the statement, byte by byte.
@@ -39,12 +39,12 @@ class Envelope:
 
 
 def signed_bytes(payload: bytes) -> bytes:
-    """What is signed of a payload: PAE(type, payload) = "DSSEv1" len(type) type len(payload) payload."""
+    """The bytes that are signed: PAE(type, payload) = "DSSEv1" len(type) type len(payload) payload."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
 
 
 def key_hint(pem: bytes) -> str:
-    """How an envelope names a public key, given as PEM text (SubjectPublicKeyInfo)."""
+    """The hint by which an envelope names a public key: sha256 of its PEM text (SubjectPublicKeyInfo)."""
     return hashlib.sha256(pem).hexdigest()
 
 
@@ -101,7 +101,7 @@ class _SigstoreBundle(_Record):
 
 
 def write_envelope(envelope: Envelope) -> bytes:
-    """The envelope as JSON."""
+    """Serializes an envelope as JSON."""
     chain = envelope.certificate and _Chain(certificates=(_Certificate(raw_bytes=envelope.certificate),))
     record = _SigstoreBundle(
         media_type=MEDIA_TYPE,
@@ -119,7 +119,7 @@ def write_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(content: bytes) -> Envelope:
-    """The envelope that JSON holds.
+    """Parses and validates the JSON of an envelope.
 
     Raises:
         ValueError: it holds none, or one that does not say whose it is.

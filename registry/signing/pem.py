@@ -1,4 +1,4 @@
-"""Keys and certificates from PEM files: what one signs with, and whom one trusts.
+"""Reads PEM files: the signer's private key and certificate, and the trusted keys and certificates.
 
 Keys are of the elliptic curves P-256, P-384 and P-521, the ones that the OpenSSF's model signing has. A
 trusted certificate vouches for signatures that carry it; that of an authority (CA) for those that carry one
@@ -38,20 +38,20 @@ _MAKE_KEY = "make one with `openssl ecparam -name prime256v1 -genkey -noout -out
 
 @dataclass(frozen=True)
 class Signer:
-    """What signs: a private key and, if there is one, its certificate."""
+    """A private key to sign with and, if there is one, its certificate."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate | None = None
 
     @property
     def identity(self) -> str:
-        """Who signs: the subject of the certificate, or the fingerprint of the public key."""
+        """The identity of the signer: the certificate's subject, or the public key's fingerprint."""
         return fingerprint(self.key.public_key()) if self.certificate is None else subject(self.certificate)
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose signatures count.
+    """The trusted keys and certificates: whose signatures count.
 
     Attributes:
         keys: public keys, by the hint that envelopes name them with.
@@ -62,25 +62,25 @@ class Trust:
     certificates: tuple[x509.Certificate, ...]
 
 
-def own_trust(signer: Signer) -> Trust:
+def trust_in_signer(signer: Signer) -> Trust:
     """Trust in the signer alone."""
     key = signer.key.public_key()
     return Trust({hint_of(key): key}, ())
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """The sha256 of a public key, as `openssl pkey -pubin -in KEY -outform DER | sha256sum` tells it."""
+    """The sha256 of a public key, as `openssl pkey -pubin -in KEY -outform DER | sha256sum` prints it."""
     content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
 def subject(certificate: x509.Certificate) -> str:
-    """Whom a certificate is for."""
+    """The subject of a certificate (RFC 4514)."""
     return certificate.subject.rfc4514_string()
 
 
 def hint_of(key: ec.EllipticCurvePublicKey) -> str:
-    """How an envelope names the key."""
+    """The hint by which an envelope names the key."""
     return key_hint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
@@ -108,7 +108,7 @@ def valid_at(certificate: x509.Certificate, moment: datetime) -> bool:
 
 
 def read_signer(key: Path, certificate: Path | None = None, password: str | None = None) -> Signer:
-    """What signs, from its files.
+    """Reads the signer from its PEM files.
 
     Args:
         key: a private key in PEM.
@@ -151,7 +151,7 @@ def read_signer(key: Path, certificate: Path | None = None, password: str | None
 
 
 def read_trust(files: Sequence[Path]) -> Trust:
-    """The public keys and certificates in these files, each of which may hold several.
+    """Reads the trusted public keys and certificates in these files, each of which may hold several.
 
     Raises:
         KeyUnusable: a file holds none, or something that nobody should trust a signature by.
@@ -184,7 +184,7 @@ def _read(path: Path) -> bytes:
 
 
 def _blocks(file: Path, *allowed: str) -> list[bytes]:
-    """The parts of a PEM file, if all are of the kinds that are allowed here."""
+    """The blocks of a PEM file, if all are of the allowed kinds."""
     found = [(match[1].decode(), match[0]) for match in _BLOCK.finditer(_read(file))]
     wanted = " or ".join(f"{kind.lower()}s" for kind in allowed)
     if not found:

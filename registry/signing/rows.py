@@ -1,4 +1,4 @@
-"""The table of signatures: rows in, records out."""
+"""Reading and writing the table of signatures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection, insert, select
 
+from registry.database.tables import SignatureRow, VersionRow
 from registry.records import Version
-from registry.tables import SignatureRow, VersionRow
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature of a version; it says whose it is, which only a check proves.
+    """One stored signature of a version; whose it claims to be is unverified.
 
     Attributes:
         model, number: the version.
@@ -49,7 +49,7 @@ def signatures_of_version(connection: Connection, version: Version) -> tuple[Sig
 
 
 def insert_signatures(connection: Connection, signatures: Sequence[Signature]) -> None:
-    """Keeps signatures of versions that are there."""
+    """Inserts signatures of existing versions."""
     for one in signatures:
         version = connection.scalars(
             select(VersionRow.id).where(VersionRow.model == one.model, VersionRow.number == one.number)

@@ -1,4 +1,4 @@
-"""What a signature is over: an in-toto statement of a bundle's files and their digests.
+"""The signed statement: an in-toto statement of a bundle's files and their digests.
 
 The predicate is that of the OpenSSF's model signing, https://model_signing/signature/v1.0: each file with its
 sha256, and as the subject one digest over the digests of all files in the order of their names. So the tool
@@ -54,7 +54,7 @@ def bundle_files(digest: str, model_digest: str) -> dict[str, str]:
 
 
 def statement(name: str, files: Mapping[str, str]) -> bytes:
-    """The statement that the model `name` consists of these files, with digests as `sha256:...`."""
+    """Writes the statement that the model `name` consists of these files, with digests as `sha256:...`."""
     resources = [
         {"name": file, "algorithm": "sha256", "digest": digest.removeprefix("sha256:")}
         for file, digest in sorted(files.items())
@@ -71,7 +71,7 @@ def statement(name: str, files: Mapping[str, str]) -> bytes:
 
 
 def read_statement(payload: bytes) -> dict[str, str]:
-    """The files that a statement names, with digests as `sha256:...`.
+    """Reads the files of a statement, with digests as `sha256:...`.
 
     Raises:
         ValueError: it is no such statement, or contradicts itself.

@@ -1,4 +1,4 @@
-"""Signing the versions of a registry, and what is wrong with the signatures that it holds."""
+"""Signing the versions of a registry, and verifying the signatures that it holds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
-from registry.changes import Note, insert_event
-from registry.database import reading, writing
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import reading, writing
+from registry.database.queries import versions_by_number
 from registry.errors import SignatureRefused, StoreError
-from registry.queries import versions_by_number
 from registry.records import Version
 from registry.signing.envelope import read_envelope
 from registry.signing.rows import Signature, insert_signatures, signatures_of, signatures_of_version
 from registry.signing.statement import bundle_files, read_statement
-from registry.store import Store
-from registry.stored import stored_bundle, stored_manifest
+from registry.store.base import Store
+from registry.store.bundles import stored_bundle, stored_manifest
 
-if TYPE_CHECKING:
-    from registry.signing.check import Checked
+if TYPE_CHECKING:  # signing needs an extra
+    from registry.signing.check import CheckedSignature
     from registry.signing.pem import Signer, Trust
 
 
 def sign_versions(
-    engine: Engine, store: Store, note: Note, model: str, numbers: Sequence[int], signer: "Signer"
+    engine: Engine, store: Store, context: AuditContext, model: str, numbers: Sequence[int], signer: "Signer"
 ) -> tuple[Signature, ...]:
-    """The signer's signature of each of these versions; what it has signed before keeps its signature.
+    """Signs these versions, and returns the signature of each; versions signed before keep theirs.
 
     Raises:
         NotFound: there is no such model or version.
         StoreError: a file of a version is missing or altered, or the store cannot be written.
     """
     from registry.signing.check import sign
-    from registry.signing.pem import own_trust
+    from registry.signing.pem import trust_in_signer
 
     made: dict[int, Signature] = {}
     new: list[Signature] = []
@@ -43,7 +43,7 @@ def sign_versions(
         bundle = stored_bundle(store, version)  # nobody signs what was altered
         files = bundle_files(version.digest, bundle.manifest.file.sha256)
         for one in known[version.number]:
-            found = _checked(store, one, files, own_trust(signer))
+            found = _checked(store, one, files, trust_in_signer(signer))
             if found.verdict == "valid" and one.identity == signer.identity:
                 made[version.number] = one
         if version.number not in made:
@@ -60,15 +60,15 @@ def sign_versions(
                 ]
             }
             insert_event(
-                connection, "signed", model, note, versions=[one.number for one in new], details=details
+                connection, "signed", model, context, versions=[one.number for one in new], details=details
             )
     return tuple(made[version.number] for version in versions)
 
 
 def check_version(
     engine: Engine, store: Store, version: Version, trust: "Trust"
-) -> tuple[tuple[Signature, "Checked"], ...]:
-    """What there is to say about each signature of a version.
+) -> tuple[tuple[Signature, "CheckedSignature"], ...]:
+    """Verifies each signature of a version.
 
     Raises:
         StoreError: the version's manifest is missing or altered.
@@ -80,7 +80,7 @@ def check_version(
 
 
 def require_signature(engine: Engine, store: Store, version: Version, trust: "Trust") -> str:
-    """Who among the trusted has signed the version.
+    """The identity of a trusted signer of the version, whose signature is valid.
 
     Raises:
         SignatureRefused: none of them has.
@@ -98,31 +98,33 @@ def require_signature(engine: Engine, store: Store, version: Version, trust: "Tr
     )
 
 
-def signature_problems(
+def signature_issues(
     connection: Connection, store: Store, trust: "Trust | None"
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with signatures: which, and what; without `trust` nobody's is called unknown."""
+    """Finds what is wrong with stored signatures: which, and what; without `trust` no signer is unknown."""
     for one in signatures_of(connection):
         about = f"signature {one.object} of version {one.number} of {one.model}"
         (version,) = versions_by_number(connection, one.model, [one.number])
         try:
             files = bundle_files(version.digest, stored_manifest(store, version).file.sha256)
         except StoreError:
-            continue  # it is told of the version itself
-        if (trouble := _trouble(store, one, files, trust)) is not None:
-            yield about, trouble
+            continue  # it is reported for the version itself
+        if (issue := _signature_issue(store, one, files, trust)) is not None:
+            yield about, issue
 
 
-def _checked(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust") -> "Checked":
-    from registry.signing.check import Checked, check
+def _checked(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust") -> "CheckedSignature":
+    from registry.signing.check import CheckedSignature, check
 
     try:
         return check(store.get(one.object), files, trust, one.created)
     except StoreError as error:
-        return Checked("forged", None, str(error))
+        return CheckedSignature("forged", None, str(error))
 
 
-def _trouble(store: Store, one: Signature, files: Mapping[str, str], trust: "Trust | None") -> str | None:
+def _signature_issue(
+    store: Store, one: Signature, files: Mapping[str, str], trust: "Trust | None"
+) -> str | None:
     try:
         content = store.get(one.object)
     except StoreError as error:

@@ -8,13 +8,14 @@ request's, so the same answer has the same ids.
 from collections.abc import Sequence
 from functools import cache
 
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.own_version import own_version
 from serving.fhir.elements import OWN, Element, clean, concept, identity, public, reference, urn
+from serving.fhir.facts import properties
 from serving.fhir.observations import observations
 from serving.fhir.report import report
-from serving.parameters import Parameters
-from serving.schemas import Diagnosis
+from serving.protocol.parameters import Parameters
+from serving.protocol.schemas import Diagnosis
 
 
 def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Parameters) -> Element:
@@ -60,7 +61,7 @@ def _device(diagnosis: Diagnosis, identifier: str) -> Element:
             {"type": concept("version in the registry"), "value": str(model.version)},
             {"type": concept("dermfed"), "value": _software()},
         ],
-        "property": [{"type": concept("Subgroup it is for"), "valueCode": [concept(model.subgroup)]}],
+        "property": properties(model),
         "note": [{"text": diagnosis.disclaimer}],
     }
 

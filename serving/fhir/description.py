@@ -1,21 +1,14 @@
 """The FHIR answer as the description of the interface shows it: its shape, and one whole example."""
 
-from datetime import UTC, datetime
 from typing import Any
 
-from registry.bundle.codings import ICD10
-from registry.bundle.labels import Coding, Label
+from registry.bundle.manifest.codings import ICD10
+from registry.bundle.manifest.labels import Coding, Label
 from serving.fhir.bundle import fhir_bundle
-from serving.parameters import Parameters
-from serving.schemas import (
-    AnsweringModel,
-    Confidence,
+from serving.protocol.fields import example
+from serving.protocol.parameters import Parameters
+from serving.protocol.schemas import (
     Diagnosis,
-    Finding,
-    MalignancyRisk,
-    PredictionSet,
-    Quality,
-    Reason,
 )
 
 _MELANOMA = Coding(
@@ -60,35 +53,4 @@ def described() -> dict[str, Any]:
 
 
 def _example() -> dict[str, Any]:
-    diagnosis = Diagnosis(
-        id="6f2b8c1e-4d5a-4f0b-9a57-0c1f7d3e2b90",
-        created=datetime(2026, 1, 1, tzinfo=UTC),
-        decision="refer",
-        reasons=[
-            Reason(
-                code="low-confidence",
-                text="The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version "
-                "refers.",
-            )
-        ],
-        model=AnsweringModel(
-            name="skin-lesion", version=3, subgroup="dark", digest="sha256:" + "0" * 64, route="declared"
-        ),
-        findings=[
-            Finding(
-                code="MEL",
-                name="Melanoma",
-                malignancy="malignant",
-                probability=0.52,
-                coding={"icd10": _MELANOMA.code},
-            )
-        ],
-        prediction_set=PredictionSet(
-            codes=["MEL", "NV"], coverage=0.9, guarantee="subgroup", calibration_n=412
-        ),
-        malignancy=MalignancyRisk(probability=0.52),
-        confidence=Confidence(value=0.52, threshold=0.55, calibrated_on_n=400),
-        quality=Quality(acceptable=True, issues=[]),
-        warnings=[],
-    )
-    return fhir_bundle(diagnosis, _LABELS, Parameters("5"))
+    return fhir_bundle(example(Diagnosis), _LABELS, Parameters("5"))

@@ -8,8 +8,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from registry.bundle.codings import codings_of
-from registry.bundle.labels import Label
+from registry.bundle.manifest.codings import codings_of
+from registry.bundle.manifest.labels import Label
+from serving.protocol.fields import PROBABILITY, Unit
 
 OWN: Final = "urn:dermfed:"
 UNCERTAIN: Final = OWN + "uncertain-coding"
@@ -76,9 +77,15 @@ def _coding(given: Any) -> Element:
     return {**marked, "system": system, **version, "code": clean(given.code), **display}
 
 
+def quantity(value: float, unit: Unit | None) -> Element:
+    """A number, with its unit where it has one."""
+    named = {"unit": unit.name, "system": "http://unitsofmeasure.org", "code": unit.code} if unit else {}
+    return {"value": value, **named}
+
+
 def probability(value: float) -> Element:
     """A probability: a number without a unit, which UCUM calls 1."""
-    return {"value": value, "unit": "probability", "system": "http://unitsofmeasure.org", "code": "1"}
+    return quantity(value, PROBABILITY)
 
 
 def absent(code: str, display: str) -> Element:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from serving.fhir.elements import (
     Element,
     absent,
@@ -11,13 +11,13 @@ from serving.fhir.elements import (
     concept,
     identity,
     notes,
-    own,
     probability,
     public,
     reference,
 )
-from serving.parameters import Parameters
-from serving.schemas import Diagnosis, Finding, Reason
+from serving.fhir.facts import components, observed, own_value
+from serving.protocol.parameters import Parameters
+from serving.protocol.schemas import Answer, Diagnosis, Reason
 
 DECISIONS: Final = {
     "report": "The model is sure enough to answer",
@@ -62,56 +62,53 @@ def observations(
 
     yield observation(
         "decision",
-        _code("decision", "Decision"),
-        valueCodeableConcept=_own_value("decision", diagnosis.decision, DECISIONS[diagnosis.decision]),
-        component=[_declared_tone(parameters), *map(_reason, diagnosis.reasons)],
+        observed("decision", "Decision"),
+        valueCodeableConcept=own_value("decision", diagnosis.decision, DECISIONS[diagnosis.decision]),
+        component=[_declared_tone(parameters), *map(_reason, diagnosis.reasons), *components(diagnosis)],
         **doubt,
         **notes(diagnosis.warnings),
     )
     for number, finding in enumerate(diagnosis.findings):
         yield observation(
             f"finding/{number}",
-            _code("class-probability", f"Probability of {finding.name}"),
+            observed("class-probability", f"Probability of {finding.name}"),
             valueQuantity=probability(finding.probability),
-            component=_class(finding, labels),
+            component=[_class(finding.code, labels), *components(finding)],
             **doubt,
         )
     yield observation(
         "prediction-set",
-        _code("prediction-set", "Classes that are not ruled out"),
-        component=list(_set(diagnosis, labels)),
+        observed("prediction-set", "Classes that are not ruled out"),
+        component=[
+            *(_class(code, labels) for code in diagnosis.prediction_set.codes),
+            *components(diagnosis.prediction_set),
+        ],
     )
     risk = diagnosis.malignancy.probability
     yield observation(
         "malignancy",
-        _code("malignancy-probability", "Probability that the lesion is malignant"),
+        observed("malignancy-probability", "Probability that the lesion is malignant"),
         **(
             {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
             if risk is None
             else {"valueQuantity": probability(risk)}
         ),
+        **_with(diagnosis.malignancy),
         **doubt,
     )
-    yield observation("confidence", _code("confidence", "Highest probability"), **_confidence(diagnosis))
+    yield observation("confidence", observed("confidence", "Highest probability"), **_confidence(diagnosis))
     yield observation(
         "quality",
-        _code("picture-quality", "Whether the picture can be judged"),
+        observed("picture-quality", "Whether the picture can be judged"),
         valueBoolean=diagnosis.quality.acceptable,
+        **_with(diagnosis.quality),
         **notes(diagnosis.quality.issues),
     )
 
 
-def _code(code: str, text: str) -> Element:
-    return concept(text, own("observation", code))
-
-
-def _own_value(system: str, code: str, text: str) -> Element:
-    return concept(text, own(system, code))
-
-
 def _declared_tone(parameters: Parameters) -> Element:
     """The skin tone as it was declared: a text, for the scales have no code that everybody shares."""
-    code = _code("declared-skin-tone", "Declared skin tone")
+    code = observed("declared-skin-tone", "Declared skin tone")
     if parameters.skin_tone is None:
         return {"code": code, "dataAbsentReason": absent("unknown", "Unknown")}
     return {"code": code, "valueString": f"{parameters.skin_tone} ({parameters.skin_tone_scale})"}
@@ -119,34 +116,13 @@ def _declared_tone(parameters: Parameters) -> Element:
 
 def _reason(reason: Reason) -> Element:
     return {
-        "code": _code("reason", "Why the decision is this one, or why this version answered"),
-        "valueCodeableConcept": _own_value("reason", reason.code, reason.text),
+        "code": observed("reason", "Why the decision is this one, or why this version answered"),
+        "valueCodeableConcept": own_value("reason", reason.code, reason.text),
     }
 
 
-def _class(finding: Finding, labels: Sequence[Label]) -> list[Element]:
-    return [
-        {"code": _code("class", "Class"), "valueCodeableConcept": class_concept(finding.code, labels)},
-        {
-            "code": _code("malignancy", "Malignancy of the class"),
-            "valueCodeableConcept": _own_value("malignancy", finding.malignancy, finding.malignancy),
-        },
-    ]
-
-
-def _set(diagnosis: Diagnosis, labels: Sequence[Label]) -> Iterator[Element]:
-    chosen = diagnosis.prediction_set
-    for code in chosen.codes:
-        yield {"code": _code("class", "Class"), "valueCodeableConcept": class_concept(code, labels)}
-    yield {"code": _code("coverage", "Coverage aimed at"), "valueQuantity": probability(chosen.coverage)}
-    yield {
-        "code": _code("guarantee", "For whom the coverage is promised"),
-        "valueCodeableConcept": _own_value("guarantee", chosen.guarantee, chosen.guarantee),
-    }
-    yield {
-        "code": _code("calibration-lesions", "Lesions that the promise rests on"),
-        "valueInteger": chosen.calibration_n,
-    }
+def _class(code: str, labels: Sequence[Label]) -> Element:
+    return {"code": observed("class", "Class"), "valueCodeableConcept": class_concept(code, labels)}
 
 
 def _confidence(diagnosis: Diagnosis) -> Element:
@@ -156,10 +132,11 @@ def _confidence(diagnosis: Diagnosis) -> Element:
         "referenceRange": [
             {"low": probability(confidence.threshold), "text": "below this the lesion is referred"}
         ],
-        "component": [
-            {
-                "code": _code("calibration-pictures", "Pictures that the threshold rests on"),
-                "valueInteger": confidence.calibrated_on_n,
-            }
-        ],
+        **_with(confidence),
     }
+
+
+def _with(part: Answer) -> Element:
+    """The components of a part that are told beside its value, if it has any."""
+    found = components(part)
+    return {"component": found} if found else {}

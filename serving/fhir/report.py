@@ -7,10 +7,10 @@ a person has verified.
 from collections.abc import Sequence
 from html import escape
 
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from serving.fhir.elements import OWN, Element, class_concept, clean, concept, own, public, reference
 from serving.fhir.observations import DECISIONS
-from serving.schemas import Diagnosis
+from serving.protocol.schemas import Diagnosis
 
 
 def report(diagnosis: Diagnosis, labels: Sequence[Label], identifier: str, results: Sequence[str]) -> Element:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.card import sections
-from registry.card.tables import Table
-from registry.printing import event_lines
 from registry.records import Event
-from serving.card import card
-from serving.drift.table import EVERYBODY, DriftRow
-from serving.live import LoadedRelease, State
-from serving.schemas import ServedModel
-from serving.shadow.table import ShadowRow
+from registry.rendering.records import event_lines
+from registry.rendering.table import Table
+from serving.monitoring.drift.table import EVERYBODY, DriftRow
+from serving.monitoring.shadow.table import ShadowRow
+from serving.protocol.schemas import ServedModel
+from serving.releases.card import card
+from serving.releases.current_release import LoadedRelease, ServedRelease
 from serving.web.reliability import points, reliability
 from serving.web.rendering import render
 
@@ -39,7 +39,7 @@ class Seen:
         shadow_alias: whose release is the candidate; None where none is followed.
     """
 
-    state: State
+    state: ServedRelease
     served: Mapping[str, ServedModel]
     history: Mapping[str, Sequence[Event]]
     troubles: Sequence[str]

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from registry.bundle.tones import SCALES
-from serving.live import State
-from serving.parameters import Parameters, read_parameters
-from serving.schemas import Diagnosis
+from registry.bundle.skin_tone.scales import SCALES
+from serving.protocol.parameters import Parameters, read_parameters
+from serving.protocol.schemas import Diagnosis
+from serving.releases.current_release import ServedRelease
+from serving.web.figures import figures
 from serving.web.rendering import render
 
 TONE: Final = "tone"
@@ -41,7 +42,7 @@ class Choice:
     text: str
 
 
-def tones(state: State) -> list[tuple[str, list[Choice]]]:
+def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
     """Skin tones to choose from, by scale: those first on which a served version is."""
     used = {
         version.version.subgroup.scale
@@ -70,7 +71,9 @@ def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Pa
     return read_parameters(query, given)
 
 
-def picture_page(state: State, diagnosis: Diagnosis | None = None, asked: Parameters | None = None) -> str:
+def picture_page(
+    state: ServedRelease, diagnosis: Diagnosis | None = None, asked: Parameters | None = None
+) -> str:
     """The page, with an answer where there is one.
 
     Args:
@@ -89,5 +92,6 @@ def picture_page(state: State, diagnosis: Diagnosis | None = None, asked: Parame
         diagnosis=diagnosis,
         decision=DECISIONS[diagnosis.decision] if diagnosis else None,
         guarantee=GUARANTEES[diagnosis.prediction_set.guarantee] if diagnosis else None,
+        figures=figures(diagnosis) if diagnosis else [],
         names={finding.code: finding.name for finding in diagnosis.findings} if diagnosis else {},
     )

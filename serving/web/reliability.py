@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.metrics.wilson import mean_interval
-from registry.bundle.reference import ScoreHistograms
 
 BINS = 10
 LEAST = 10

@@ -5,9 +5,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
-from serving.schemas import DISCLAIMER
+from serving.protocol.schemas import DISCLAIMER
 
 ASSETS: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
@@ -46,7 +46,12 @@ def percent(share: float | None) -> str:
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("serving.web", "templates"),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("serving.web", "templates"),
+                PrefixLoader({"card": PackageLoader("registry.card", ".")}),
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

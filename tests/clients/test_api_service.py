@@ -131,7 +131,7 @@ def test_keys(connect, tmp_path):
 
 def test_a_key_that_asks_too_often_waits_as_long_as_it_is_told(connect, tmp_path, monkeypatch):
     places, waits, now = Places(tmp_path / "registry"), [], [time.monotonic_ns()]
-    monkeypatch.setattr("serving.rates.time", SimpleNamespace(monotonic_ns=lambda: now[0]))
+    monkeypatch.setattr("serving.access.gcra.time", SimpleNamespace(monotonic_ns=lambda: now[0]))
 
     def wait(seconds: float) -> None:
         waits.append(seconds)

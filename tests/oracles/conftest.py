@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Counts, count
+from registry.bundle.counts.count import Counts, count
 
 
 @dataclass(frozen=True)

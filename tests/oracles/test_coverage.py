@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from personalization.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts import SCORE_BINS, Counts, score_bin
+from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from registry.bundle.counts.count import SCORE_BINS, Counts, score_bin
 
 DRAWS = 1000
 TESTED = 200

@@ -11,8 +11,8 @@ from crepes.extras import hinge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from personalization.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts import SCORE_BINS, score_bin
+from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from registry.bundle.counts.count import SCORE_BINS, score_bin
 
 COVERAGE = 0.9
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from personalization.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts import SCORE_BINS, Counts, score_bin
+from personalization.calibration.conformal import ConformalConfig, fit_threshold
+from registry.bundle.counts.count import SCORE_BINS, Counts, score_bin
 from registry.bundle.metrics.calibration import ece, mce
 from registry.bundle.metrics.classification import auprcs, aurocs, malignancy_auroc
 from registry.bundle.metrics.selective import aurc, risk_coverage

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from personalization.calibration import fit_temperature, log_likelihoods
+from personalization.calibration.temperature import fit_temperature, log_likelihoods
 
 
 def draw(seed, n, classes, true_temperature):

@@ -11,16 +11,16 @@ import torch
 from rich.console import Console
 
 from clients.store import ClientStore
-from registry.bundle.labels import Label
-from training.census import Census
-from training.data import SPLITS, Dataset, Examples, Split
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.job import Job
-from training.journal import Journal
-from training.messages import GLOBAL, Tensors
+from registry.bundle.manifest.labels import Label
+from training.data.dataset import SPLITS, Dataset, Examples, Split
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.census import Census
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.stages.base import StageContext, StageResult
+from training.messages.message import GLOBAL, Tensors
 from training.models import build_model
 from training.models.groups import float_state
-from training.stages.base import Outcome, Setting
 
 LABELS = tuple(
     Label(code=code, name=code.title(), malignancy=malignancy)
@@ -34,7 +34,7 @@ SIDE = 16
 
 @dataclass(frozen=True)
 class Hospitals:
-    """Pictures in memory; implements `training.data.Dataset`."""
+    """Pictures in memory; implements `training.data.dataset.Dataset`."""
 
     held: Mapping[tuple[str, Split], Examples]
     clients: tuple[str, ...]
@@ -80,12 +80,12 @@ def draw(sizes: Mapping[str, tuple[int, int, int, int]], clients: Mapping[str, s
 class Stand:
     """One stage of a job, ready to run."""
 
-    setting: Setting
+    context: StageContext
     start: Tensors
 
-    def run(self, before: Outcome | None = None) -> Outcome:
-        place = int(self.setting.key.partition("-")[0])
-        return self.setting.job.stages[place].run(self.setting, before or Outcome({GLOBAL: self.start}))
+    def run(self, before: StageResult | None = None) -> StageResult:
+        place = int(self.context.key.partition("-")[0])
+        return self.context.job.stages[place].run(self.context, before or StageResult({GLOBAL: self.start}))
 
 
 @pytest.fixture(autouse=True)
@@ -141,22 +141,23 @@ def stand(tmp_path: Path) -> Iterator[Callable[..., Stand]]:
 
     def build(job: Job, dataset: Dataset, place: int = 0, name: str = "run") -> Stand:
         out = tmp_path / name
-        engine = InProcessEngine(SiteParts(job, dataset, ClientStore(out / "clients")), out / "spool")
+        engine = InProcessEngine(ClientAppParts(job, dataset, ClientStore(out / "clients")), out / "spool")
         opened.append(engine)
         model = build_model(job.model, len(dataset.labels), seed=1)
-        setting = Setting(
+        context = StageContext(
             job=job,
+            digest=job.digest,
             key=job.key(place),
             folder=out / "checkpoints" / job.key(place),
             engine=engine,
-            journal=Journal(out / "metrics.jsonl", Console(quiet=True)),
+            metrics_log=MetricsLog(out / "metrics.jsonl", Console(quiet=True)),
             labels=dataset.labels,
             subgroups=tuple(dataset.subgroups),
             census=Census.of_dataset(dataset),
             fingerprint=dataset.fingerprint,
             model=model,
         )
-        return Stand(setting, {name: tensor.clone() for name, tensor in float_state(model).items()})
+        return Stand(context, {name: tensor.clone() for name, tensor in float_state(model).items()})
 
     yield build
     for engine in opened:

@@ -12,18 +12,18 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.covariance import oas
 
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
-from registry.bundle.graph import Graph
-from registry.bundle.manifest_text import canonical, read_manifest
-from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
-from registry.bundle.scores import SCORE_BINS, score_bin
-from registry.bundle.skin_tone import ToneRanges
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.text import canonical, read_manifest
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.errors import JobError
-from training.messages import GLOBAL
-from training.outcome_file import Finished, load_finished, save_finished
-from training.stages.base import Graded, Outcome
+from training.jobs.stage_result import FinishedStage, load_finished, save_finished
+from training.jobs.stages.base import BundleDraft, StageResult
+from training.messages.message import GLOBAL
 
 HOLDER = {"light": "north", "dark": "south"}
 TONES = {"light": ("1", "2"), "dark": ("5", "6")}
@@ -75,7 +75,7 @@ def graph(name: str, side: int = 16) -> bytes:
     return helper.make_model(made, opset_imports=opset, ir_version=10).SerializeToString()
 
 
-def exported(job, dataset) -> Outcome:
+def exported(job, dataset) -> StageResult:
     """What a stage of export would leave: three models that promise nothing yet."""
     bundles = {}
     for name in (GLOBAL, *TONES):
@@ -89,8 +89,8 @@ def exported(job, dataset) -> Outcome:
             subgroup=whom,
             lineage=Lineage(job=job.digest, recipe=job.name, seed=job.seed, code_version="0"),
         )
-        bundles[name] = Graded(manifest, content)
-    return Outcome({GLOBAL: {}, "light": {}, "dark": {}}, bundles)
+        bundles[name] = BundleDraft(manifest, content)
+    return StageResult({GLOBAL: {}, "light": {}, "dark": {}}, bundles)
 
 
 def calibrate_job(make_job, privacy: int = 2, **settings):
@@ -103,7 +103,7 @@ def calibrate_job(make_job, privacy: int = 2, **settings):
     return make_job(stages, privacy={"min_count": privacy})
 
 
-def run(job, dataset, stand, name: str = "run") -> Outcome:
+def run(job, dataset, stand, name: str = "run") -> StageResult:
     return stand(job, dataset, place=2, name=name).run(exported(job, dataset))
 
 
@@ -420,7 +420,7 @@ def test_bundles_are_whole_and_survive_the_disk(make_job, stand, hospitals, tmp_
         assert read.manifest.subgroup.name == name
         assert read.manifest.metrics is not None
         onnx.checker.check_model(onnx.load_from_string(read.model))
-    save_finished(tmp_path / "finished", job.digest, Finished(outcome, 1.0, 0))
+    save_finished(tmp_path / "finished", job.digest, FinishedStage(outcome, 1.0, 0))
     found = load_finished(tmp_path / "finished", job.digest).outcome
     assert {name: bundle.manifest for name, bundle in found.bundles.items()} == {
         name: bundle.manifest for name, bundle in outcome.bundles.items()

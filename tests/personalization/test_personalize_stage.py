@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from personalization.candidates import candidate_files
-from training.checkpoint import Checkpoints
+from personalization.selection.candidates import candidate_files
+from tests.closeness import assert_close_in_norm
 from training.errors import JobError
-from training.messages import GLOBAL, named
+from training.federation.server.checkpoint import Checkpoints
+from training.messages.message import GLOBAL, named
 from training.models import build_model
 from training.models.groups import float_state
 from training.seeds import generator
@@ -67,10 +68,7 @@ def accuracy(job, state, examples) -> float:
 
 
 def assert_close(found, expected) -> None:
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        told = f"{name} differs by {float((found[name] - value).abs().max())}"
-        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6, msg=told)
+    assert_close_in_norm(found, expected)
 
 
 @pytest.mark.parametrize("state", ["reset", "keep"])
@@ -78,7 +76,7 @@ def test_with_one_client_per_subgroup_it_is_local_fine_tuning(state, make_job, s
     job = make_job(stages(state, band=1.0, rule="paper"))
     stage = stand(job, hospitals)
     outcome = stage.run()
-    newest = Checkpoints(stage.setting.folder, job.digest).newest()
+    newest = Checkpoints(stage.context.folder, job.digest).newest()
     assert newest.round == EPOCHS
     for subgroup, client in HOLDER.items():
         train, validation = hospitals.examples(client, "train"), hospitals.examples(client, "validation")
@@ -102,7 +100,7 @@ def test_keeping_the_optimizer_is_another_course_than_starting_it_afresh(make_jo
         job = make_job(stages(state))
         stage = stand(job, hospitals, name=state)
         stage.run()
-        ends.append(Checkpoints(stage.setting.folder, job.digest).newest().tensors)
+        ends.append(Checkpoints(stage.context.folder, job.digest).newest().tensors)
     apart = max(float((value - ends[1][name]).abs().max()) for name, value in ends[0].items())
     assert apart > 1e-2, "further than rounding"
 
@@ -147,7 +145,7 @@ def test_poisoned_test_pictures_change_neither_epochs_nor_weights(make_job, stan
     assert first.facts == second.facts
     for name, weights in first.models.items():
         assert all(value.equal(second.models[name][at]) for at, value in weights.items())
-    ends = [Checkpoints(stage.setting.folder, job.digest).newest().tensors for stage in (clean, poisoned)]
+    ends = [Checkpoints(stage.context.folder, job.digest).newest().tensors for stage in (clean, poisoned)]
     assert all(value.equal(ends[1][name]) for name, value in ends[0].items())
     confusions = [outcome.test["light"].point.confusion.tolist() for outcome in (first, second)]
     assert confusions[0] != confusions[1], "the poison was there"
@@ -172,11 +170,11 @@ def test_no_subgroup_is_left_below_the_global_model_on_validation(make_job, stan
 def test_tidy_removes_the_candidates_and_may_run_twice(make_job, stand, hospitals):
     stage = stand(make_job(stages()), hospitals)
     stage.run()
-    folder = stage.setting.folder
+    folder = stage.context.folder
     kept = {path.name for path in folder.iterdir()} - {path.name for path in candidate_files(folder)}
     assert candidate_files(folder)
-    stage.setting.job.stages[0].tidy(folder)
-    stage.setting.job.stages[0].tidy(folder)
+    stage.context.job.stages[0].tidy(folder)
+    stage.context.job.stages[0].tidy(folder)
     assert {path.name for path in folder.iterdir()} == kept
 
 
@@ -224,7 +222,7 @@ def test_an_epoch_is_a_round_of_fedavg_among_the_clients_that_hold_the_subgroup(
     job = make_job(stages(epochs=1))
     stage = stand(job, data)
     stage.run()
-    newest = Checkpoints(stage.setting.folder, job.digest).newest()
+    newest = Checkpoints(stage.context.folder, job.digest).newest()
     first = [
         local_fine_tuning(job, stage.start, data_of, "light", client)[1]
         for client, data_of in (

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from personalization.abstention import AbstentionThreshold
-from personalization.calibration import Temperature
-from personalization.conformal import ConformalThreshold
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
 from personalization.report import (
     CalibratedModel,
     CensusCell,
@@ -19,19 +19,19 @@ from personalization.report import (
     StageFacts,
     render_report,
 )
-from personalization.report.calibration_table import calibration_table
 from personalization.report.limits import limits
 from personalization.report.measures import Estimate
 from personalization.report.numerals import duration, interval, number, size, with_interval
 from personalization.report.overview import overview
-from personalization.report.run_facts import census_tables, silent_clients
-from personalization.report.subgroup_tables import recall_table
-from personalization.selection import SelectionConfig, select
-from registry.bundle.counts import SCORE_BINS, count
-from registry.bundle.labels import Label
+from personalization.report.tables.calibration import calibration_table
+from personalization.report.tables.run_facts import census_tables, silent_clients
+from personalization.report.tables.subgroups import recall_table
+from personalization.selection.select import SelectionConfig, select
+from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import UNDECLARED
 from registry.bundle.metrics.over_clients import over_clients
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.schema import UNDECLARED
 from training.errors import DataError
 
 LABELS = (
@@ -60,7 +60,7 @@ def small(**changes):
     return replace(data, **changes)
 
 
-def told_by_clients():
+def largest_by_client():
     """What a federated stage with peers tells of its clients, two of them of one community."""
     blocks = {"clinic c": block(9, 1), "clinic <a>": block(8, 2), "clinic & b": block(6, 4)}
     communities = {"north & <b>east</b>": ["clinic <a>", "clinic & b"]}
@@ -115,7 +115,7 @@ def full():
         labels=LABELS,
         counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4, 40)}},
         rounds=[Round.from_line(line) for line in rounds],
-        facts=[StageFacts("federate", "federate", told_by_clients())],
+        facts=[StageFacts("federate", "federate", largest_by_client())],
         census=[
             CensusCell("clinic a", "light <I>", "MEL", "train", 1200),
             CensusCell("clinic b", "dark & deep", "NV", "train", 300),

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from personalization.abstention import AbstentionThreshold
-from personalization.calibration import Temperature
-from personalization.conformal import ConformalThreshold
-from personalization.stages.calibrate import Fit, served
-from registry.bundle.counts import SCORE_BINS, count
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
+from personalization.stages.calibrate import Fit, served_figures
+from registry.bundle.counts.count import SCORE_BINS, count
 
 
 def fit(set_bin, answer_bin):
@@ -27,7 +27,7 @@ def block():
 
 
 def test_by_hand(block):
-    told = served(block, fit(set_bin=250, answer_bin=325))  # 0.5 and 0.65
+    told = served_figures(block, fit(set_bin=250, answer_bin=325))  # 0.5 and 0.65
     assert told["coverage"] == pytest.approx(36 / 40)
     assert told["set_size"] == 1
     assert told["reported"] == pytest.approx(34 / 40)  # 0.8 right, and 0.7 wrong
@@ -38,12 +38,12 @@ def test_by_hand(block):
 
 
 def test_full_coverage_is_not_certain(block):
-    told = served(block, fit(set_bin=0, answer_bin=0))
+    told = served_figures(block, fit(set_bin=0, answer_bin=0))
     assert (told["coverage"], told["set_size"], told["reported"]) == (1, 2, 1)
     assert told["intervals"]["coverage"] == pytest.approx([0.025 ** (1 / 40), 1])
 
 
 def test_nothing_reported_has_no_risk(block):
-    told = served(block, fit(set_bin=250, answer_bin=SCORE_BINS))
+    told = served_figures(block, fit(set_bin=250, answer_bin=SCORE_BINS))
     assert told["reported"] == 0
     assert told["reported_risk"] is told["intervals"]["reported_risk"] is None

@@ -20,9 +20,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.folder import Bundle, bundle_digest, write_bundle
-from registry.bundle.labels import Label
-from registry.bundle.picture import PictureRule
-from registry.bundle.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 
 MODEL = "skin-lesion"
@@ -379,7 +379,7 @@ def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], places: Places
 ) -> Callable[..., Ended]:
     """Calls `dermfed-registry` with these arguments on `places`, in this process."""
-    from registry.cli import main
+    from registry.cli.app import main
 
     monkeypatch.setenv("DERMFED_REGISTRY_URL", places.url)
     monkeypatch.setenv("DERMFED_STORE", str(places.store))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from registry.bundle.errors import FolderError
-from registry.bundle.schema import ModelFile
+from registry.bundle.manifest.schema import ModelFile
 from registry.errors import BundleRefused, InvalidName, NotFound, StoreError
 
 MODEL = "skin-lesion"

@@ -5,10 +5,10 @@ from hashlib import sha256
 
 import pytest
 
-from registry import promotion
 from registry.errors import GateRefusal, NotFound, NothingToApprove, ReleaseRefused
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
+from registry.releases import promote
 
 MODEL = "skin-lesion"
 
@@ -136,15 +136,15 @@ def test_what_runs_already_and_what_is_no_release_is_not_approved(filled, approv
 
 
 def test_an_alias_that_moved_while_somebody_looked_is_not_approved(filled, places, approve, monkeypatch):
-    check = promotion.check_integrity
+    check = promote.check_integrity
 
     def interrupted(*given):
-        monkeypatch.setattr(promotion, "check_integrity", check)
+        monkeypatch.setattr(promote, "check_integrity", check)
         with places.open() as other:
             other.promote(MODEL, [1], to="production", override_gates=True, reason="at once")
         check(*given)
 
-    monkeypatch.setattr(promotion, "check_integrity", interrupted)
+    monkeypatch.setattr(promote, "check_integrity", interrupted)
     with pytest.raises(NothingToApprove, match=r"has moved while version 2 .* approve anew"):
         approve("anna", [2])
     assert counted(filled, [2]) == 0
@@ -155,17 +155,17 @@ def test_approvals_that_are_spent_in_between_do_not_count(filled, places, approv
     filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
     approve("anna", [2])
     approve("ben", [2])
-    swap, tries = promotion.swap, []
+    swap, tries = promote.swap, []
 
     def interrupted(*judged):
         tries.append(judged)
-        monkeypatch.setattr(promotion, "swap", swap)
+        monkeypatch.setattr(promote, "swap", swap)
         with places.open() as other:
             other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
             other.rollback(MODEL, alias="production")
         return swap(*judged)
 
-    monkeypatch.setattr(promotion, "swap", interrupted)
+    monkeypatch.setattr(promote, "swap", interrupted)
     with pytest.raises(GateRefusal, match="approved by nobody"):
         filled.promote(MODEL, [2], to="production")
     assert len(tries) == 1

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts import count
+from registry.bundle.counts.count import count
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Temperature
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.schema import Abstention, Conformal, OutOfDistribution, Temperature
 from registry.card.contents import Entry, card_json, expected_coverage, release_card
 from registry.card.figures import not_understood
 from registry.card.page import card_page

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from registry.bundle.codings import SYSTEMS
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.labels import Coding, Label
-from registry.bundle.schema import Abstention, Conformal, Lineage, OutOfDistribution, Temperature
+from registry.bundle.manifest.codings import SYSTEMS
+from registry.bundle.manifest.labels import Coding, Label
+from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, OutOfDistribution, Temperature
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.card.tables import figure, figure_table, interval

@@ -7,7 +7,7 @@ import typer
 
 import registry
 from registry import errors
-from registry.cli import app
+from registry.cli.app import app
 from registry.gates import read_gate_set
 
 ROOT = Path(__file__).parents[2]

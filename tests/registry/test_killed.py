@@ -14,7 +14,8 @@ import os, signal, sys
 from pathlib import Path
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
-import registry.adding, registry.store, registry.changes
+from registry.releases import add_bundles
+from registry.store import base
 
 url, store, point, before, *folders = sys.argv[1:]
 left = int(before)
@@ -43,13 +44,13 @@ with Registry.open(url, store) as opened:
     elif point == "while flushing":
         os.fsync = deadly(os.fsync)
     elif point == "half way through a file":
-        registry.store._write = lambda path, content: (
+        base._write = lambda path, content: (
             path.with_name(f".{path.name}.0").write_bytes(content[: len(content) // 2]), die()
         )
     elif point == "after inserting a version":
-        registry.adding.insert_version = deadly(registry.adding.insert_version, after=True)
+        add_bundles.insert_version = deadly(add_bundles.insert_version, after=True)
     elif point == "before the event":
-        registry.adding.insert_event = deadly(registry.adding.insert_event)
+        add_bundles.insert_event = deadly(add_bundles.insert_event)
     elif point == "before the commit":
         engine = opened._engine
         engine.dialect.do_commit = deadly(engine.dialect.do_commit)

@@ -15,7 +15,7 @@ from pathlib import Path
 import alembic.autogenerate
 import registry.bundle.graph
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
-from registry.bundle.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup
 from registry.registry import Registry
 
 url, store, folder, told, processes, seconds = sys.argv[1:]

@@ -1,6 +1,5 @@
 import pytest
 
-from registry import promotion
 from registry.errors import (
     GateRefusal,
     InvalidName,
@@ -11,6 +10,7 @@ from registry.errors import (
     ReleaseRefused,
 )
 from registry.gates import GateSet, SpreadGate
+from registry.releases import promote
 
 MODEL = "skin-lesion"
 UNFAIR = {"light": 0.90, "dark": 0.70}
@@ -202,28 +202,28 @@ def test_a_promotion_in_between_is_judged_anew(filled, places, bundle, tested, l
     """Somebody promotes a bad version between the judgement of a good one and its release."""
     filled.add([bundle(metrics=tested(light=0.86, dark=0.86), seed=1), bundle(light, tested(light=0.93))])
     filled.promote(MODEL, [6], to="production")
-    swap, tries = promotion.swap, []
+    swap, tries = promote.swap, []
 
     def interrupted(engine, candidate, *judged):
         tries.append([version.number for version in candidate.versions])
         if len(tries) == 1:
             with places.open() as other:
-                monkeypatch.setattr(promotion, "swap", swap)
+                monkeypatch.setattr(promote, "swap", swap)
                 other.promote(MODEL, [3], to="production", override_gates=True, reason="a mistake")
-                monkeypatch.setattr(promotion, "swap", interrupted)
+                monkeypatch.setattr(promote, "swap", interrupted)
         return swap(engine, candidate, *judged)
 
-    monkeypatch.setattr(promotion, "swap", interrupted)
+    monkeypatch.setattr(promote, "swap", interrupted)
     with pytest.raises(GateRefusal, match=r"0\.600 for dark"):
         filled.promote(MODEL, [7], to="production")
     assert tries == [[6, 7]]
     assert numbers(filled) == [6, 3]
 
     tries.clear()
-    monkeypatch.setattr(promotion, "swap", swap)
+    monkeypatch.setattr(promote, "swap", swap)
     filled.rollback(MODEL, alias="production")
     assert numbers(filled) == [6]
-    monkeypatch.setattr(promotion, "swap", interrupted)
+    monkeypatch.setattr(promote, "swap", interrupted)
     filled.promote(MODEL, [7], to="production", override_gates=True, reason="both")
     assert tries == [[6, 7], [6, 3, 7]]
     assert numbers(filled) == [6, 3, 7]

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from registry.bundle.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup
 from registry.records import Release, Version
 
 

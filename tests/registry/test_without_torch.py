@@ -19,10 +19,10 @@ from packaging.utils import canonicalize_name
 from PIL import Image
 
 from registry.bundle.folder import write_bundle
-from registry.bundle.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup
 
 ROOT = Path(__file__).parents[2]
-PACKAGED = ("clients", "personalization", "registry", "serving", "training")
+PACKAGED = ("clients", "dermfed", "personalization", "registry", "serving", "training")
 
 
 def needed(name: str, extras: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -115,9 +115,9 @@ def service(call, tmp_path: Path, bundle) -> Iterator[str]:
     dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
     for name, made in {"global": bundle(None, metrics), "dark": bundle(dark, metrics)}.items():
         write_bundle(tmp_path / "bundles" / name, made.manifest, made.model)
-    added = done(call("registry.cli", "add", "bundles/global", "bundles/dark", "--json"))
+    added = done(call("registry.cli.app", "add", "bundles/global", "bundles/dark", "--json"))
     assert json.loads(added)
-    done(call("registry.cli", "promote", "skin-lesion", "1", "2", "--to", "production"))
+    done(call("registry.cli.app", "promote", "skin-lesion", "1", "2", "--to", "production"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = call("serving.cli", "--port", str(port))
@@ -147,6 +147,8 @@ def test_a_picture_is_diagnosed_by_a_promoted_model(service, call, tmp_path):
     assert len(answer["findings"]) == 3
 
 
-@pytest.mark.parametrize("module", ["clients.api", "registry.registry", "serving.app", "serving.service"])
+@pytest.mark.parametrize(
+    "module", ["clients.api", "registry.registry", "serving.http.app", "serving.service"]
+)
 def test_each_room_imports_there(python, module):
     subprocess.run([python, "-c", f"import {module}"], check=True)

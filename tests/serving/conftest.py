@@ -18,12 +18,19 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from registry.bundle.folder import Bundle, bundle_digest
-from registry.bundle.labels import Label
-from registry.bundle.picture import PictureRule
-from registry.bundle.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import (
+    Abstention,
+    BundleManifest,
+    Conformal,
+    Lineage,
+    ModelFile,
+    Subgroup,
+)
+from registry.bundle.pictures.rule import PictureRule
 from registry.records import Release
 from registry.registry import Registry
-from serving.app import build_app
+from serving.http.app import build_app
 from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
@@ -262,7 +269,7 @@ def running(
                 assert thread.is_alive(), "the service did not start"
                 time.sleep(0.005)
             with httpx.Client(
-                base_url=f"http://127.0.0.1:{port}", timeout=30, headers=headers, trust_env=False
+                base_url=f"http://127.0.0.1:{port}", timeout=120, headers=headers, trust_env=False
             ) as client:
                 yield Service(port, client)
         finally:

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from serving.problems import BodyTooLarge, NothingServed
+from serving.protocol.problems import BodyTooLarge, NothingServed
 from serving.settings import PREFIX, SHARED, ServeSettings
 
 ROOT = Path(__file__).parents[2]
@@ -398,5 +398,5 @@ def test_the_bento_holds_what_the_service_imports():
     text = (ROOT / "bentofile.yaml").read_text()
     assert 'service: "serving.service:DiagnosisService"' in text
     assert 'requirements_txt: "deployment/requirements.txt"' in text
-    for folder in ("registry/**", "serving/**", "pyproject.toml"):
+    for folder in ("dermfed/**", "registry/**", "serving/**", "pyproject.toml"):
         assert f'- "{folder}"' in text

@@ -64,7 +64,7 @@ def started(command: list[str], port: int, log: Path, **options: object) -> Iter
     with log.open("w") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True, **options)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=120) as client:
             deadline = time.monotonic() + 180
             while True:
                 assert process.poll() is None, log.read_text()
@@ -137,7 +137,7 @@ def test_a_bento_is_built_from_a_checkout_and_answers(places, tmp_path):
     )
     assert installed == asked
     assert {path.name for path in (content / "src").iterdir()} == {
-        *("registry", "serving", "pyproject.toml", "LICENSE", "bentofile.yaml"),
+        *("dermfed", "registry", "serving", "pyproject.toml", "LICENSE", "bentofile.yaml"),
     }
     assert not list(content.rglob("*.pyc"))
     # What answers is the bento's own code: the version that it tells is the one in its folder.

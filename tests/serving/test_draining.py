@@ -14,7 +14,7 @@ SERVER = """
 import sys
 import uvicorn
 from registry.registry import Registry
-from serving.app import build_app
+from serving.http.app import build_app
 from serving.settings import ServeSettings
 settings = ServeSettings(drain_seconds=float(sys.argv[4]), lone_threads=1)
 app = build_app(settings, lambda: Registry.open(sys.argv[1], sys.argv[2]))

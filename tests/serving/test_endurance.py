@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from serving.admission import Place
-from serving.batching import Picture
-from serving.predictor import Decoded
-from serving.upload import Upload
+from serving.access.admission import Admitted
+from serving.http.upload import Upload
+from serving.inference.predictor import Decoded
+from serving.inference.scheduler import QueuedPicture
 
-KINDS = (Place, Picture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
+KINDS = (Admitted, QueuedPicture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
 
 
 def alive():
@@ -55,11 +55,11 @@ def test_nothing_is_left_of_requests_whatever_became_of_them(kept, picture):
     } == {}
 
 
-def test_nothing_of_bentoml_stands_before_our_front_door():
+def test_nothing_of_bentoml_comes_before_our_dispatcher():
     # Its time-out leaves a timer in the event loop for every request, until it would have rung.
     asked = """
 import serving.service as service
 front = service.DiagnosisService.to_asgi(is_main=True)
-assert type(front) is service.FrontDoor, front
+assert type(front) is service.Dispatcher, front
 """
     subprocess.run([sys.executable, "-c", asked], check=True, timeout=120)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.graph import Graph
-from registry.bundle.picture import decode_picture
-from registry.bundle.schema import Abstention, OutOfDistribution
+from registry.bundle.manifest.schema import Abstention, OutOfDistribution
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import decode_picture
 from registry.records import Version
-from serving.parameters import Parameters
-from serving.predictor import LoadedVersion, answer, decode
+from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
+from serving.protocol.parameters import Parameters
 
 
 @pytest.mark.parametrize(("away", "decision"), [(0, "report"), (50, "refer")])
@@ -26,7 +26,7 @@ def test_it_is_referred_and_the_answer_keeps_its_form(bundle, picture, away, dec
     loaded = LoadedVersion.of(version, drawn)
     decoded = decode(loaded, content, max_pixels=10_000)
     outputs = loaded.graph.run(decoded.pixels[None])
-    told = answer(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1").model_dump(
+    told = build_diagnosis(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1").model_dump(
         mode="json"
     )
     assert told["decision"] == decision

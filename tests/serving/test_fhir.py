@@ -8,21 +8,24 @@ import json
 import re
 import uuid
 from datetime import UTC, datetime
+from typing import Annotated
 
 import pytest
 from fhir.resources.R4B.bundle import Bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.labels import Coding, Label
+from registry.bundle.manifest.labels import Coding, Label
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.description import described
 from serving.fhir.elements import UNCERTAIN, clean, identity
+from serving.fhir.facts import components, properties
 from serving.fhir.negotiation import prefers_fhir
 from serving.fhir.report import conclusion
-from serving.openapi import describe
-from serving.parameters import Parameters
-from serving.schemas import Diagnosis
+from serving.http.openapi import describe
+from serving.protocol.fields import Coded, Fact, Unit, example
+from serving.protocol.parameters import Parameters
+from serving.protocol.schemas import Answer, Diagnosis, Finding
 from serving.settings import ServeSettings
 
 FHIR = "application/fhir+json"
@@ -61,7 +64,7 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
             "route": "declared",
         },
         "findings": [
-            {"code": code, "name": name, "malignancy": kind, "probability": p, "coding": {}}
+            example(Finding, code=code, name=name, malignancy=kind, probability=p, coding={})
             for code, name, kind, p in findings
         ],
         "prediction_set": {
@@ -75,7 +78,7 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
         "quality": {"acceptable": True, "issues": []},
         "warnings": ["Mind the < & >."],
     }
-    return Diagnosis.model_validate({**given, **parts})
+    return example(Diagnosis, **{**given, **parts})
 
 
 def translated(one: Diagnosis | None = None, labels=LABELS, parameters=DECLARED):
@@ -325,6 +328,51 @@ def test_the_model_is_a_device_and_the_origin_says_so():
     assert origin["agent"][0]["who"] == {"reference": address}
     assert {one["device"]["reference"] for one in resources(bundle, "Observation")} == {address}
     assert origin["recorded"] == bundle["timestamp"] == "2026-01-01T00:00:00+00:00"
+
+
+class Toy(Answer):
+    """A part with a field of every type that has a component."""
+
+    sharp: Annotated[float | None, Fact("a share", fhir=Coded("sharp", "How sharp"))]
+    width: Annotated[float, Fact("a length", unit=Unit("mm", "mm"), fhir=Coded("width", "How wide"))] = 2.5
+    count: Annotated[int, Fact("a number", fhir=Coded("count", "How many"))] = 7
+    clear: Annotated[bool, Fact("a fact", fhir=Coded("clear", "Whether clear"))] = False
+    kind: Annotated[str, Fact("a word", fhir=Coded("kind", "Which kind"))] = "plain"
+    secret: Annotated[str, Fact("nothing for FHIR")] = "?"
+
+
+def test_a_field_becomes_a_component_by_its_type():
+    said = {one["code"]["coding"][0]["code"]: one for one in components(Toy(sharp=None))}
+    assert list(said) == ["sharp", "width", "count", "clear", "kind"]
+    assert said["sharp"]["dataAbsentReason"]["coding"][0]["code"] == "unknown"
+    assert said["width"]["valueQuantity"] == {
+        "value": 2.5,
+        "unit": "mm",
+        "system": "http://unitsofmeasure.org",
+        "code": "mm",
+    }
+    assert (said["count"]["valueInteger"], said["clear"]["valueBoolean"]) == (7, False)
+    assert said["kind"]["valueCodeableConcept"]["coding"] == [{"system": "urn:dermfed:kind", "code": "plain"}]
+    assert said["count"]["code"]["text"] == "How many"
+    (sharp, *_) = components(Toy(sharp=0.5))
+    assert sharp["valueQuantity"] == {"value": 0.5}
+    assert components(diagnosis().malignancy) == []
+
+
+def test_a_field_becomes_a_property_by_its_type():
+    said = {one["type"]["text"]: one for one in properties(Toy(sharp=None))}
+    assert list(said) == ["How wide", "How many", "Whether clear", "Which kind"]
+    assert said["How many"]["valueQuantity"] == [{"value": 7}]
+    assert said["Whether clear"]["valueCode"] == [{"text": "no"}]
+    assert said["Which kind"]["valueCode"] == [{"text": "plain"}]
+
+
+def test_a_field_that_is_no_single_value_has_no_component():
+    class Lists(Answer):
+        many: Annotated[list[str], Fact("words", fhir=Coded("many", "Many"))]
+
+    with pytest.raises(TypeError, match="many, a list; write it out"):
+        components(Lists(many=["a"]))
 
 
 def test_ids_are_those_of_the_request():

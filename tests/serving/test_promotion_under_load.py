@@ -18,8 +18,9 @@ import httpx
 import numpy as np
 import pytest
 
-from registry.bundle.graph import Graph
-from registry.bundle.picture import decode_picture
+from benchmarks.workers import alive
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import decode_picture
 
 SLACK = 2.0
 """How long before a request began its answer's version may have been replaced; seconds."""
@@ -199,19 +200,22 @@ def test_only_what_a_killed_worker_had_in_hand_is_lost(registry, promote, bundle
     ]
     for caller in callers:
         caller.start()
-    time.sleep(1)
+    deadline = time.monotonic() + 60
+    while len(answers.got) < 3 * CALLERS:  # all of them are at it
+        assert time.monotonic() < deadline, "nobody was answered"
+        time.sleep(0.1)
     before = workers()
     os.kill(before[0], signal.SIGKILL)
-    while (
-        Path(f"/proc/{before[0]}/stat").exists() and " Z " not in Path(f"/proc/{before[0]}/stat").read_text()
-    ):
+    while alive(before[0]):
         time.sleep(0.001)
     dead = time.monotonic()
-    deadline = dead + 60
+    deadline = dead + 180
     while len(now := [pid for pid in workers() if pid != before[0]]) < 2:
         assert time.monotonic() < deadline, "no worker came in its place"
         time.sleep(0.1)
-    time.sleep(3)
+    while not any(began > dead for began, _, _, _ in list(answers.got)):
+        assert time.monotonic() < deadline, "nobody who asked after its death was answered"
+        time.sleep(0.1)
     stop.set()
     for caller in callers:
         caller.join()

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from registry.bundle.graph import Graph
-from registry.bundle.picture import PictureRule, decode_picture
-from serving import live as live_module
-from serving.drift.counting import subgroup_of
-from serving.live import Live
-from serving.metrics import Metrics
-from serving.parameters import Parameters
-from serving.predictor import answer, decode
-from serving.routing import choose
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule, decode_picture
+from serving.inference.predictor import build_diagnosis, decode
+from serving.metrics.metrics import Metrics
+from serving.monitoring.drift.counting import subgroup_of
+from serving.monitoring.shadow import comparing, shadow_table
+from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled, same_pixels
+from serving.monitoring.shadow.counting import ShadowCounters
+from serving.protocol.parameters import Parameters
+from serving.protocol.routing import select_subgroup
+from serving.releases import current_release
+from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings
-from serving.shadow import comparing, shadow_table
-from serving.shadow.comparing import Answered, Shadow, chosen, same_pixels
-from serving.shadow.counting import ShadowCounters
 
 MODEL = "skin-lesion"
 CODES = ("MEL", "NV", "AK")
@@ -52,7 +52,7 @@ class Pair:
     def __init__(self, source, **settings):
         self.settings = ServeSettings(**{"shadow_alias": "staging", "shadow_share": 1.0, **settings})
         self.metrics = Metrics()
-        self.live = Live(source, self.settings, self.metrics)
+        self.current = CurrentRelease(source, self.settings, self.metrics)
         counters = ShadowCounters(self.metrics)
         self.whole, compared = 0, counters.compared  # comparisons of which everything is counted
 
@@ -61,22 +61,24 @@ class Pair:
             self.whole += 1
 
         counters.compared = count
-        self.shadow = Shadow(source, self.settings, self.metrics, counters, self.live.loader)
+        self.shadow = ShadowComparison(source, self.settings, self.metrics, counters, self.current.loader)
 
     def close(self):
         self.shadow.close()
-        self.live.close()
+        self.current.close()
 
     def answered(self, content, tone=None):
         """What production answers, as the service hands it over."""
-        release = self.live.state.releases[MODEL]
-        routed = choose(release.subgroups, tone, "fitzpatrick")
+        release = self.current.served.releases[MODEL]
+        routed = select_subgroup(release.subgroups, tone, "fitzpatrick")
         loaded, parameters = release.versions[routed.subgroup], Parameters(skin_tone=tone)
         decoded = decode(loaded, content, self.settings.max_pixels)
         outputs = loaded.graph.run(decoded.pixels[None])
-        made = answer(loaded, decoded, outputs, parameters, routed.route, request_id=str(uuid.uuid4()))
+        made = build_diagnosis(
+            loaded, decoded, outputs, parameters, routed.route, request_id=str(uuid.uuid4())
+        )
         group = subgroup_of(release.subgroups, release.versions["global"].manifest, tone, "fitzpatrick")
-        return Answered(loaded, group, parameters, content, decoded, made)
+        return AnsweredPicture(loaded, group, parameters, content, decoded, made)
 
     def counted(self, name):
         """The samples of a name, by their labels; what never happened is left out."""
@@ -90,12 +92,12 @@ class Pair:
         """Offers these one after the other, and waits until each is compared."""
         for one in answered:
             before = self.whole
-            self.shadow.offer(one)
+            self.shadow.submit(one)
             eventually(lambda before=before: self.whole == before + 1)
 
     def table(self):
         found = shadow_table(
-            self.metrics.totals(), self.live.state.releases.values(), self.shadow.candidates.values()
+            self.metrics.totals(), self.current.served.releases.values(), self.shadow.candidates.values()
         )
         return {(row.version, row.candidate, row.subgroup): row for row in found}
 
@@ -171,7 +173,7 @@ def test_both_models_are_timed_alike(pair, registry, promote, bundle, picture, m
     promote(registry, bundle())
     stage(registry, bundle(seed=1))
     both = pair()
-    production = both.live.state.releases[MODEL].versions["global"].graph
+    production = both.current.served.releases[MODEL].versions["global"].graph
     candidate = both.shadow.candidates[MODEL].versions["global"].graph
     answered, clock, ran, seen = both.answered(picture()), SimpleNamespace(now=0.0), [], []
     run = Graph.run
@@ -184,8 +186,8 @@ def test_both_models_are_timed_alike(pair, registry, promote, bundle, picture, m
         return run(graph, images)
 
     monkeypatch.setattr(Graph, "run", slowly)
-    monkeypatch.setattr(both.shadow, "_put", lambda waiting: seen.append(waiting) or True)
-    both.shadow.offer(answered)
+    monkeypatch.setattr(both.shadow, "_enqueue", lambda waiting: seen.append(waiting) or True)
+    both.shadow.submit(answered)
     monkeypatch.setattr(comparing, "time", SimpleNamespace(monotonic=lambda: clock.now))
     for number in range(5):
         both.shadow._compare(seen[0], timed=number % 4 == 0)
@@ -199,7 +201,7 @@ def test_a_count_that_is_only_being_made_is_no_row(pair, registry, promote, bund
     found = pair()
     counters = ShadowCounters(metrics := Metrics())
     counters._comparisons.labels(MODEL, "1", "2", "dark")
-    served, candidates = found.live.state.releases.values(), found.shadow.candidates.values()
+    served, candidates = found.current.served.releases.values(), found.shadow.candidates.values()
     assert shadow_table(metrics.totals(), served, candidates) == []
 
 
@@ -208,10 +210,10 @@ def test_a_candidate_with_another_rule_decodes_by_its_own(pair, registry, promot
     cropped = bundle(picture=PictureRule(size=8, fit="crop"))
     stage(registry, cropped)
     both = pair()
-    wide = Image.new("RGB", (80, 10), (20, 200, 20))
-    wide.paste((250, 60, 20), (30, 0, 50, 10))  # what a crop leaves over
+    lone_graph = Image.new("RGB", (80, 10), (20, 200, 20))
+    lone_graph.paste((250, 60, 20), (30, 0, 50, 10))  # what a crop leaves over
     file = io.BytesIO()
-    wide.save(file, "PNG")
+    lone_graph.save(file, "PNG")
     content = file.getvalue()
     both.compare(both.answered(content))
     shares = (
@@ -234,9 +236,9 @@ def test_what_waits_holds_no_bytes_where_the_pixels_do(pair, registry, promote, 
     stage(registry, bundle(seed=1))
     both = pair()
     seen = []
-    monkeypatch.setattr(both.shadow, "_put", lambda waiting: seen.append(waiting) or True)
+    monkeypatch.setattr(both.shadow, "_enqueue", lambda waiting: seen.append(waiting) or True)
     answered = both.answered(picture())
-    both.shadow.offer(answered)
+    both.shadow.submit(answered)
     assert seen[0].picture is answered.decoded
 
 
@@ -253,17 +255,17 @@ def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture
 
     monkeypatch.setattr(both.shadow, "_compare", slow)
     answered = both.answered(picture())
-    both.shadow.offer(answered)
+    both.shadow.submit(answered)
     assert at_it.wait(60)
     for _ in range(comparing.WAITING + 3):
-        both.shadow.offer(answered)
+        both.shadow.submit(answered)
     busy = (MODEL, "busy")
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 3}
     go.set()
     eventually(lambda: both.whole == comparing.WAITING + 1)
     assert both.compared() == comparing.WAITING + 1
     both.metrics.waiting(1)
-    both.shadow.offer(answered)
+    both.shadow.submit(answered)
     assert both.counted("dermfed_shadow_left_out_total") == {busy: 4}
     both.metrics.waiting(0)
     both.compare(answered)
@@ -282,7 +284,7 @@ def test_a_candidate_that_fails_on_a_picture_is_counted(
         raise MemoryError("too much")
 
     monkeypatch.setattr(Graph, "run", fail)
-    both.shadow.offer(answered)
+    both.shadow.submit(answered)
     eventually(lambda: both.counted("dermfed_shadow_left_out_total") == {(MODEL, "failed"): 1})
     monkeypatch.setattr(Graph, "run", run)
     both.compare(answered)
@@ -298,11 +300,11 @@ def test_what_is_in_production_already_and_what_has_no_candidate_is_not_compared
     promote(registry, bundle(model="nails"))
     both = pair()
     for tone in (None, "1"):
-        both.shadow.offer(both.answered(picture(), tone))
+        both.shadow.submit(both.answered(picture(), tone))
     assert both.shadow._waiting.qsize() == 0
     assert both.compared() == 0
     assert "nails" not in both.shadow.candidates
-    own, beside = both.live.state.releases[MODEL], both.shadow.candidates[MODEL]
+    own, beside = both.current.served.releases[MODEL], both.shadow.candidates[MODEL]
     assert own.versions["global"] is beside.versions["global"]  # in memory once
 
 
@@ -318,19 +320,20 @@ def test_the_candidate_is_replaced_as_production_is(pair, registry, promote, bun
     assert set(both.table()) == {(1, 3, "all"), (1, 3, "undeclared")}  # of what is a candidate now
     eventually(lambda: (gc.collect(), model() is None)[1])
     registry.promote(MODEL, [3], to="production", reason="t", override_gates=True)
-    eventually(lambda: both.live.state.releases[MODEL].versions["global"].version.number == 3)
+    eventually(lambda: both.current.served.releases[MODEL].versions["global"].version.number == 3)
     assert (
-        both.live.state.releases[MODEL].versions["global"] is both.shadow.candidates[MODEL].versions["global"]
+        both.current.served.releases[MODEL].versions["global"]
+        is both.shadow.candidates[MODEL].versions["global"]
     )
     assert both.table() == {}
 
 
 def test_the_share_is_chosen_by_the_requests_id():
     ids = [str(uuid.UUID(int=n)) for n in range(4000)]
-    taken = {share: {one for one in ids if chosen(one, share)} for share in (0.1, 0.5, 1.0)}
-    assert len(taken[0.1]) == pytest.approx(400, abs=70)
-    assert len(taken[0.5]) == pytest.approx(2000, abs=120)
-    assert taken[0.1] < taken[0.5] < taken[1.0] == set(ids)
+    sampled = {share: {one for one in ids if is_sampled(one, share)} for share in (0.1, 0.5, 1.0)}
+    assert len(sampled[0.1]) == pytest.approx(400, abs=70)
+    assert len(sampled[0.5]) == pytest.approx(2000, abs=120)
+    assert sampled[0.1] < sampled[0.5] < sampled[1.0] == set(ids)
 
 
 def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, picture):
@@ -371,7 +374,7 @@ def test_the_service_shows_nothing_of_it(serve, registry, promote, bundle, pictu
 def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
     serve, places, registry, promote, bundle, picture, monkeypatch
 ):
-    monkeypatch.setattr(live_module, "RETRY_SECONDS", 1e9)
+    monkeypatch.setattr(current_release, "RETRY_SECONDS", 1e9)
     promote(registry, bundle())
     candidate = bundle(seed=1, weights=OTHER)
     stage(registry, candidate)
@@ -380,8 +383,8 @@ def test_a_candidate_that_does_not_load_is_a_trouble_and_no_more(
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
         ready = service.client.get("/readyz")
         assert ready.status_code == 200
-        (trouble,) = ready.json()["troubles"]
-        assert trouble.startswith("shadow: release 2 of skin-lesion cannot be served")
+        (health_issue,) = ready.json()["troubles"]
+        assert health_issue.startswith("shadow: release 2 of skin-lesion cannot be served")
         assert service.diagnose(picture()).json()["model"]["version"] == 1
         labels = 'alias="staging",model="skin-lesion"'
         for counted in (f'loads_total{{{labels},outcome="failed"}} 1.0', f"troubles{{{labels}}} 1.0"):

@@ -6,8 +6,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from registry.errors import KeyUnusable
 from registry.signing.pem import Signer
-from serving import live as live_module
-from serving.live import Live
+from serving.releases import current_release
+from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings, read_settings, variable_of
 
 MODEL = "skin-lesion"
@@ -39,7 +39,7 @@ def test_the_variable_is_the_one_of_the_commands():
 def test_a_release_that_is_not_signed_leaves_the_old_one_serving(
     serve, registry, promote, bundle, light, signer, trusted, monkeypatch
 ):
-    monkeypatch.setattr(live_module, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(current_release, "RETRY_SECONDS", 0.2)
     promote(registry, bundle())
     registry.sign(MODEL, [1], signer)
     with serve(trusted_keys=(trusted,)) as service:
@@ -47,10 +47,10 @@ def test_a_release_that_is_not_signed_leaves_the_old_one_serving(
         promote(registry, bundle(seed=1), bundle(light))
         service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
         ready = service.client.get("/readyz")
-        (trouble,) = ready.json()["troubles"]
+        (health_issue,) = ready.json()["troubles"]
         assert ready.status_code == 200
-        assert "version 2 of skin-lesion (global) is signed by nobody who is trusted" in trouble
-        assert "dermfed-registry sign skin-lesion 2 --key FILE" in trouble
+        assert "version 2 of skin-lesion (global) is signed by nobody who is trusted" in health_issue
+        assert "dermfed-registry sign skin-lesion 2 --key FILE" in health_issue
         assert answering(service) == 1
         registry.sign(MODEL, [2], signer)  # the version for light skin is still to be signed
         service.eventually(lambda: "version 3" in service.client.get("/readyz").json()["troubles"][0])
@@ -85,4 +85,4 @@ def test_a_signature_that_was_altered_counts_for_nothing(
 def test_a_file_without_a_key_keeps_the_service_from_starting(registry, tmp_path):
     (tmp_path / "board.pub").write_text("hello")
     with pytest.raises(KeyUnusable, match="holds nothing in PEM"):
-        Live(registry, ServeSettings(trusted_keys=(tmp_path / "board.pub",)))
+        CurrentRelease(registry, ServeSettings(trusted_keys=(tmp_path / "board.pub",)))

@@ -12,17 +12,17 @@ import torch
 from rich.console import Console
 
 from clients.store import ClientStore
-from registry.bundle.labels import Label
-from training.checkpoint import Checkpoint, Checkpoints
-from training.client import Client
-from training.data import SPLITS, Dataset, Examples, Split
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.job import Job
-from training.journal import Journal
+from registry.bundle.manifest.labels import Label
+from training.algorithms.client import Client
+from training.algorithms.local_model import LocalModel
+from training.data.dataset import SPLITS, Dataset, Examples, Split
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.federation.server.checkpoint import Checkpoint, Checkpoints
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.registrar import Registrar, no_registry
 from training.models import build_model
-from training.pipeline import RunResult, run_stages
-from training.registrar import Registrar, no_registry
-from training.workbench import Workbench
 
 LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),
@@ -39,7 +39,7 @@ SIZES: Mapping[str, Mapping[str, tuple[int, int, int, int]]] = {
 
 @dataclass(frozen=True)
 class MadeDataset:
-    """Pictures in memory; implements `training.data.Dataset`."""
+    """Pictures in memory; implements `training.data.dataset.Dataset`."""
 
     held: Mapping[tuple[str, Split], Examples]
     clients: tuple[str, ...]
@@ -185,11 +185,11 @@ def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
         folder = out or tmp_path / "run"
         pictures = data or dataset
         store = ClientStore(folder / "clients")
-        engine = InProcessEngine(SiteParts(job, pictures, store), folder / "spool", **engine_parts)
+        engine = InProcessEngine(ClientAppParts(job, pictures, store), folder / "spool", **engine_parts)
         try:
-            with Journal(folder / "metrics.jsonl", Console(quiet=True)) as journal:
-                result = run_stages(job, pictures, engine, journal, folder, registrar)
-                lines = journal.lines()
+            with MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
+                result = run_stages(job, pictures, engine, metrics_log, folder, registrar)
+                lines = metrics_log.lines()
         finally:
             engine.close()
         return Ran(result, folder, store, lines)
@@ -246,12 +246,12 @@ def cut_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 
 @pytest.fixture
 def make_client(tmp_path: Path, dataset: MadeDataset, make_job: Callable[..., Job]) -> Callable[..., Client]:
-    """`make_client("north", data=dataset, job=make_job())`: a client with its own store and workbench."""
+    """`make_client("north", data=dataset, job=make_job())`: a client with its own store and local model."""
 
     def build(name: str = "north", data: Dataset | None = None, job: Job | None = None) -> Client:
         job, pictures = job or make_job(), data or dataset
-        bench = Workbench(build_model(job.model, len(pictures.labels), seed=1), "cpu")
+        local_model = LocalModel(build_model(job.model, len(pictures.labels), seed=1), "cpu")
         store = ClientStore(tmp_path / "store")
-        return Client(name, job.seed, job.privacy.min_count, pictures, store, bench)
+        return Client(name, job.seed, job.privacy.min_count, pictures, store, local_model)
 
     return build

@@ -1,6 +1,7 @@
-"""CONTRIBUTING.md followed to the letter: a distribution from outside adds an aggregator and an adapter."""
+"""CONTRIBUTING.md followed to the letter: distributions from outside add a part of each kind."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,13 +11,16 @@ from pathlib import Path
 import pytest
 
 import training.run
-from clients.data.adapters.table import GROUP as ADAPTERS
+from clients.data.adapters.table import ADAPTERS
 from personalization.strategies import STRATEGIES
-from training.aggregators import AGGREGATORS
-from training.exchanges import EXCHANGES
-from training.objectives import OBJECTIVES
-from training.stages import STAGES
-from training.sync import SYNCS
+from registry.gates.gate_set import GATES
+from registry.registry import Registry
+from training.algorithms.aggregators import AGGREGATORS
+from training.algorithms.exchanges import EXCHANGES
+from training.algorithms.objectives import OBJECTIVES
+from training.algorithms.objectives.tokenizers import TOKENIZERS
+from training.algorithms.sync import SYNCS
+from training.jobs.stages import STAGES
 
 ROOT = Path(training.run.__file__).parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -28,33 +32,62 @@ def block(language: str) -> str:
     return found
 
 
+KINDS = {
+    "An aggregator": AGGREGATORS,
+    "An objective": OBJECTIVES,
+    "An exchange": EXCHANGES,
+    "A sync": SYNCS,
+    "A strategy": STRATEGIES,
+    "A tokenizer": TOKENIZERS,
+    "A stage": STAGES,
+    "An adapter": ADAPTERS,
+    "A gate": GATES,
+}
+ONE_OF_EACH = Path(__file__).with_name("one_of_each")
+
+
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
+def outside(install, tmp_path: Path) -> Path:
     """The distribution of the guide, as an installer would lay it down."""
-    site = tmp_path / "site"
     project = tomllib.loads(block("toml"))["project"]
-    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir(parents=True)
-    (site / "median_voice.py").write_text(block("python"))
-    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    (info / "METADATA").write_text(metadata)
-    lines = []
-    for group, points in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{name} = {where}" for name, where in points.items()), ""]
-    (info / "entry_points.txt").write_text("\n".join(lines))
     (tmp_path / "job.yaml").write_text(block("yaml"))
-    return site
+    return install(project["name"], {"median_voice": block("python")}, project["entry-points"])
 
 
-def test_an_aggregator_and_an_adapter_from_outside_run_in_a_job(outside, tmp_path, quiet_environment):
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "training" / "run.py"), "job.yaml", "--out", "run", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**quiet_environment, "PYTHONPATH": str(outside)},
-        check=False,
-    )
+@pytest.fixture
+def one_of_each(install, tmp_path: Path) -> Path:
+    """A distribution with a part of each kind, and a job that names all but the gate."""
+    project = tomllib.loads((ONE_OF_EACH / "pyproject.toml").read_text())["project"]
+    (tmp_path / "job.yaml").write_text((ONE_OF_EACH / "job.yaml").read_text())
+    module = (ONE_OF_EACH / "one_of_each.py").read_text()
+    return install(project["name"], {"one_of_each": module}, project["entry-points"])
+
+
+@pytest.fixture
+def call(tmp_path, quiet_environment):
+    """Calls a module of ours in `tmp_path`, as a process of its own that finds a distribution beside it."""
+
+    def run(site, module, *arguments):
+        environment = {
+            **quiet_environment,
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, site))),
+            "DERMFED_REGISTRY_URL": f"sqlite:///{tmp_path / 'registry.db'}",
+            "DERMFED_STORE": str(tmp_path / "store"),
+        }
+        return subprocess.run(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+        )
+
+    return run
+
+
+def test_an_aggregator_and_an_adapter_from_outside_run_in_a_job(outside, tmp_path, call):
+    ended = call(outside, "training.run", "job.yaml", "--out", "run", "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["job"] == "outside"
     rounds = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -64,7 +97,40 @@ def test_an_aggregator_and_an_adapter_from_outside_run_in_a_job(outside, tmp_pat
         assert list(line["models"]["global"]["weights"].values()) == [0.75], "one client has the say"
 
 
-def test_without_the_distribution_its_parts_are_unknown(outside, train_command, tmp_path):
+def test_the_distribution_of_all_kinds_has_one_of_each():
+    points = tomllib.loads((ONE_OF_EACH / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points.keys() == {table.group for table in KINDS.values()}
+
+
+def test_one_of_each_kind_from_outside_runs_in_a_job_and_its_promotion(one_of_each, tmp_path, call):
+    def ask_for(classes):
+        (tmp_path / "gates.yaml").write_text(f"gates: [{{name: classes, minimum: {classes}}}]")
+        asked = call(one_of_each, "registry.cli.app", "gates", "set", "gates.yaml", "--reason", "the board")
+        assert asked.returncode == 0, asked.stderr
+
+    ask_for(classes=3)
+    ended = call(one_of_each, "training.run", "job.yaml", "--out", "run", "--json")
+    assert ended.returncode == 1, ended.stderr
+    assert "gate classes (refused): the model tells 2 classes apart; at least 3 are asked for" in ended.stderr
+    summary = json.loads(ended.stdout)
+    facts = {stage["name"]: stage["facts"] for stage in summary["stages"]}
+    assert list(facts) == ["pretrain", "federate", "personalize", "export", "register", "roll"]
+    assert set(facts["federate"]["rounds_of"].values()) == {2}, "each client kept its count"
+    assert sum(facts["roll"]["pictures"].values()) == 48
+    assert facts["register"]["promoted_to"] is None
+
+    ask_for(classes=2)
+    numbers = [version["version"] for version in summary["versions"]]
+    promote = ("promote", "one-of-each", *numbers, "--to", "production")
+    assert call(one_of_each, "registry.cli.app", *promote).returncode == 0
+    with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")) as registry:
+        told = registry.history("one-of-each")[-1]
+    assert told.kind == "promoted"
+    assert [(result.gate, result.verdict) for result in told.gates.results] == [("classes", "passed")]
+
+
+def test_without_the_distribution_its_parts_are_unknown(train_command, tmp_path):
+    (tmp_path / "job.yaml").write_text(block("yaml"))
     ended = train_command(tmp_path / "job.yaml")
     assert ended.code == 2
     assert "unknown aggregator `median-voice`" in ended.err
@@ -77,24 +143,16 @@ def recipe(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "group"),
-    [
-        ("An aggregator", AGGREGATORS.group),
-        ("An objective", OBJECTIVES.group),
-        ("An exchange", EXCHANGES.group),
-        ("A sync", SYNCS.group),
-        ("A strategy", STRATEGIES.group),
-        ("A stage", STAGES.group),
-        ("An adapter", ADAPTERS),
-        ("A recipe", None),
-    ],
+    ("kind", "group"), [*((kind, table.group) for kind, table in KINDS.items()), ("A recipe", None)]
 )
 def test_each_part_takes_five_lines_that_name_what_is_there(kind, group):
     steps = recipe(kind)
     assert [step[:3] for step in steps] == [f"{number}. " for number in range(1, 6)]
     if group is not None:
         assert f"`{group}`" in steps[4]
-    for path in re.findall(r"`((?:training|personalization|clients|tests)/[^`]+)`", "\n".join(steps)):
+    for path in re.findall(
+        r"`((?:training|personalization|clients|registry|tests)/[^`]+)`", "\n".join(steps)
+    ):
         if "<name>" not in path:
             assert (ROOT / path).exists()
         elif not path.startswith("tests/"):  # a test's folder mirrors its part's, and comes with the first

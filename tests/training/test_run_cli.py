@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import training.run
-from training.job import Job
-from training.recipes import FOLDER
+from training.jobs.job import Job
+from training.jobs.recipes import BASES, FOLDER, GROUPS
 
 OPTIONS = (
     "--out",
@@ -86,13 +86,44 @@ def test_the_schema_knows_every_block_and_part(train_command):
 
 def test_recipes_are_listed_with_their_papers(train_command):
     rows = json.loads(train_command("--recipes", "--json").out)
-    assert {row["name"] for row in rows} == {path.stem for path in FOLDER.rglob("*.yaml")}
+    there = {path.stem for path in FOLDER.rglob("*.yaml")}
+    assert {row["name"] for row in rows} == there - {path.stem for path in BASES.iterdir()}
     for row in rows:
         assert Path(row["path"]).is_file()
         assert row["paper"]
         assert row["system"]
     shown = flat(train_command("--recipes").out.replace("┃", " "))
     assert all(row["name"] in shown for row in rows)
+
+
+def test_systems_are_listed_first_and_ablations_last_by_their_system(train_command):
+    rows = {row["name"]: row for row in json.loads(train_command("--recipes", "--json").out)}
+    assert list(rows) == sorted(rows)
+    lines = train_command("--recipes").out.splitlines()
+    told = [line.removeprefix("│").split("│")[0].strip() for line in lines]
+    heads = [told.index(title) for title in GROUPS.values()]
+    assert heads == sorted(heads)
+    ends = [*heads[1:], len(told)]
+    for group, start, end in zip(GROUPS, heads, ends, strict=True):
+        listed = [cell for cell in told[start:end] if cell in rows]
+        assert sorted(listed) == [name for name, row in rows.items() if row["group"] == group]
+        assert group == "ablation" or listed == sorted(listed)
+    system = ""
+    for cell in told[heads[-1] :]:
+        if cell.startswith("of "):
+            system = cell.removeprefix("of ").removesuffix(":")
+            assert rows[system]["group"] != "ablation"
+        elif cell in rows:
+            assert rows[cell]["ablation_of"] == system
+    assert rows["fedperl-t3"]["ablation_of"] == "fedperl"
+    assert (rows["fedperl"]["group"], rows["ten-hospitals-fedperl"]["group"]) == ("system", "data set")
+
+
+def test_a_base_of_recipes_is_no_job_and_says_what_it_is(train_command):
+    ended = train_command(BASES / "ten-devices.yaml")
+    assert ended.code == 2
+    assert "ten-devices.yaml is no job but a base that jobs share: The ten devices of Wu et al." in ended.err
+    assert "`extends: [SYSTEM, ten-devices]`" in ended.err
 
 
 def test_finished_runs_are_compared(train_command, job_file, tiny, tmp_path):

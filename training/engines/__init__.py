@@ -1,1 +1,5 @@
-"""Engines move messages and run clients; they know no algorithm."""
+"""Engines: they move messages and run clients, and know no algorithm.
+
+- `in_process`: all clients on one machine; `malloc`: its memory
+- `nvflare`: clients at the sites of a network
+"""

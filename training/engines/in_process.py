@@ -18,32 +18,32 @@ from pathlib import Path
 
 import torch
 
-from training.allocator import keep_freed_memory
-from training.data import Dataset
+from training.algorithms.client_state import StateStore
+from training.data.dataset import Dataset
+from training.engines.malloc import keep_freed_memory
 from training.errors import EngineError
-from training.job import Job
-from training.mapped import map_tensors
-from training.messages import Answer, Broadcast, Tensors, Update, tensor_bytes
-from training.site import Site
-from training.spool import Spool, SpooledTensors
-from training.state import StateStore
+from training.jobs.client_app import ClientApp
+from training.jobs.job import Job
+from training.messages.message import Answer, Broadcast, Tensors, Update, tensor_bytes
+from training.messages.spool import Spool, SpooledTensors
+from training.messages.tensor_file import map_tensors
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 
 
 @dataclass(frozen=True)
-class SiteParts:
-    """What a `Site` is made of; small enough to send to a worker."""
+class ClientAppParts:
+    """What a `ClientApp` is built from; small enough to send to a worker process."""
 
     job: Job
     dataset: Dataset
     store: StateStore
 
-    def build(self) -> Site:
-        """The site, at the number of threads that the job gives each client."""
+    def build(self) -> ClientApp:
+        """The client app, at the number of threads that the job gives each client."""
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
-        return Site(self.job, self.dataset, self.store)
+        return ClientApp(self.job, self.dataset, self.store)
 
 
 class InProcessEngine:
@@ -55,13 +55,13 @@ class InProcessEngine:
         memory: bytes of updates that may wait in memory.
     """
 
-    def __init__(self, parts: SiteParts, spool: Path, memory: int = MEMORY_FOR_UPDATES) -> None:
+    def __init__(self, parts: ClientAppParts, spool: Path, memory: int = MEMORY_FOR_UPDATES) -> None:
         self._spool = Spool(spool)
         self._memory = memory
         workers = parts.job.engine.workers
         keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
-        self._site = parts.build() if workers == 1 else None
+        self._app = parts.build() if workers == 1 else None
         self._pool = None
         if workers > 1:
             self._pool = ProcessPoolExecutor(
@@ -71,14 +71,14 @@ class InProcessEngine:
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
         """Answers in the order of the questions."""
         self._spool.clear()
-        return self._here(broadcasts) if self._site else self._in_workers(broadcasts)
+        return self._here(broadcasts) if self._app else self._in_workers(broadcasts)
 
     def _here(self, broadcasts: Sequence[Broadcast]) -> list[Answer]:
-        assert self._site is not None
+        assert self._app is not None
         answers: list[Answer] = []
         waiting = 0
         for broadcast in broadcasts:
-            answer = self._site.answer(broadcast)
+            answer = self._app.answer(broadcast)
             if isinstance(answer, Update):
                 waiting += tensor_bytes(answer.tensors)
                 if waiting > self._memory:
@@ -122,17 +122,17 @@ class InProcessEngine:
 
 
 class _Worker:
-    """A worker process's own site, and the tensors it read last."""
+    """A worker process's own client app, and the tensors it read last."""
 
-    def __init__(self, parts: SiteParts, spool: Path) -> None:
-        self.site = parts.build()
+    def __init__(self, parts: ClientAppParts, spool: Path) -> None:
+        self.app = parts.build()
         self.spool = Spool(spool / f"worker-{os.getpid()}")
         self.tensors: tuple[Path, Tensors] | None = None
 
     def answer(self, broadcast: Broadcast, path: Path) -> tuple[Answer, Path | None]:
         if self.tensors is None or self.tensors[0] != path:
             self.tensors = (path, map_tensors(path))
-        answer = self.site.answer(replace(broadcast, tensors=self.tensors[1]))
+        answer = self.app.answer(replace(broadcast, tensors=self.tensors[1]))
         if not isinstance(answer, Update):
             return answer, None
         return replace(answer, tensors={}), self.spool.write(answer.tensors)
@@ -141,7 +141,7 @@ class _Worker:
 _worker: _Worker
 
 
-def _start_worker(parts: SiteParts, spool: Path) -> None:
+def _start_worker(parts: ClientAppParts, spool: Path) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker = _Worker(parts, spool)

@@ -85,7 +85,7 @@ def patch_grid(model: Classifier, objective: str) -> PatchGrid:
 
 
 def indivisible(side: int, patch: int) -> str:
-    """What to say of pictures of `side` pixels that patches of `patch` pixels do not divide."""
+    """The error text for pictures of `side` pixels that patches of `patch` pixels do not divide."""
     sizes = [patch * count for count in (side // patch, side // patch + 1) if count > 0]
     fitting = [length for length in range(2, side // 2 + 1) if side % length == 0]
     nearest = min(fitting, key=lambda length: abs(length - patch), default=None)
@@ -114,12 +114,6 @@ def patchify(images: Tensor, grid: PatchGrid) -> Tensor:
     """Pictures `(batch, 3, height, width)` as patches `(batch, patches, pixels)`."""
     cut = images.reshape(len(images), 3, grid.rows, grid.height, grid.columns, grid.width)
     return cut.permute(0, 2, 4, 3, 5, 1).reshape(len(images), grid.patches, grid.pixels)
-
-
-def unpatchify(patches: Tensor, grid: PatchGrid) -> Tensor:
-    """The inverse of `patchify`."""
-    cut = patches.reshape(len(patches), grid.rows, grid.columns, grid.height, grid.width, 3)
-    return cut.permute(0, 5, 1, 3, 2, 4).reshape(len(patches), 3, *grid.picture)
 
 
 def take_patches(values: Tensor, index: Tensor) -> Tensor:

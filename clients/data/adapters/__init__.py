@@ -1,1 +1,7 @@
-"""One file per source of pictures: how its folder and tables become a manifest."""
+"""Adapters: one file per data set or layout, which turns its folder and tables into a manifest.
+
+adapter.py, table.py  the base class, and adapters by name
+published.py, diagnoses.py  shared readers of tables, pictures, diagnoses and tones
+csv_table.py, image_folder.py, medmnist.py, synthetic.py  layouts
+all others  one published data set each
+"""

@@ -1,15 +1,15 @@
-"""What an adapter is: settings, and a way from a folder to a manifest."""
+"""The base class of adapters: options as fields, and a method from a folder to a manifest."""
 
 from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from clients.data.manifest import Manifest
+from clients.data.manifests.manifest import Manifest
 from training.config import FrozenConfig
 
 
 class Adapter(FrozenConfig):
-    """A source of pictures. A subclass names itself, declares its options as fields, and makes a manifest.
+    """A reader of one data set or layout. A subclass names itself, declares options, and makes a manifest.
 
     Attributes:
         name: what a job calls it.
@@ -21,7 +21,7 @@ class Adapter(FrozenConfig):
 
     @abstractmethod
     def manifest(self, folder: Path) -> Manifest:
-        """The pictures of `folder`.
+        """Make the manifest of the pictures in `folder`.
 
         Raises:
             AdapterError: the folder lacks a file, or a file is not as its publisher made it.

@@ -1,4 +1,4 @@
-"""Any table with one line a picture: the options say which column holds what.
+"""Any table with one line per picture: the options say which column holds what.
 
 The folder holds the table and the pictures, unpacked or in zip files. docs/data-sets.md has
 the options for Diverse Dermatology Images (DDI), the Kaggle diabetic retinopathy pictures and COVID-FL.
@@ -14,14 +14,14 @@ from pydantic import model_validator
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifest import COLUMNS, Manifest, Row
+from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
-from registry.bundle.tones import read_scale, read_tone
+from registry.bundle.skin_tone.scales import read_scale, read_tone
 
 
 class CsvTable(Adapter):
-    """A table and what its columns mean; a column that is not named is not known.
+    """A table and the meaning of its columns; a column that is not named is not read.
 
     Attributes:
         table: the CSV file in the folder.

@@ -23,8 +23,8 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import agreed, code_of
 from clients.data.adapters.published import images_of, read_table, refuse_unnamed
 from clients.data.errors import AdapterError
-from clients.data.groups import name_groups
-from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.groups import name_groups
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")
 _MELANOMAS = (

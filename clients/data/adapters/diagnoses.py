@@ -1,4 +1,4 @@
-"""What a published table says of a picture's diagnosis and skin tone, as codes and tones of our spelling."""
+"""Reading diagnoses and skin tones of published tables into our codes and tones."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from clients.data.adapters.published import read_table
 from clients.data.errors import AdapterError
 from registry.bundle.nearest import nearest
-from registry.bundle.tones import read_tone
+from registry.bundle.skin_tone.scales import read_tone
 
 
 def code_of(picture: str, diagnosis: str, codes: Mapping[str, str]) -> str:
@@ -35,7 +35,7 @@ def tone_of(picture: str, tone: str, scale: str) -> str:
 
 
 def agreed(values: Iterable[str]) -> str:
-    """What all say who say anything of one picture; nothing where they differ."""
+    """The one value that all non-empty `values` have; empty where they differ."""
     told = {value for value in values if value}
     return told.pop() if len(told) == 1 else ""
 

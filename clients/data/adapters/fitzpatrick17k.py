@@ -21,7 +21,7 @@ from clients.data.adapters.diagnoses import code_of, tone_of
 from clients.data.adapters.fitzpatrick17k_names import DIAGNOSES, NINE, THREE
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 from registry.bundle.nearest import nearest
 
 TABLE = "fitzpatrick17k.csv"

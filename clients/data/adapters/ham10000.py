@@ -12,7 +12,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 
 CODES = {
     "akiec": "AKIEC",
@@ -53,7 +53,7 @@ class Ham10000(Adapter):
 
 
 def _table(folder: Path) -> Path:
-    """The metadata table that says most: the one with the sources where both are there."""
+    """The most complete metadata table: the one with the sources where both are there."""
     tables = sorted(folder.glob("HAM10000_metadata*"), key=lambda path: (len(path.name), path.name))
     if not tables:
         raise AdapterError(f"{folder} holds no HAM10000_metadata*.csv; put the published table there")

@@ -10,7 +10,7 @@ from typing import Literal
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import PICTURE_SUFFIXES
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 
 
 class ImageFolder(Adapter):

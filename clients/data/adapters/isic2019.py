@@ -18,7 +18,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of, one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 
 CODES = {code: code for code in ("MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC", "UNK")}
 FLAMBY = "train_test_split.csv"

@@ -16,8 +16,8 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.groups import name_groups
-from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.groups import name_groups
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 
 MALIGNANCIES = {"benign": "benign", "malignant": "malignant"}
 # As ISIC 2019 counts them: BKL is seborrhoeic and lichenoid keratosis and solar lentigo. A diagnosis without
@@ -78,7 +78,7 @@ class Isic2020(Adapter):
 
 
 def _table(folder: Path) -> Path:
-    """The table that says most: version 2, with lesions, where both are there."""
+    """The most complete table: version 2, with lesions, where both are there."""
     tables = sorted(folder.glob("ISIC_2020_Training_GroundTruth*.csv"), key=lambda path: len(path.name))
     if not tables:
         raise AdapterError(

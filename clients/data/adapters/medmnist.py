@@ -23,10 +23,10 @@ from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of
-from clients.data.arrays import ArrayFile
 from clients.data.errors import AdapterError
-from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
-from clients.data.pictures import ZIP_MARK
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.pictures.arrays import ArrayFile
+from clients.data.pictures.files import ZIP_MARK
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
@@ -97,7 +97,7 @@ def _labels(path: Path, name: str, arrays: ArrayFile, count: int) -> list[str]:
 
 
 def _tied(rows: Sequence[Row], contents: Sequence[bytes]) -> Iterator[Row]:
-    """The rows, those of the same content tied together and in the split that is held out the most."""
+    """The rows, duplicates tied into one group, in the split that is held out the most."""
     same: dict[bytes, list[Row]] = {}
     for row, content in zip(rows, contents, strict=True):
         same.setdefault(content, []).append(row)

@@ -11,7 +11,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 
 # Lesions under two numbers whose pictures are nearly the same: they must not part in a split.
 NEAR_DUPLICATES = (

@@ -13,7 +13,7 @@ from typing import Literal
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 
 CODES = {"ACK": "AK", "BCC": "BCC", "MEL": "MEL", "NEV": "NV", "SCC": "SCC", "SEK": "BKL"}
 

@@ -1,4 +1,4 @@
-"""Reading what publishers give out: tables, and pictures in a folder or a zip file."""
+"""Reading published data sets: CSV tables, and pictures in a folder or a zip file."""
 
 import csv
 import zipfile
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from clients.data.errors import AdapterError
-from clients.data.pictures import ZIP_MARK
+from clients.data.pictures.files import ZIP_MARK
 from clients.data.wording import listing
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
@@ -99,7 +99,7 @@ def find_pictures(folder: Path) -> dict[str, str]:
 
 
 def images_of(names: Sequence[str], folder: Path, *, ending: str = "") -> list[str]:
-    """The places of the pictures that a table calls `names`, with or without their suffix.
+    """The `image` of each picture that a table calls `names`, with or without their suffix.
 
     A picture that is not there keeps the name that its publisher gives it, so that `dermfed-data check`
     lists all that are missing at once.

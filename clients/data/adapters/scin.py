@@ -22,8 +22,8 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import agreed, code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.groups import name_groups
-from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.groups import name_groups
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
 
 PICTURES = ("image_1", "image_2", "image_3")
 OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"
@@ -89,13 +89,13 @@ class Scin(Adapter):
             )
         return Manifest.of(rows, folder)
 
-    def _case(self, line: Mapping[str, str], told: Mapping[str, str]) -> "_Case":
+    def _case(self, line: Mapping[str, str], labels: Mapping[str, str]) -> "_Case":
         name = f"case {line['case_id']}"
         if self.scale == "monk":
-            tone = told[f"monk_skin_tone_label_{self.graders}"]
+            tone = labels[f"monk_skin_tone_label_{self.graders}"]
         else:
             tone = line[OWN_WORD].removeprefix("FST").replace("NONE_IDENTIFIED", "")
-        top = _heaviest(name, told)
+        top = _heaviest(name, labels)
         tied = tuple(top) if len(top) > 1 else ()
         parts = [column for column, cell in line.items() if column.startswith(_PART) and cell == "YES"]
         return _Case(
@@ -111,7 +111,7 @@ class Scin(Adapter):
 
 @dataclass(frozen=True)
 class _Case:
-    """What is told of one case; `tied` are its heaviest conditions where there are several."""
+    """The labels of one case; `tied` are its heaviest conditions where there are several."""
 
     number: str
     label: str
@@ -122,21 +122,21 @@ class _Case:
     sex: str
 
 
-def _heaviest(case: str, told: Mapping[str, str]) -> list[str]:
-    """The conditions that weigh most, as the table orders them; none where there are none."""
-    weights, given = _literal(case, told[WEIGHTS] or "{}"), _literal(case, told[GIVEN] or "[]")
+def _heaviest(case: str, labels: Mapping[str, str]) -> list[str]:
+    """The conditions of highest weight, as the table orders them; none where there are none."""
+    weights, given = _literal(case, labels[WEIGHTS] or "{}"), _literal(case, labels[GIVEN] or "[]")
     if not isinstance(weights, dict) or not isinstance(given, list):
         raise AdapterError(f"{case}: {WEIGHTS} is no dictionary or {GIVEN} no list")
     numbers = [weight for weight in weights.values() if isinstance(weight, int | float)]
     if len(numbers) < len(weights):
-        raise AdapterError(f"{case}: {WEIGHTS} {told[WEIGHTS]} has a weight that is no number")
+        raise AdapterError(f"{case}: {WEIGHTS} {labels[WEIGHTS]} has a weight that is no number")
     names = {str(name): str(name) for name in given}
     known = {code_of(case, str(name), names): weight for name, weight in weights.items()}
     return [name for name, weight in known.items() if weight == max(numbers)]
 
 
 def _literal(case: str, cell: str) -> object:
-    """What a cell says that holds a dictionary or a list, as Python or JSON writes it."""
+    """The dictionary or list that a cell holds, as Python or JSON writes it."""
     try:
         return ast.literal_eval(cell)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:

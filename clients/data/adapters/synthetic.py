@@ -1,4 +1,4 @@
-"""Made-up pictures, drawn when they are first asked for: a job runs with no download and no patients."""
+"""Synthetic pictures, drawn when they are first asked for: a job runs with no download and no patients."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +8,13 @@ from pydantic import Field
 
 from clients.data.adapters.adapter import Adapter
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import read_manifest
+from clients.data.manifests.csv_file import read_manifest
+from clients.data.manifests.manifest import Manifest
 from clients.data.synthetic.write import MANIFEST, write_synthetic
 
 
 class Synthetic(Adapter):
-    """Made-up skin lesions on six Fitzpatrick types.
+    """Synthetic skin lesions on six Fitzpatrick types.
 
     Attributes:
         pictures: how many.
@@ -32,7 +32,7 @@ class Synthetic(Adapter):
     prefix: str = Field("", exclude=True)
 
     def manifest(self, folder: Path) -> Manifest:
-        """The pictures of `folder`, drawn if it has none."""
+        """The manifest of `folder`, whose pictures are drawn if it has none."""
         manifest = self._drawn(folder)
         return manifest.keep(
             [

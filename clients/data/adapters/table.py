@@ -1,7 +1,6 @@
-"""The adapters by name: ours, and what other packages offer in the entry-point group `dermfed.adapters`."""
+"""Adapters: ways from a folder to a manifest. The table of what a job may name."""
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,46 +19,45 @@ from clients.data.adapters.pad_ufes_20 import PadUfes20
 from clients.data.adapters.scin import Scin
 from clients.data.adapters.synthetic import Synthetic
 from clients.data.errors import AdapterError
+from registry.bundle.errors import PartError
 from registry.bundle.nearest import nearest
+from registry.bundle.plugins import PartTable
 
-GROUP = "dermfed.adapters"
-
-OURS: Mapping[str, type[Adapter]] = {
-    "csv": CsvTable,
-    "derm7pt": Derm7pt,
-    "fitzpatrick17k": Fitzpatrick17k,
-    "ham10000": Ham10000,
-    "image-folder": ImageFolder,
-    "isic2019": Isic2019,
-    "isic2020": Isic2020,
-    "medmnist": MedMnist,
-    "milk10k": Milk10k,
-    "pad-ufes-20": PadUfes20,
-    "scin": Scin,
-    "synthetic": Synthetic,
-}
+ADAPTERS: PartTable[Adapter] = PartTable(
+    "adapter",
+    CsvTable,
+    Derm7pt,
+    Fitzpatrick17k,
+    Ham10000,
+    ImageFolder,
+    Isic2019,
+    Isic2020,
+    MedMnist,
+    Milk10k,
+    PadUfes20,
+    Scin,
+    Synthetic,
+    base=Adapter,
+)
 
 
 def adapter_names() -> list[str]:
     """The names of all adapters that are installed."""
-    return sorted({*OURS, *entry_points(group=GROUP).names})
+    return sorted(ADAPTERS.names)
 
 
 def find_adapter(name: str) -> type[Adapter]:
     """The adapter called `name`; ours cannot be replaced by another package's.
 
     Raises:
-        AdapterError: no such adapter, or what a package offers under the name is none.
+        AdapterError: no such adapter, or what a package offers under the name cannot be used.
     """
-    if name in OURS:
-        return OURS[name]
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
+    if name not in ADAPTERS.names:
         raise AdapterError(f"there is no adapter {name!r}; {nearest(name, adapter_names())}")
-    adapter = found[0].load()
-    if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
-        raise AdapterError(f"adapter {name!r} ({found[0].value}) is no subclass of {Adapter.__qualname__}")
-    return adapter
+    try:
+        return ADAPTERS.find(name)
+    except PartError as error:
+        raise AdapterError(str(error)) from error
 
 
 def make_adapter(name: str, options: Mapping[str, Any]) -> Adapter:

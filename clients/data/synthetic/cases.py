@@ -1,4 +1,4 @@
-"""Who and what a made-up picture shows.
+"""Synthetic cases: the patient, tone, class and view of each synthetic picture.
 
 Pictures come in groups of six: five lesions of four patients. The fourth patient has two lesions, and the
 last lesion has two pictures. So every split has to respect both. A picture depends on (seed, index) alone,
@@ -19,7 +19,7 @@ _PICTURES, _LESIONS, _PATIENTS = 6, 5, 4  # in a group
 
 @dataclass(frozen=True)
 class Case:
-    """One made-up picture.
+    """The patient, tone and class of one synthetic picture.
 
     Attributes:
         seed: of all pictures.
@@ -41,7 +41,7 @@ class Case:
 
 
 def case_of(seed: int, index: int) -> Case:
-    """The case that picture `index` shows."""
+    """The case of picture `index`."""
     group, position = divmod(index, _PICTURES)
     lesion = group * _LESIONS + min(position, _LESIONS - 1)
     patient = group * _PATIENTS + min(position, _PATIENTS - 1)
@@ -52,5 +52,5 @@ def case_of(seed: int, index: int) -> Case:
 
 
 def random_for(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """A stream of chance of its own for each (seed, purpose, numbers)."""
+    """A random generator of its own for each (seed, purpose, numbers)."""
     return np.random.default_rng([seed, int.from_bytes(purpose.encode()), *numbers])

@@ -1,4 +1,4 @@
-"""A made-up picture: skin of a tone, light, a lesion and hair. None of the colours depend on the class."""
+"""Drawing a synthetic picture: skin of a tone, light, a lesion and hair; no colour depends on the class."""
 
 from math import cos, sin
 
@@ -50,7 +50,7 @@ def _skin(tone: int, of_lesion: np.random.Generator, of_view: np.random.Generato
 
 
 def _pigment(lesion: Lesion, contrast: float, random: np.random.Generator) -> Pixels:
-    """What the lesion lets through of each colour: exp(-absorption), by the strength of its pigment.
+    """The transmission of each colour through the lesion: exp(-absorption), by the strength of its pigment.
 
     Weak and strong pigment have hues of their own, from red to brown to blue-grey.
     """

@@ -1,4 +1,4 @@
-"""The shape of a made-up lesion and how pigment is laid out in it: what tells the classes apart.
+"""The shape and pigment pattern of a synthetic lesion, which alone distinguish the classes.
 
 The ABCD rule in caricature. Nevi are symmetric with a regular network; melanomas lopsided and ragged with
 coarse patches; basal cell carcinomas round with a few nests and vessels; benign keratoses notched with fine
@@ -19,7 +19,7 @@ HARMONICS = 9
 
 @dataclass(frozen=True)
 class Lesion:
-    """What a lesion adds to the skin.
+    """The cover and pigment that a lesion adds to the skin.
 
     Attributes:
         cover: how much of each pixel is lesion, 0 to 1, `(size, size)`.
@@ -32,7 +32,7 @@ class Lesion:
 
 @dataclass(frozen=True)
 class Kind:
-    """How lesions of one class look.
+    """The appearance of one class of lesions.
 
     Attributes:
         lopsided: amplitude of the outline's first harmonics, relative to its radius.
@@ -46,7 +46,7 @@ class Kind:
 
 
 def grow(label: str, random: np.random.Generator, size: int) -> Lesion:
-    """A lesion of the class `label`, a key of `KINDS`, on `size` pixels.
+    """Draw a lesion of the class `label`, a key of `KINDS`, on `size` pixels.
 
     How typical it is, is drawn too: the least typical ones can hardly be told by anybody.
     """

@@ -1,4 +1,4 @@
-"""Smooth random fields, cheap enough for a picture a millisecond."""
+"""Smooth random fields from cubic B-splines, about a millisecond each."""
 
 from functools import lru_cache
 

@@ -1,13 +1,13 @@
-"""Made-up pictures on disk, with the manifest that goes with them."""
+"""Writing a synthetic data set to disk: PNG files and their manifest."""
 
 from pathlib import Path
 
 from PIL import Image
 
-from clients.data.atomic import build_folder_once
+from clients.data.atomic_files import build_folder_once
 from clients.data.errors import ClientDataError
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
 from clients.data.progress import progress
 from clients.data.synthetic.cases import Case, case_of
 from clients.data.synthetic.draw import draw
@@ -16,7 +16,7 @@ MANIFEST = "manifest.csv"
 
 
 def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Manifest:
-    """Write made-up pictures as PNG files under `folder/images`, and `folder/manifest.csv`: all, or nothing.
+    """Write synthetic pictures as PNG under `folder/images`, and `folder/manifest.csv`: all, or nothing.
 
     Args:
         folder: an empty folder, or one that is not there yet.

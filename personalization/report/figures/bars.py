@@ -1,17 +1,14 @@
-"""Bars of one figure per subgroup and stage, with 95 % intervals."""
+"""Bar charts of one figure per subgroup and stage, with 95 % intervals."""
 
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from personalization.report.figures.panel import Panel
-from personalization.report.measures import Estimate, Measure, estimate, present, total
+from personalization.report.measures import ALL, Estimate, Measure, estimate, present, total
 from personalization.report.numerals import Unit, listed, with_interval
 from personalization.report.palette import INK, MUTED, series_colour
-from personalization.report.svg import drawn
-from registry.bundle.counts import Block
-
-ALL = "all pictures"
+from personalization.report.svg import Panel, drawn
+from registry.bundle.counts.count import Block
 
 _EARLIER = 0.35  # opacity of a stage that was not the last
 

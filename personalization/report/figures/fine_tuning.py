@@ -4,11 +4,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from personalization.report.data import FineTuning
-from personalization.report.figures.panel import Panel
 from personalization.report.numerals import number
 from personalization.report.palette import INK, MUTED, series_colour, series_dash, series_marker
-from personalization.report.svg import drawn
-from personalization.report.tables import Cell, Row, Table
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Cell, Row, Table
 
 
 def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel:
@@ -17,7 +16,7 @@ def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel
     subgroups = [name for name in order if name in fine_tuning.accuracies]
 
     def draw(axes: Axes) -> None:
-        low = selection.choice.worst
+        low = selection.chosen.worst
         axes.axhspan(low, low + selection.config.band, color=MUTED, alpha=0.18, linewidth=0)
         for name in subgroups:
             index = order.index(name)

@@ -1,4 +1,4 @@
-"""The price of fairness: the best reachable accuracy by the spread that is allowed."""
+"""The fairness-accuracy frontier: the best reachable accuracy by the allowed spread."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,18 +6,17 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from personalization.report.data import FineTuning
-from personalization.report.figures.panel import Panel
-from personalization.report.frontier_table import marked_choices, steps_table
 from personalization.report.numerals import number
 from personalization.report.palette import INK, MUTED, VARIABLES, KeyEntry
-from personalization.report.svg import drawn
-from personalization.selection import Choice
+from personalization.report.svg import Panel, drawn
+from personalization.report.tables.frontier import marked_points, steps_table
+from personalization.selection.select import ChosenEpochs
 
 _DASHES = (5, 1.6)  # of the mean, so that the curves are told apart without colour
 
-CURVES: tuple[tuple[Callable[[Choice], float], str | tuple[int, tuple[float, ...]]], ...] = (
-    (lambda choice: choice.worst, "solid"),
-    (lambda choice: choice.mean, (0, _DASHES)),
+CURVES: tuple[tuple[Callable[[ChosenEpochs], float], str | tuple[int, tuple[float, ...]]], ...] = (
+    (lambda point: point.worst, "solid"),
+    (lambda point: point.mean, (0, _DASHES)),
 )
 """What is read off a choice, and how it is drawn."""
 
@@ -30,7 +29,7 @@ _BESIDE_A_LINE: Mapping[str, Any] = {
 
 
 def frontier_key(fine_tuning: FineTuning) -> tuple[KeyEntry, ...]:
-    """The key of the two curves, and of the same without the floor where that differs."""
+    """The legend of the two curves, and of those without the floor where that differs."""
     dashes = " ".join(f"{2 * length:g}" for length in _DASHES)
     own = (KeyEntry("lowest", VARIABLES[INK], ""), KeyEntry("mean", VARIABLES[INK], dashes))
     if fine_tuning.frontier_without_floor is None:
@@ -41,18 +40,18 @@ def frontier_key(fine_tuning: FineTuning) -> tuple[KeyEntry, ...]:
 def frontier_curves(fine_tuning: FineTuning) -> Panel:
     """Two step curves, with the selected epochs and the global model marked on them."""
     steps, beside = fine_tuning.frontier, fine_tuning.frontier_without_floor
-    selected, everywhere = fine_tuning.selection.choice, fine_tuning.all_global
+    selected, everywhere = fine_tuning.selection.chosen, fine_tuning.all_global
     band = fine_tuning.selection.config.band
-    ends = [choice.spread for choice in (*steps, *(beside or ()), selected, everywhere)]
+    ends = [point.spread for point in (*steps, *(beside or ()), selected, everywhere)]
     end = 1.08 * max(*ends, min(band, 1.5 * max(ends)), 0.01)
 
     def draw(axes: Axes) -> None:
         if band <= end:
             axes.axvline(band, color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
             axes.annotate("band", (band, 1), (3, -8), **_BESIDE_A_LINE)
-        for choices, colour, width in ((beside or (), MUTED, 1.0), (steps, INK, 1.8)):
+        for points, colour, width in ((beside or (), MUTED, 1.0), (steps, INK, 1.8)):
             for read, dashes in CURVES:
-                _steps(axes, choices, read, end, color=colour, linewidth=width, linestyle=dashes)
+                _steps(axes, points, read, end, color=colour, linewidth=width, linestyle=dashes)
         for read, _ in CURVES:
             _mark(axes, everywhere.spread, read(everywhere), marker="s", markerfacecolor="none")
             _mark(axes, selected.spread, read(selected), marker="o", color=INK)
@@ -63,25 +62,29 @@ def frontier_curves(fine_tuning: FineTuning) -> Panel:
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         axes.margins(y=0.12)
 
-    told = "; ".join(
-        f"{name}: spread {number(choice.spread, 'points')}, lowest {number(choice.worst, 'percent')}, "
-        f"mean {number(choice.mean, 'percent')}"
-        for name, choice in marked_choices(fine_tuning).items()
+    listed = "; ".join(
+        f"{name}: spread {number(point.spread, 'points')}, lowest {number(point.worst, 'percent')}, "
+        f"mean {number(point.mean, 'percent')}"
+        for name, point in marked_points(fine_tuning).items()
     )
     title = "The price of fairness"
-    alternative = f"{title}: the highest lowest and mean validation accuracy by allowed spread. {told}."
+    alternative = f"{title}: the highest lowest and mean validation accuracy by allowed spread. {listed}."
     caption = "Filled circles: the selected epochs. Hollow squares: the global model for all."
     svg = drawn("frontier", alternative, draw, width=4.2, height=2.9)
     return Panel(title, svg, caption, steps_table(fine_tuning))
 
 
 def _steps(
-    axes: Axes, choices: Sequence[Choice], read: Callable[[Choice], float], end: float, **style: Any
+    axes: Axes,
+    points: Sequence[ChosenEpochs],
+    read: Callable[[ChosenEpochs], float],
+    end: float,
+    **style: Any,
 ) -> None:
     """A curve that holds each choice up to the spread of the next, and the last to the end."""
-    if choices:
-        values = [read(choice) for choice in choices]
-        axes.step([*(choice.spread for choice in choices), end], [*values, values[-1]], where="post", **style)
+    if points:
+        values = [read(point) for point in points]
+        axes.step([*(point.spread for point in points), end], [*values, values[-1]], where="post", **style)
 
 
 def _mark(axes: Axes, at: float, value: float, **style: Any) -> None:

@@ -1,11 +1,11 @@
-"""A square of numbers between clients, shaded by size, with communities outlined."""
+"""Heat maps of numbers between clients, with communities outlined."""
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from personalization.report.communities import Communities, present
+from personalization.report.data import Communities, present
 from personalization.report.numerals import listed
 from personalization.report.palette import INK, LINE, SERIES
 

@@ -7,11 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from personalization.report.data import Round
-from personalization.report.figures.panel import Panel
 from personalization.report.numerals import Unit, number
 from personalization.report.palette import INK, series_colour, series_dash
-from personalization.report.svg import drawn
-from personalization.report.tables import Cell, Row, Table
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Cell, Row, Table
 
 Points = list[tuple[int, float]]
 

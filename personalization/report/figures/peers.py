@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from personalization.report.communities import Communities, communities_of, in_order, present
-from personalization.report.data import ReportData, Round
+from personalization.report.data import Communities, ReportData, Round, communities_of, in_order, present
 from personalization.report.figures.heat_map import (
     WIDTH,
     Matrix,
@@ -14,10 +13,9 @@ from personalization.report.figures.heat_map import (
     height,
     outline_caption,
 )
-from personalization.report.figures.panel import Panel
 from personalization.report.numerals import listed, number
-from personalization.report.svg import drawn
-from personalization.report.tables import Row, Table, texts
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Row, Table, texts
 
 
 def peer_maps(data: ReportData) -> tuple[Panel, ...]:
@@ -32,7 +30,7 @@ def peer_maps(data: ReportData) -> tuple[Panel, ...]:
 
 
 def peer_shares(rounds: Sequence[Round], clients: Sequence[str]) -> list[list[float | None]]:
-    """The share of the row's peers over all rounds that the column was, `(clients, clients)`.
+    """The fraction of the row client's peers in all rounds that the column client was, `(clients, clients)`.
 
     A row sums to 1; the row of a client that was never given a peer is None, as is a client and itself.
     """
@@ -49,7 +47,7 @@ def peer_shares(rounds: Sequence[Round], clients: Sequence[str]) -> list[list[fl
 def own_community_shares(
     shares: Matrix, clients: Sequence[str], communities: Communities
 ) -> Mapping[str, float | None]:
-    """The share of each client's peers that are of its own community; None where it is alone or had none."""
+    """The fraction of each client's peers from its own community; None where it is alone or had none."""
     found: dict[str, float | None] = dict.fromkeys(clients)
     for members in present(clients, communities).values():
         for client in members:

@@ -1,4 +1,4 @@
-"""The share of unlabelled pictures whose pseudo label was sure enough to be learned from, by round."""
+"""The fraction of unlabelled pictures whose pseudo label passed the confidence threshold, by round."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from personalization.report.data import Round
-from personalization.report.figures.panel import Panel
 from personalization.report.numerals import number, whole
 from personalization.report.palette import INK, MUTED
-from personalization.report.svg import drawn
-from personalization.report.tables import Row, Table, texts
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Row, Table, texts
 
 KEPT = "kept"
 """The scalar in which an objective tells of it."""
@@ -24,7 +23,11 @@ def pseudo_label_curves(rounds: Sequence[Round]) -> tuple[Panel, ...]:
             entry.round: values
             for entry in rounds
             if entry.stage == stage
-            and (values := [told[KEPT] for told in entry.scalars.values() if told.get(KEPT) is not None])
+            and (
+                values := [
+                    scalars[KEPT] for scalars in entry.scalars.values() if scalars.get(KEPT) is not None
+                ]
+            )
         }
         if kept:
             panels.append(_panel(stage, kept))

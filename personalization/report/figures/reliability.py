@@ -1,14 +1,13 @@
-"""Reliability diagrams: is an answer given with 80 % confidence right 80 times in 100?"""
+"""Reliability diagrams: accuracy against confidence, per subgroup."""
 
 from matplotlib.axes import Axes
 
-from personalization.report.figures.panel import Panel
 from personalization.report.measures import estimate
 from personalization.report.numerals import number, pictures, whole, with_interval
 from personalization.report.palette import INK, MUTED
-from personalization.report.svg import drawn
-from personalization.report.tables import Row, Table, texts
-from registry.bundle.counts import Block
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Row, Table, texts
+from registry.bundle.counts.count import Block
 from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.calibration import reliability as reliability_of
 
@@ -52,5 +51,5 @@ def reliability(name: str, identity: str, block: Block, colour: str) -> Panel:
 
 
 def _bins(n: int) -> int:
-    """Fewer bins than the usual 15 where a bin would hold fewer than ten pictures."""
+    """The number of bins: fewer than the usual 15 where a bin would hold fewer than ten pictures."""
     return max(1, min(15, n // 10))

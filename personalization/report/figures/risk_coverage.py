@@ -1,18 +1,16 @@
-"""Risk-coverage curves: how wrong the answers are when the least confident pictures are referred first."""
+"""Risk-coverage curves: the error rate when the least confident pictures are referred first."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from personalization.report.figures.bars import ALL
-from personalization.report.figures.panel import Panel
-from personalization.report.measures import estimate, total
+from personalization.report.measures import ALL, estimate, total
 from personalization.report.numerals import listed, number, with_interval
 from personalization.report.palette import INK, MUTED, series_colour, series_dash
-from personalization.report.svg import drawn
-from personalization.report.tables import Cell, Row, Table
-from registry.bundle.counts import Block, Counts
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Cell, Row, Table
+from registry.bundle.counts.count import Block, Counts
 from registry.bundle.metrics.selective import aurc
 from registry.bundle.metrics.selective import risk_coverage as risk_coverage_of
 

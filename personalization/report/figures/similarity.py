@@ -1,21 +1,19 @@
-"""How similar the clients' models were in the end: the matrix by which peers were chosen."""
+"""Heat maps of the similarity matrix between clients' models, by which peers were chosen."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from personalization.report.communities import communities_of, in_order
-from personalization.report.data import ReportData, StageFacts
+from personalization.report.data import ReportData, StageFacts, communities_of, in_order
 from personalization.report.figures.heat_map import WIDTH, draw_heat_map, height, outline_caption
-from personalization.report.figures.panel import Panel
 from personalization.report.numerals import number
-from personalization.report.svg import drawn
-from personalization.report.tables import Row, Table, texts
+from personalization.report.svg import Panel, drawn
+from personalization.report.table import Row, Table, texts
 
 
 def similarity_maps(data: ReportData) -> tuple[Panel, ...]:
-    """One heat map for every stage that told of a similarity matrix with two clients or more."""
+    """One heat map for every stage that reported a similarity matrix of two clients or more."""
     return tuple(
         _panel(of)
         for of in data.facts
@@ -24,11 +22,11 @@ def similarity_maps(data: ReportData) -> tuple[Panel, ...]:
 
 
 def _panel(of: StageFacts) -> Panel:
-    told: Mapping[str, Any] = of.facts["similarity"]
+    similarity: Mapping[str, Any] = of.facts["similarity"]
     communities = communities_of(of.facts)
-    clients = in_order(told["clients"], communities)
-    at = [told["clients"].index(client) for client in clients]
-    values = [[None if x == y else told["matrix"][y][x] for x in at] for y in at]
+    clients = in_order(similarity["clients"], communities)
+    at = [similarity["clients"].index(client) for client in clients]
+    values = [[None if x == y else similarity["matrix"][y][x] for x in at] for y in at]
     known = [value for row in values for value in row if value is not None]
     low, high = (min(known), max(known)) if known else (None, None)
 

@@ -1,4 +1,4 @@
-"""Whether the confidence says how often the answer is right (paper 002, Eqs. 13 and 14).
+"""Calibration figures: whether the confidence matches how often the answer is right (paper 002, Eqs. 13, 14).
 
 Confidence is the highest probability. It is seen as its bin of 1/500, and stands for the middle of
 it: within given edges, ECE and MCE are within 1/1000 of those of the unbinned confidences.
@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import SCORE_BINS, Counts
+from registry.bundle.counts.count import SCORE_BINS, Counts
 from registry.bundle.metrics.ratio import Figure, ratio
 
 Binning = Literal["mass", "width"]

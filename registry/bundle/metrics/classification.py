@@ -1,4 +1,4 @@
-"""How often, and on which classes, the answer is right.
+"""Classification figures: accuracy, recall, precision, F1, specificity, AUROC and AUPRC.
 
 Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin of 1/500: they are
 exactly those of the binned scores, and two scores of one bin count as equal. AUROC is then off by at
@@ -12,8 +12,8 @@ predicted but is absent; here it does not count.)
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cell import HasConfusion
-from registry.bundle.counts import Counts
+from registry.bundle.counts.confusion import HasConfusion
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.ratio import Figure, Tally, mean_defined, ratio
 
 

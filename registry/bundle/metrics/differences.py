@@ -1,4 +1,4 @@
-"""Whether two subgroups truly differ, at one mix of diseases: intervals, p-values, and Holm's correction.
+"""Differences between pairs of subgroups, at one class mix: intervals, p-values, and Holm's correction.
 
 For subgroups a and b and a standardised accuracy f (`registry.bundle.metrics.fairness`, over the classes that
 both have), d = f_a − f_b. Subgroups have different pictures, so d of the r-th replicates of both is a
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Block, Counts
+from registry.bundle.counts.count import Block, Counts
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.exact import bisect, incomplete_beta
 from registry.bundle.metrics.interval import LEVEL
@@ -57,8 +57,8 @@ DIFFERENCES: Mapping[str, Standardised] = {
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A difference d between two subgroups.
+class SubgroupDifference:
+    """A difference d of a figure between two subgroups.
 
     Attributes:
         value: d.
@@ -72,11 +72,11 @@ class Difference:
 
 
 def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
-    """Every pair of subgroups with pictures, ready for JSON, in the order of `blocks`.
+    """The differences of every pair of subgroups with pictures, ready for JSON, in the order of `blocks`.
 
     A pair that has no class in common has no entry. p is adjusted over the pairs of a figure.
     """
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for name, standardised in DIFFERENCES.items():
         found = {
             (a, b): difference(blocks[a], blocks[b], standardised)
@@ -84,7 +84,7 @@ def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
         }
         known = {pair: each for pair, each in found.items() if each is not None}
         adjusted = holm([each.p for each in known.values()])
-        told += [
+        rows += [
             {
                 "between": list(pair),
                 "figure": name,
@@ -95,27 +95,27 @@ def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
             }
             for (pair, each), p_adjusted in zip(known.items(), adjusted, strict=True)
         ]
-    return told
+    return rows
 
 
-def difference(first: Block, second: Block, standardised: Standardised) -> Difference | None:
-    """What the first subgroup has over the second; None where no class is in both."""
+def difference(first: Block, second: Block, standardised: Standardised) -> SubgroupDifference | None:
+    """The difference of the first subgroup to the second; None where no class is in both."""
     pair = {"first": first.point, "second": second.point}
     value = float(np.subtract(*standardised.figure(pair)))
     if np.isnan(value):
         return None
     if first.replicates is None or second.replicates is None:
-        return Difference(value)
+        return SubgroupDifference(value)
     of_each = standardised.figure({"first": first.replicates, "second": second.replicates})
     replicates = of_each[0] - of_each[1]
     defined = replicates[~np.isnan(replicates)]
     if 2 * defined.size < replicates.size or defined.size < 2:
-        return Difference(value)
+        return SubgroupDifference(value)
     variance, freedom = _binomial_variance(pair, standardised)
     error = sqrt(max(float(np.var(defined, ddof=1)), variance))
     half = _student_quantile(freedom) * error
     ends = max(value - half, -1.0), min(value + half, 1.0)
-    return Difference(value, ends, student_tails(value / error, freedom))
+    return SubgroupDifference(value, ends, student_tails(value / error, freedom))
 
 
 def _binomial_variance(pair: Pair, standardised: Standardised) -> tuple[float, float]:
@@ -147,10 +147,10 @@ def _student_quantile(freedom: float) -> float:
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """p-values adjusted for how many there are (Holm 1979); None stays, and does not count."""
-    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    known = sorted((p, position) for position, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
-    for rank, (p, place) in enumerate(known):
+    for rank, (p, position) in enumerate(known):
         largest = max(largest, min(1.0, (len(known) - rank) * p))
-        adjusted[place] = largest
+        adjusted[position] = largest
     return adjusted

@@ -53,10 +53,10 @@ def figures_and_intervals(
         figures: what to compute, by name.
         tallies: of figures that are means of proportions, by name.
     """
-    told: dict[str, Any] = {"n": int(point.n)}
+    figures_and_n: dict[str, Any] = {"n": int(point.n)}
     values = {name: figure(point) for name, figure in figures.items()}
-    told |= {name: number(value) for name, value in values.items()}
-    told["intervals"] = {
+    figures_and_n |= {name: number(value) for name, value in values.items()}
+    figures_and_n["intervals"] = {
         name: ends(
             name,
             value,
@@ -66,4 +66,4 @@ def figures_and_intervals(
         for name, value in values.items()
         if replicates is not None or name in tallies
     }
-    return told
+    return figures_and_n

@@ -1,4 +1,4 @@
-"""Exact intervals of proportions (Clopper & Pearson 1934), for where a bootstrap has nothing to say.
+"""Exact intervals of proportions (Clopper & Pearson 1934), for where no replicate varies.
 
 Where all pictures are answered rightly, so are those of every replicate, and a bootstrap would be certain.
 The exact interval of x of n takes each side's α/2 from the binomial distribution, whose tails are beta
@@ -55,7 +55,7 @@ def _beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def bisect(is_below: Callable[[float], bool], low: float, high: float) -> float:
-    """Where between `low` and `high` a rising function passes what is sought."""
+    """The point between `low` and `high` where a rising function passes its target, by bisection."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_below(middle) else (low, middle)

@@ -1,4 +1,4 @@
-"""How far apart the subgroups are (paper 003).
+"""Fairness figures: how far apart the subgroups' accuracies are (paper 003).
 
 acc_s is the accuracy on subgroup s, acc_not_s that on all pictures of the other subgroups together.
 A subgroup without pictures is absent: it takes no part, and is never counted as 0. Every figure is
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.classification import accuracy, recalls
 from registry.bundle.metrics.ratio import Figure, mean_defined, ratio
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cell import Cell, HasConfusion
-from registry.bundle.counts import Block
+from registry.bundle.counts.confusion import Cell, HasConfusion
+from registry.bundle.counts.count import Block
 from registry.bundle.metrics import classification, malignancy
 from registry.bundle.metrics.estimate import figures_and_intervals
 from registry.bundle.metrics.ratio import Figure, Tally
@@ -30,24 +30,26 @@ def intersections(
 ) -> dict[str, Any]:
     """By column, value and subgroup: pictures, accuracy, balanced accuracy and sensitivity for malignancy.
 
-    None stands for an intersection of which clients told fewer than `FEWEST` pictures; each client keeps to
-    itself what it has too few of.
+    None stands for an intersection of which clients disclosed fewer than `FEWEST` pictures; each client
+    suppresses its own small cells.
 
     Args:
         blocks: counts by subgroup, with their cells.
-        subgroups: those to tell of.
+        subgroups: those to report.
         malignant: which classes are malignant, `(classes,)`.
         known: the columns that were asked for, and their values as far as they are known beforehand, in
-            order; what clients tell of other columns is left out.
+            order; what clients send of other columns is left out.
     """
-    told = {trait for block in blocks.values() for trait in block.cells}
+    traits = {trait for block in blocks.values() for trait in block.cells}
     return {
         column: {
             value: {
-                name: _told(blocks[name].cells.get((column, value)) if name in blocks else None, malignant)
+                name: _figures_of_cell(
+                    blocks[name].cells.get((column, value)) if name in blocks else None, malignant
+                )
                 for name in subgroups
             }
-            for value in _in_order({value for own, value in told if own == column}, values)
+            for value in _in_order({value for own, value in traits if own == column}, values)
         }
         for column, values in known.items()
     }
@@ -59,7 +61,7 @@ def _in_order(found: set[str], known: Sequence[str]) -> list[str]:
     return sorted(values, key=lambda value: value == UNKNOWN)
 
 
-def _told(cell: Cell | None, malignant: NDArray[np.bool_]) -> dict[str, Any] | None:
+def _figures_of_cell(cell: Cell | None, malignant: NDArray[np.bool_]) -> dict[str, Any] | None:
     if cell is None or cell.point.n < FEWEST:
         return None
     figures: Mapping[str, Callable[[HasConfusion], Figure]] = {

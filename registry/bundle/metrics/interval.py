@@ -64,16 +64,16 @@ def interval(
 def _ends(defined: Figure, point: Figure | float | None, noise: Noise | None) -> tuple[float, float]:
     if noise == "lowers":
         assert point is not None
-        turned = _of_distance(1 - defined, 1 - float(point))
-        return 1 - turned[1], 1 - turned[0]
+        mirrored = _bias_corrected(1 - defined, 1 - float(point))
+        return 1 - mirrored[1], 1 - mirrored[0]
     if noise == "raises":
         assert point is not None
-        return _of_distance(defined, float(point))
+        return _bias_corrected(defined, float(point))
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def _of_distance(replicates: Figure, point: float) -> tuple[float, float]:
+def _bias_corrected(replicates: Figure, point: float) -> tuple[float, float]:
     middle, high = (float(end) for end in np.quantile(replicates, [0.5, (1 + LEVEL) / 2]))
     noise = _NOISE_TWICE * max(middle - point, 0.0)
     return max(0.0, point - noise - (high - middle)), high

@@ -1,4 +1,4 @@
-"""How often an answer is on the right side of malignant or not, from the confusion matrix.
+"""Sensitivity and specificity for malignancy, from the confusion matrix.
 
 A picture is malignant if its class is labelled `malignant`, and called malignant if its answer is such a
 class, whichever. Both figures are undefined where the classes are not of both kinds.
@@ -7,7 +7,7 @@ class, whichever. Both figures are undefined where the classes are not of both k
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cell import HasConfusion
+from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.metrics.ratio import Figure, Tally, mean_defined, ratio
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Block, Counts
+from registry.bundle.counts.count import Block, Counts
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import calibration, classification, selective
 from registry.bundle.metrics.estimate import ends, number

@@ -1,4 +1,4 @@
-"""Quotients and means of what may be undefined: nan in, nan out, and never a warning."""
+"""Quotients and means of values that may be undefined: nan in, nan out, and never a warning."""
 
 from typing import Any
 

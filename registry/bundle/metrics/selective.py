@@ -1,4 +1,4 @@
-"""What is gained by answering only where the confidence is high (Geifman & El-Yaniv 2017).
+"""Selective prediction: risk and coverage by confidence threshold (Geifman & El-Yaniv 2017).
 
 At a threshold, coverage is the share of pictures that are answered and risk the share of wrong
 answers among them.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import SCORE_BINS, Counts
+from registry.bundle.counts.count import SCORE_BINS, Counts
 from registry.bundle.metrics.ratio import Figure, Tally, ratio
 
 

@@ -1,4 +1,4 @@
-"""What prediction sets promise, from score histograms: exact, since sets are made from score bins.
+"""Coverage and size of prediction sets, from score histograms: exact, since sets are made from score bins.
 
 Class k is in a picture's set if and only if `score_bin(p_k) >= threshold_bin`.
 """
@@ -6,7 +6,7 @@ Class k is in a picture's set if and only if `score_bin(p_k) >= threshold_bin`.
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.ratio import Figure, Tally, ratio
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts import Block, Counts
+from registry.bundle.counts.count import Block, Counts
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label, malignant_classes
+from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, malignancy, selective
 from registry.bundle.metrics.differences import differences
 from registry.bundle.metrics.estimate import ends, figures_and_intervals, number

@@ -1,4 +1,4 @@
-"""Intervals of a mean of proportions, such as recalls, that know how little few pictures say.
+"""Wilson intervals of a mean of proportions, such as recalls, which widen where pictures are few.
 
 Where a class of few pictures is answered all alike, no replicate varies in it, and the percentiles of their
 mean recall are those of the other classes. Each proportion r_k = x / n has Wilson's interval (1927),

@@ -7,7 +7,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.manifest_csv import read_manifest
+from clients.data.manifests.csv_file import read_manifest
 
 COMMANDS = ("import", "check", "describe", "partition", "synth", "tones")
 

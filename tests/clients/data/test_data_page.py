@@ -10,7 +10,8 @@ from PIL import Image
 
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from training.data import SERVER, SPLITS, DataConfig
+from training.data.dataset import SERVER, SPLITS
+from training.data.settings import DataConfig
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
 SCENARIOS = PAGE.split("\n## The four scenarios")[1].split("\n## ")[0]

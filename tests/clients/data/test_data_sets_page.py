@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from clients.data.cli import app
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
-from training.data import DataConfig
+from training.data.settings import DataConfig
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data-sets.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n### ")[1:]}

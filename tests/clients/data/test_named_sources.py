@@ -13,11 +13,12 @@ from PIL import Image
 from pydantic import ValidationError
 
 from clients.data.errors import ClientDataError, PartitionError, SubgroupError, UnknownColumnError
-from clients.data.manifest import Row
+from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from training.config import IDENTITY
-from training.data import SERVER, SPLITS, UNLABELLED_CLIENT, DataConfig, Dataset, SourceConfig
+from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT, Dataset
+from training.data.settings import DataConfig, SourceConfig
 
 Entry = tuple[str, str, bytes, int]  # client, split, pixels, label
 

@@ -22,13 +22,14 @@ from clients.data.errors import (
     SubgroupError,
     UnknownColumnError,
 )
-from clients.data.manifest import Row
-from clients.data.manifest_csv import read_manifest, write_manifest
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.data.report import Cell
 from training.config import IDENTITY
-from training.data import SPLITS, DataConfig, Dataset
+from training.data.dataset import SPLITS, Dataset
+from training.data.settings import DataConfig
 from training.errors import DataError
 
 WritePictures = Callable[[list[Row]], Path]

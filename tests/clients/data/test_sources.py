@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from clients.data.errors import ClientDataError
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
 from clients.data.sources import read_sources
-from training.data import DataConfig
+from training.data.settings import DataConfig
 
 
 def names(folder: Path, *manifests: str) -> list[str]:

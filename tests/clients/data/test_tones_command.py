@@ -8,13 +8,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import read_manifest, write_manifest
+from clients.data.inspect.tone_angles import measure_tones
+from clients.data.inspect.tone_check import check_tones
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import SKIN, draw
-from clients.data.tone_angles import look_at_tones
-from clients.data.tone_check import check_tones
-from registry.bundle.skin_tone import CAUTION, ToneRanges, lab, skin_tone_angle, typology_angle
+from registry.bundle.skin_tone.typology_angle import CAUTION, ToneRanges, lab, skin_tone_angle, typology_angle
 
 
 def run(*words: object) -> Result:
@@ -111,7 +111,7 @@ def test_missing_tones_stay_missing(mislabelled: Path) -> None:
     manifest = read_manifest(mislabelled)
     (mislabelled.parent / "bare.png").unlink()  # nobody opens it
     before = mislabelled.read_bytes()
-    seen = look_at_tones(manifest)
+    seen = measure_tones(manifest)
     assert seen.undeclared == 1
     assert not seen.broken
     assert "bare.png" not in {picture.row.image for picture in seen.pictures}
@@ -125,7 +125,7 @@ def test_kinds_and_scales_are_never_mixed(tmp_path: Path) -> None:
         for n, (scale, kind) in enumerate((s, k) for s in ("monk", "milk10k") for k in ("near", "far"))
     ]
     manifest = write_skin(tmp_path, rows, [(168, 120, 88)] * 4)
-    seen = look_at_tones(read_manifest(manifest)).pictures
+    seen = measure_tones(read_manifest(manifest)).pictures
     parts = [(check.kind, check.agreement.scale) for check in check_tones(seen, by="kind")]
     assert parts == [("far", "milk10k"), ("far", "monk"), ("near", "milk10k"), ("near", "monk")]
     together = [(check.kind, check.agreement.pictures) for check in check_tones(seen)]
@@ -184,6 +184,6 @@ def test_real_close_ups_follow_their_tone_a_little(real_data: Path) -> None:
 
     manifest = make_adapter("milk10k", {}).manifest(real_data / "milk10k")
     rows = [row for row in manifest.rows if row.extra["image_type"] == "clinical: close-up"][::40]
-    seen = look_at_tones(manifest.keep(rows)).pictures
+    seen = measure_tones(manifest.keep(rows)).pictures
     (check,) = check_tones(seen, replicates=0)
     assert 0.2 < check.agreement.spearman.value < 0.8

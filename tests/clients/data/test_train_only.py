@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from clients.data.errors import ClientDataError, UnknownColumnError
-from clients.data.manifest import Row
+from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from training.config import IDENTITY
-from training.data import SPLITS, DataConfig, Dataset
+from training.data.dataset import SPLITS, Dataset
+from training.data.settings import DataConfig
 
 WritePictures = Callable[[list[Row]], Path]
 

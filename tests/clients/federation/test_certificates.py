@@ -15,7 +15,7 @@ from clients.federation.certificates import certify, key_of, pem
 from clients.federation.errors import FederationFileError, KitError
 from clients.federation.federation_file import Federation
 from clients.federation.kit import open_kit
-from clients.federation.provision import provision, read_house
+from clients.federation.provision import open_authority, provision
 from clients.federation.renewal import renew
 from clients.node.check import check_certificate
 from clients.node.cli import app
@@ -139,10 +139,10 @@ def test_another_year_with_the_same_keys_one_side_after_the_other(made, tmp_path
     """The kits end soon; renewed ones and old ones understand each other until then."""
     kits = tmp_path / "kits"
     (kits / "south" / "startup" / "client.key").write_bytes((tmp_path / "asked" / "client.key").read_bytes())
-    house = read_house(made, tmp_path, kits)
+    authority = open_authority(made, tmp_path, kits)
     for name in ("server", "north", "south"):
         path = open_kit(kits / name).certificate
-        path.write_bytes(pem(certify(load(path), key_of(load(path)), house, 20)))
+        path.write_bytes(pem(certify(load(path), key_of(load(path)), authority, 20)))
     assert "20 days left" in (text := check_certificate(open_kit(kits / "north")).text) or "19 days" in text
     assert "ask for a renewal" in text
     old = tmp_path / "old"
@@ -185,13 +185,13 @@ def test_after_a_renewal_further_hospitals_join(made, tmp_path):
 
 
 def test_what_a_given_authority_signs_does_not_outlive_it(made, tmp_path):
-    house = read_house(made, tmp_path, tmp_path / "kits")
+    authority = open_authority(made, tmp_path, tmp_path / "kits")
     (tmp_path / "ca.key").write_bytes(
-        house.key.private_bytes(
+        authority.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
-    short = certify(house.certificate, key_of(house.certificate), house, 40)
+    short = certify(authority.certificate, key_of(authority.certificate), authority, 40)
     (tmp_path / "ca.pem").write_bytes(pem(short))
     given = made.model_copy(
         update={

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clients.federation import processes, strays
+from clients.federation import processes, stale_processes
 from clients.federation.errors import KitError
 from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
@@ -96,7 +96,10 @@ def test_a_jobs_process_that_outlived_its_node_is_ended_and_no_other(kit, monkey
     marks = (f"{kit.path}", f"{kit.path}-of-another")
     started = [
         subprocess.Popen(
-            sleeps, env={**os.environ, strays.MARK: mark}, start_new_session=True, stdout=subprocess.PIPE
+            sleeps,
+            env={**os.environ, stale_processes.KIT_VARIABLE: mark},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
         )
         for mark in marks
     ]

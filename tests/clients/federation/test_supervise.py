@@ -9,7 +9,7 @@ from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
 from clients.federation.supervise import Supervisor
 from training.errors import CheckpointError
-from training.job import Job
+from training.jobs.job import Job
 
 DONE = {"state": "done", "error": "", "text": ""}
 
@@ -69,7 +69,7 @@ class Script:
 
 @pytest.fixture
 def follow(tmp_path, tiny):
-    def run(link, *, resume=False, out="out", without=(), engine=None):
+    def run(admin, *, resume=False, out="out", without=(), engine=None):
         federation = Federation.model_validate(
             {
                 "name": "skin",
@@ -82,12 +82,12 @@ def follow(tmp_path, tiny):
 
         def sleep(seconds):
             now[0] += seconds
-            link.looks += 1
-            assert link.looks < 500
+            admin.looks += 1
+            assert admin.looks < 500
 
         supervisor = Supervisor(
             Kit(tmp_path / "kit", facts, federation),
-            link,
+            admin,
             Job.model_validate({**tiny, "engine": engine or {}}),
             tmp_path / out,
             said.append,
@@ -100,76 +100,76 @@ def follow(tmp_path, tiny):
 
 
 def test_a_run_that_nothing_disturbs_is_sent_once_and_its_lines_are_shown(follow):
-    link = Script((["SUBMITTED", "RUNNING", "RUNNING"], DONE))
-    outcome, said = follow(link)
+    admin = Script((["SUBMITTED", "RUNNING", "RUNNING"], DONE))
+    outcome, said = follow(admin)
     assert outcome == DONE
-    assert len(link.sent) == 1
+    assert len(admin.sent) == 1
     assert said[1:] == ["line 0", "line 1"]
 
 
 def test_it_waits_for_all_hospitals_before_it_sends(follow):
-    link = Script(([], DONE), connected=("north",))
-    plain = link.connected
+    admin = Script(([], DONE), connected=("north",))
+    plain = admin.connected
 
     def connected():
-        if link.looks == 3:
-            link.here.add("south")
+        if admin.looks == 3:
+            admin.here.add("south")
         return plain()
 
-    link.connected = connected
-    _, said = follow(link)
+    admin.connected = connected
+    _, said = follow(admin)
     assert "waiting for south" in said
-    assert link.looks == 3
+    assert admin.looks == 3
 
 
 def test_a_coordinator_that_lost_its_job_gets_it_again_with_the_same_run(follow):
-    link = Script((["RUNNING", "RUNNING", ""], DONE), (["RUNNING"], DONE))
-    link.lost = 4
-    follow(link)
-    runs = [sent["components"][0]["args"]["run"] for sent in link.sent]
+    admin = Script((["RUNNING", "RUNNING", ""], DONE), (["RUNNING"], DONE))
+    admin.lost = 4
+    follow(admin)
+    runs = [sent["components"][0]["args"]["run"] for sent in admin.sent]
     assert len(runs) == 2
     assert runs[0] == runs[1]
 
 
 def test_a_hospital_that_returns_is_taken_up_once_it_has_settled(follow):
-    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
-    link.running = {"south": ("job-0",)}  # it is back, with another life than this job's
-    follow(link)
-    assert link.stopped == ["job-1"]
-    assert len(link.sent) == 2
-    assert 10 <= link.looks < 20
+    admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+    admin.running = {"south": ("job-0",)}  # it is back, with another life than this job's
+    follow(admin)
+    assert admin.stopped == ["job-1"]
+    assert len(admin.sent) == 2
+    assert 10 <= admin.looks < 20
 
 
 def test_a_hospital_that_is_still_in_the_job_is_left_alone(follow):
-    link = Script((["RUNNING"] * 50, DONE))
-    link.running = {"south": ("job-1",)}
-    follow(link)
-    assert link.stopped == []
-    assert len(link.sent) == 1
+    admin = Script((["RUNNING"] * 50, DONE))
+    admin.running = {"south": ("job-1",)}
+    follow(admin)
+    assert admin.stopped == []
+    assert len(admin.sent) == 1
 
 
 def test_a_job_that_flare_ends_before_it_begins_is_given_up_in_the_end(follow):
-    link = Script(*[([], None)] * 5)
+    admin = Script(*[([], None)] * 5)
     with pytest.raises(FederationError, match="5 times before it got any further"):
-        follow(link)
-    assert len(link.sent) == 5
+        follow(admin)
+    assert len(admin.sent) == 5
 
 
 STOPPED = {"state": "stopped", "error": "StoppedError", "text": "the run was stopped"}
 
 
 def test_a_job_that_flare_ends_because_a_process_ended_is_taken_up_again(follow):
-    link = Script((["RUNNING"], STOPPED), (["RUNNING"], DONE))
-    outcome, said = follow(link)
+    admin = Script((["RUNNING"], STOPPED), (["RUNNING"], DONE))
+    outcome, said = follow(admin)
     assert outcome == DONE
-    assert len(link.sent) == 2
+    assert len(admin.sent) == 2
     assert "FLARE ended the job, as it does when a hospital's process ends; it is taken up again" in said
 
 
 def test_a_process_that_ends_every_time_is_not_tried_for_ever_unless_the_run_gets_further(follow):
-    link = Script(*[(["RUNNING"], STOPPED)] * 5)
+    admin = Script(*[(["RUNNING"], STOPPED)] * 5)
     with pytest.raises(FederationError, match="run out of memory"):
-        follow(link)
+        follow(admin)
     further = Script(*[(["RUNNING"], STOPPED) for _ in range(8)], (["RUNNING"], DONE))
     fetch = further.fetch
 
@@ -182,8 +182,8 @@ def test_a_process_that_ends_every_time_is_not_tried_for_ever_unless_the_run_get
 
 
 def test_a_site_that_was_away_at_the_beginning_is_waited_for(follow):
-    link = Script(([], {"state": "away", "error": "AwayError", "text": "south is away"}), ([], DONE))
-    outcome, said = follow(link)
+    admin = Script(([], {"state": "away", "error": "AwayError", "text": "south is away"}), ([], DONE))
+    outcome, said = follow(admin)
     assert outcome == DONE
     assert "south is away" in said
 
@@ -209,35 +209,35 @@ def test_what_is_sent_brings_no_code_and_names_every_site(follow, tmp_path):
 
 
 def test_a_hospital_that_missed_the_door_is_taken_up_although_its_process_runs(follow):
-    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
-    link.running = {"south": ("job-1",)}
-    plain = link.follow
-    link.follow = lambda job, start, known: {**plain(job, start, known), "outside": ["south"]}
-    follow(link)
-    assert link.stopped == ["job-1"]
+    admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+    admin.running = {"south": ("job-1",)}
+    plain = admin.follow
+    admin.follow = lambda job, start, known: {**plain(job, start, known), "outside": ["south"]}
+    follow(admin)
+    assert admin.stopped == ["job-1"]
 
 
-def dismissed(link):
+def dismissed(admin):
     """What each job that was sent tells the coordinator."""
-    return [sent["components"][0]["args"]["without"] for sent in link.sent]
+    return [sent["components"][0]["args"]["without"] for sent in admin.sent]
 
 
 def test_a_dismissed_hospital_is_sent_no_job_and_waited_for_no_longer(follow, tmp_path):
     """The run went on meanwhile and waits: its job ends, and is sent again without the hospital."""
-    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+    admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
 
     def interrupted(job, start, known):
         raise KeyboardInterrupt
 
-    follows, link.follow = link.follow, interrupted
+    follows, admin.follow = admin.follow, interrupted
     with pytest.raises(KeyboardInterrupt):
-        follow(link)
-    link.follow = follows
-    link.here.discard("south")
-    outcome, said = follow(link, resume=True, without=("south",))
+        follow(admin)
+    admin.follow = follows
+    admin.here.discard("south")
+    outcome, said = follow(admin, resume=True, without=("south",))
     assert outcome == DONE
-    assert link.stopped == ["job-1"]
-    assert dismissed(link) == ["", "south"]
+    assert admin.stopped == ["job-1"]
+    assert dismissed(admin) == ["", "south"]
     assert said[0].startswith("south dismissed from run tiny-")
     meta = tmp_path / "kit" / "private" / "job" / "tiny" / "meta.json"
     assert json.loads(meta.read_text())["deploy_map"] == {"app": ["server", "north"]}
@@ -245,22 +245,22 @@ def test_a_dismissed_hospital_is_sent_no_job_and_waited_for_no_longer(follow, tm
 
 def test_who_was_dismissed_stays_so_when_the_run_is_taken_up_again(follow):
     follow(Script(([], DONE), connected=("north",)), without=("south",))
-    link = Script(([], DONE), ([], DONE), connected=("north",))
-    link.sent.append({"components": [{"args": {"without": ""}}]})  # the first job's
-    follow(link, resume=True, without=("south",))
-    assert link.stopped == []
+    admin = Script(([], DONE), ([], DONE), connected=("north",))
+    admin.sent.append({"components": [{"args": {"without": ""}}]})  # the first job's
+    follow(admin, resume=True, without=("south",))
+    assert admin.stopped == []
     follow(Script(([], DONE), connected=("north",)), resume=True)
 
 
 def test_a_job_that_was_lost_with_its_coordinator_is_not_waited_for_before_a_dismissal(follow):
-    link = Script((["RUNNING", ""], DONE), (["RUNNING"], DONE))
-    real, link.follow = link.follow, None
+    admin = Script((["RUNNING", ""], DONE), (["RUNNING"], DONE))
+    real, admin.follow = admin.follow, None
     with pytest.raises(TypeError):
-        follow(link)
-    link.follow = real
-    link.stop = lambda job: None
-    follow(link, resume=True, without=("south",))
-    assert dismissed(link) == ["", "south"]
+        follow(admin)
+    admin.follow = real
+    admin.stop = lambda job: None
+    follow(admin, resume=True, without=("south",))
+    assert dismissed(admin) == ["", "south"]
 
 
 def test_only_hospitals_are_dismissed_and_never_all(follow):
@@ -272,51 +272,51 @@ def test_only_hospitals_are_dismissed_and_never_all(follow):
 
 def test_a_run_that_was_refused_is_sent_again_when_it_is_resumed(follow):
     refused = {"state": "refused", "error": "QuorumError", "text": "east cannot train"}
-    link = Script(([], refused), ([], DONE))
-    assert follow(link)[0] == refused
-    assert follow(link, resume=True)[0] == DONE
-    assert [sent["components"][0]["args"]["run"] for sent in link.sent] == [
-        link.sent[0]["components"][0]["args"]["run"]
+    admin = Script(([], refused), ([], DONE))
+    assert follow(admin)[0] == refused
+    assert follow(admin, resume=True)[0] == DONE
+    assert [sent["components"][0]["args"]["run"] for sent in admin.sent] == [
+        admin.sent[0]["components"][0]["args"]["run"]
     ] * 2
 
 
 def test_a_job_that_is_done_with_is_removed_and_one_that_is_not_stays(follow):
     stopped = {"state": "stopped", "error": "StoppedError", "text": "the run was stopped"}
-    link = Script((["RUNNING", ""], None), ([], None), (["RUNNING"], stopped), (["RUNNING"], DONE))
-    follow(link)
-    assert link.forgotten == ["job-3", "job-4"], "what was lost is gone; what never began has logs to read"
+    admin = Script((["RUNNING", ""], None), ([], None), (["RUNNING"], stopped), (["RUNNING"], DONE))
+    follow(admin)
+    assert admin.forgotten == ["job-3", "job-4"], "what was lost is gone; what never began has logs to read"
 
 
 def test_a_coordinator_that_is_gone_at_the_end_does_not_keep_whoever_has_the_results(follow):
-    link = Script((["RUNNING"], DONE))
+    admin = Script((["RUNNING"], DONE))
 
     def gone(job):
         raise ConnectionLostError("gone")
 
-    link.forget = gone
-    assert follow(link)[0] == DONE
+    admin.forget = gone
+    assert follow(admin)[0] == DONE
 
 
 def test_a_run_that_makes_progress_is_never_given_up(follow):
-    link = Script(*((["RUNNING"], None) for _ in range(8)), (["RUNNING"], DONE))
-    assert follow(link)[0] == DONE
-    assert len(link.sent) == 9
+    admin = Script(*((["RUNNING"], None) for _ in range(8)), (["RUNNING"], DONE))
+    assert follow(admin)[0] == DONE
+    assert len(admin.sent) == 9
 
 
 def test_a_job_that_is_lost_while_it_is_stopped_is_not_waited_for(follow):
-    link = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
-    link.running = {"south": ("job-0",)}
-    link.stop = lambda job: link.jobs[0][0].__setitem__(slice(None), [""])
-    assert follow(link)[0] == DONE
-    assert len(link.sent) == 2
+    admin = Script((["RUNNING"] * 100, DONE), (["RUNNING"], DONE))
+    admin.running = {"south": ("job-0",)}
+    admin.stop = lambda job: admin.jobs[0][0].__setitem__(slice(None), [""])
+    assert follow(admin)[0] == DONE
+    assert len(admin.sent) == 2
 
 
 def test_whoever_resumes_sees_what_is_new_and_the_run_goes_on(follow):
     """The run ended by an error that somebody mended."""
     wrong = {"state": "wrong", "error": "CheckpointError", "text": "the disk is full"}
-    link = Script((["RUNNING", "RUNNING"], wrong))
-    assert follow(link)[0] == wrong
-    assert link.asked_from == [0, 1]
+    admin = Script((["RUNNING", "RUNNING"], wrong))
+    assert follow(admin)[0] == wrong
+    assert admin.asked_from == [0, 1]
     again = Script((["RUNNING"], DONE))
     assert follow(again, resume=True)[0] == DONE
     assert again.asked_from == [2]
@@ -325,45 +325,45 @@ def test_whoever_resumes_sees_what_is_new_and_the_run_goes_on(follow):
 
 def test_a_run_that_is_done_is_not_sent_again(follow):
     follow(Script((["RUNNING"], DONE)))
-    link = Script()
-    assert follow(link, resume=True)[0] == DONE
-    assert link.sent == []
+    admin = Script()
+    assert follow(admin, resume=True)[0] == DONE
+    assert admin.sent == []
 
 
 def test_a_run_that_has_begun_goes_on_with_as_many_as_a_round_needs(follow):
-    def kill(link):
-        link.here = {"north"}
+    def kill(admin):
+        admin.here = {"north"}
         return ""
 
     engine = {"min_clients": 1, "network": {"silence": 30}}
-    link = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
-    outcome, said = follow(link, engine=engine)
+    admin = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
+    outcome, said = follow(admin, engine=engine)
     assert outcome == DONE
     assert "the run goes on without south" in said
-    assert 30 <= link.looks < 50
+    assert 30 <= admin.looks < 50
 
 
 def test_a_run_that_needs_everybody_waits_for_everybody(follow):
-    def kill(link):
-        link.here = {"north"}
+    def kill(admin):
+        admin.here = {"north"}
         return ""
 
-    link = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
-    plain = link.connected
+    admin = Script((["RUNNING", kill], None), (["RUNNING"], DONE))
+    plain = admin.connected
 
     def connected():
-        if link.looks == 400:
-            link.here.add("south")
+        if admin.looks == 400:
+            admin.here.add("south")
         return plain()
 
-    link.connected = connected
-    assert follow(link)[0] == DONE
-    assert link.looks > 400
+    admin.connected = connected
+    assert follow(admin)[0] == DONE
+    assert admin.looks > 400
 
 
 def test_who_has_not_answered_for_a_minute_is_told_now_and_then(follow):
-    link = Script((["RUNNING"] * 100, DONE))
+    admin = Script((["RUNNING"] * 100, DONE))
     told = {"asking": "0-federate 1 canary", "answered": ["north"], "pending": ["south"]}
-    link.follow = lambda job, start, known: {**told, "seconds": float(link.looks)}
-    _, said = follow(link)
+    admin.follow = lambda job, start, known: {**told, "seconds": float(admin.looks)}
+    _, said = follow(admin)
     assert said[1:] == ["0-federate 1 canary: 1 of 2 answered; 61 s, not yet south"]

@@ -88,7 +88,7 @@ def same_as_here() -> Callable[[Federated, Path], None]:
     """`same_as_here(net, job)`: what a run left is what one machine leaves with the same answers."""
 
     def compare(net: Federated, job: Path) -> None:
-        replay(job, net.folder / "here", net.folder / "cache", net.journal("tiny"))
+        replay(job, net.folder / "here", net.folder / "cache", net.metrics_log("tiny"))
         there, here = net.results("tiny"), net.folder / "here"
         assert digest(stage_tensors(there)) == digest(stage_tensors(here))
 

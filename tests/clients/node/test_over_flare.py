@@ -11,7 +11,7 @@ from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
 from clients.federation.provision import provision
-from training.job import Job
+from training.jobs.job import Job
 
 pytestmark = pytest.mark.long
 PICTURES = {"north": 26, "south": 29, "east": 32, "west": 35}

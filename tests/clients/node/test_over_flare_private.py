@@ -12,17 +12,17 @@ from safetensors.torch import load_file
 
 from benchmarks.loopback.federated import ROOT
 from tests.clients.node.federated import HOSPITALS, running, weights
-from training.body import read_body
-from training.canary import CANARY
-from training.privacy.config import SecureAggregationConfig
-from training.privacy.questions import KEYS, LAYOUT, QUESTIONS
-from training.privacy.summing import tolerance
-from training.wire import AnswerHeader
+from training.engines.nvflare.payload import read_payload
+from training.engines.nvflare.wire import AnswerHeader
+from training.federation.canary import CANARY
+from training.updates.secure_aggregation.aggregation import tolerance
+from training.updates.secure_aggregation.messages import KEYS, LAYOUT, QUESTIONS
+from training.updates.settings import SecureAggregationConfig
 
 pytestmark = pytest.mark.long
 MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}
 QUICK = {"silence": 20}
-FLOAT32 = 4 * 2.0**-24  # four clients' roundings of the plain sum, relative to the largest term
+FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_masked_weights_are_the_plain_ones_and_the_server_hears_of_no_hospital_a
     answers = [
         (
             AnswerHeader.model_validate_json(path.read_text()),
-            read_body(path.with_suffix(".body").read_bytes()),
+            read_payload(path.with_suffix(".body").read_bytes()),
         )
         for path in (net.folder / "heard").glob("*.json")
     ]

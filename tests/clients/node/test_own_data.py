@@ -7,14 +7,14 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import LabelError, PartitionError
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
 from clients.data.prepare import prepare
 from clients.node.own_data import AgreedDataset, own_config, read_own
-from training.data import SERVER, SPLITS
+from training.data.dataset import SERVER, SPLITS
+from training.engines.nvflare.roster import agree
 from training.errors import DataError
-from training.job import Job
-from training.roster import agree
+from training.jobs.job import Job
 
 SIZES = {"north": 40, "south": 24, "east": 31}
 
@@ -61,7 +61,7 @@ def job_of(tiny, manifests):
 
 def agreed(job, manifests, cache):
     own = {name: read_own(job, name, path, cache) for name, path in manifests.items()}
-    roster = agree(job, [each.introduction for each in own.values()], {})
+    roster = agree(job, [each.properties for each in own.values()], {})
     return roster, {name: AgreedDataset(each, roster) for name, each in own.items()}
 
 
@@ -122,7 +122,7 @@ def test_a_hospital_may_lack_a_subgroup(job_of, manifests, tmp_path):
         writer.writeheader()
         writer.writerows(row for row in rows if row["skin_tone"] not in ("5", "6"))
     own = read_own(job_of(), "south", light, tmp_path / "cache")
-    assert own.introduction.subgroups == ("light", "dark")
+    assert own.properties.subgroups == ("light", "dark")
 
 
 def test_the_coordinators_own_pictures_are_for_training_and_validation(job_of, manifests, tmp_path):
@@ -149,7 +149,7 @@ def test_what_several_hospitals_cannot_do_is_refused(job_of, manifests, data, no
 
 def test_two_hospitals_that_mean_different_things_by_a_class_are_told_apart(job_of, manifests, tmp_path):
     job = job_of()
-    own = [read_own(job, name, path, tmp_path / "cache").introduction for name, path in manifests.items()]
+    own = [read_own(job, name, path, tmp_path / "cache").properties for name, path in manifests.items()]
     other = own[1].labels[0].model_copy(update={"malignancy": "unknown"})
     changed = own[1].model_copy(update={"labels": (other, *own[1].labels[1:])})
     with pytest.raises(DataError, match="north and south disagree on class"):

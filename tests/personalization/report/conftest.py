@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from personalization.abstention import AbstentionThreshold
-from personalization.calibration import Temperature
-from personalization.conformal import ConformalThreshold
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
 from personalization.report import (
     CalibratedModel,
     CensusCell,
@@ -17,9 +17,9 @@ from personalization.report import (
     StageFacts,
     render_report,
 )
-from personalization.selection import SelectionConfig, select
-from registry.bundle.counts import count
-from registry.bundle.labels import Label
+from personalization.selection.select import SelectionConfig, select
+from registry.bundle.counts.count import count
+from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.over_clients import over_clients
 from registry.bundle.metrics.summary import summarise
 
@@ -86,7 +86,7 @@ def everything(block, line):
         },
         "unseen": {"elsewhere": summarise({"all": block(9, 1, 30, 10, replicates=20)}, LABELS, ())},
     }
-    novelty = {
+    detector = {
         "threshold": 51.2,
         "rate": 0.05,
         "n": 60,
@@ -144,7 +144,7 @@ def everything(block, line):
         rounds=rounds,
         facts=[
             StageFacts("federate", "federate", told),
-            StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": novelty}}}),
+            StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": detector}}}),
         ],
         census=[
             CensusCell(client, name, code, split, 100)

@@ -6,8 +6,8 @@ import pytest
 
 from personalization.report import FineTuning, render_report
 from personalization.report.figures.frontier import frontier_curves, frontier_key
-from personalization.report.frontier_table import frontier_table, steps_table
-from personalization.selection import SelectionConfig, select
+from personalization.report.tables.frontier import frontier_table, steps_table
+from personalization.selection.select import SelectionConfig, select
 
 ACCURACIES = {"light": {0: 0.7, 1: 0.9, 2: 0.8, 3: 0.6}, "dark": {0: 0.5, 1: 0.6, 2: 0.55}}
 POINTS, PERCENT = "\u202fpts", "\u202f%"

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from personalization.report.communities import in_order, present
-from personalization.report.data import Round
+from personalization.report.data import Round, in_order, present
 from personalization.report.figures.heat_map import outline_caption, outlined
 from personalization.report.figures.peers import own_community_shares, peer_maps, peer_shares
 from personalization.report.figures.similarity import similarity_maps

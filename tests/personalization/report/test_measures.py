@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from personalization.report.measures import BY_KEY, MEASURES, Estimate, estimate, estimate_over
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.classification import accuracy

@@ -10,8 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from training.checkpoint import Checkpoints
-from training.messages import Tensors, named
+from tests.closeness import assert_close_in_norm
+from training.federation.server.checkpoint import Checkpoints
+from training.messages.message import Tensors, named
 from training.models import build_model
 from training.models.groups import float_state
 from training.seeds import generator
@@ -51,7 +52,7 @@ def newest() -> Callable[..., Tensors]:
     """`newest(stage, "light")`: the state of one model's network after the last epoch."""
 
     def read(stage: Any, track: str) -> Tensors:
-        found = Checkpoints(stage.setting.folder, stage.setting.job.digest).newest()
+        found = Checkpoints(stage.context.folder, stage.context.digest).newest()
         assert found is not None
         return named(found.tensors, f"{track}/weights/")
 
@@ -75,10 +76,7 @@ def assert_close() -> Callable[[Tensors, Tensors], None]:
     """`assert_close(found, expected)`: the same names, the same values up to rounding."""
 
     def check(found: Tensors, expected: Tensors) -> None:
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            told = f"{name} differs by {float((found[name] - value).abs().max())}"
-            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=told)
+        assert_close_in_norm(found, expected)
 
     return check
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from training.messages import named
+from tests.closeness import assert_close_in_norm
+from training.messages.message import named
 from training.models import ModelConfig, build_model
 
 RANK, ALPHA = 2, 3.0
@@ -80,8 +81,8 @@ def test_an_epoch_averages_the_factors_that_clients_learn(
     for name, of in north.items():
         for which, value in of.items():
             mean = (14 * value + 7 * west[name][which]) / 21
-            torch.testing.assert_close(end["light"][name][which], mean, rtol=1e-4, atol=1e-6)
-            torch.testing.assert_close(end["dark"][name][which], south[name][which], rtol=1e-4, atol=1e-6)
+            assert_close_in_norm(end["light"][name][which], mean, of=name)
+            assert_close_in_norm(end["dark"][name][which], south[name][which], of=name)
 
 
 def test_what_is_judged_and_kept_is_the_plain_model_with_the_change_added(
@@ -102,8 +103,7 @@ def test_what_is_judged_and_kept_is_the_plain_model_with_the_change_added(
         right = (answers(job, expected, validation) == validation.labels).mean()
         assert outcome.facts["validation_accuracies"][track][1] == right
         if outcome.facts["by_subgroup"][track]["epoch"] == 1:
-            for name, value in expected.items():
-                torch.testing.assert_close(outcome.models[track][name], value, rtol=1e-5, atol=1e-6)
+            assert_close_in_norm({name: outcome.models[track][name] for name in expected}, expected, 1e-6)
 
 
 def test_a_follows_from_the_seed_and_b_begins_at_zero(stages, make_job):

@@ -82,7 +82,7 @@ def test_the_global_model_is_sent_beside_the_first_time_alone(stages, make_job, 
     stage.run()
     whole = sum(value.numel() * 4 for value in stage.start.values())
     target = sum(value.numel() * 4 for name, value in stage.start.items() if "running" not in name)
-    down = [line["bytes_by_client"]["north"]["down"] for line in stage.setting.journal.lines()]
+    down = [line["bytes_by_client"]["north"]["down"] for line in stage.context.metrics_log.lines()]
     assert down == [whole + target, whole]
 
 

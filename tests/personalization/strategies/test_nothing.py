@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from training.messages import GLOBAL
+from training.messages.message import GLOBAL
 
 
 def test_every_subgroup_has_the_global_models_bytes_and_nobody_trains(stages, make_job, stand, hospitals):
@@ -15,7 +15,7 @@ def test_every_subgroup_has_the_global_models_bytes_and_nobody_trains(stages, ma
             value.numpy().tobytes() == stage.start[name].numpy().tobytes() for name, value in weights.items()
         )
     assert outcome.rounds == 0
-    assert stage.setting.journal.lines() == []
+    assert stage.context.metrics_log.lines() == []
     assert outcome.facts["by_subgroup"] == {"light": {"epoch": 0}, "dark": {"epoch": 0}}
     assert [list(of) for of in outcome.facts["validation_accuracies"].values()] == [[0], [0]]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training.messages import tensor_bytes
+from training.messages.message import tensor_bytes
 
 HEAD = {"encoder.fc.weight", "encoder.fc.bias"}
 TRACKS = {"light": "north", "dark": "south"}
@@ -64,7 +64,7 @@ def test_only_the_part_travels_once_a_client_has_the_model(
     job = make_job(stages(STRATEGIES[strategy]))
     stage = stand(job, hospitals)
     stage.run()
-    first, second = stage.setting.journal.lines()
+    first, second = stage.context.metrics_log.lines()
     if strategy == "adapters":
         # Rank 1: a factor of as many values as the weight's matrix has columns, and one of as many as rows.
         shapes = [
@@ -102,6 +102,6 @@ def test_a_killed_stage_goes_on_to_the_same_models(
     for track in TRACKS if per == "subgroup" else TRACKS.values():
         end = newest(whole, track)
         assert all(value.equal(newest(cut, track)[at]) for at, value in end.items())
-    files = {path.name: path.read_bytes() for path in whole.setting.folder.glob("personal/*")}
-    assert {path.name: path.read_bytes() for path in cut.setting.folder.glob("personal/*")} == files
+    files = {path.name: path.read_bytes() for path in whole.context.folder.glob("personal/*")}
+    assert {path.name: path.read_bytes() for path in cut.context.folder.glob("personal/*")} == files
     assert len(files) == (2 if per == "client" else 0)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from personalization.per_client import personal_file
-from training.data import SPLITS
+from personalization.stages.per_client import personal_file
+from training.data.dataset import SPLITS
 from training.errors import JobError
-from training.messages import GLOBAL
+from training.messages.message import GLOBAL
 from training.models import build_model
 from training.models.classifier import load_weights
 from training.models.groups import float_state
@@ -20,7 +20,7 @@ BAND = {"band": 1.0, "rule": "paper"}  # binds nobody
 
 
 def own(stage, client: str):
-    return load_file(personal_file(stage.setting.folder, client))
+    return load_file(personal_file(stage.context.folder, client))
 
 
 def test_every_client_has_a_model_of_its_own_pictures_and_is_judged_by_it(
@@ -68,9 +68,9 @@ def test_a_hospital_can_begin_with_its_own_model(stages, make_job, stand, mixed)
     job = make_job(stages(FINETUNE, per="client", selection=BAND))
     stage = stand(job, mixed)
     stage.run()
-    job.stages[0].tidy(stage.setting.folder)
+    job.stages[0].tidy(stage.context.folder)
     model = build_model(job.model, 3, seed=9)
-    load_weights(model, personal_file(stage.setting.folder, "north"))
+    load_weights(model, personal_file(stage.context.folder, "north"))
     assert all(value.equal(own(stage, "north")[name]) for name, value in float_state(model).items())
 
 
@@ -103,7 +103,7 @@ def test_who_has_too_few_pictures_keeps_the_global_model_and_is_named(
     job = make_job(stages(FINETUNE, per="client"), privacy={"min_count": 5})
     stage = stand(job, data)
     said = []
-    stage.setting.journal.say = said.append
+    stage.context.metrics_log.log = said.append
     outcome = stage.run()
     assert list(outcome.facts["epochs"]) == ["north"]
     assert outcome.facts["without_own"] == ["south", "west"]
@@ -112,7 +112,7 @@ def test_who_has_too_few_pictures_keeps_the_global_model_and_is_named(
     for client in ("south", "west"):
         assert all(value.equal(stage.start[name]) for name, value in own(stage, client).items())
     assert set(outcome.facts["by_client"]) == {"north", "south", "west"}
-    assert stage.setting.journal.lines()[0]["asked"] == ["north"]
+    assert stage.context.metrics_log.lines()[0]["asked"] == ["north"]
 
 
 def test_nobody_with_pictures_enough_is_refused(stages, make_job, stand, draw_hospitals):

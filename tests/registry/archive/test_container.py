@@ -201,14 +201,14 @@ def test_entries_that_overlap_are_refused(path):
 )
 def test_a_file_over_its_limit_is_refused(path, monkeypatch, part, name):
     write_container(path, FILES)
-    monkeypatch.setattr(container, "_LARGEST", {**container._LARGEST, part: 1})
+    monkeypatch.setattr(container, "_MAX_BYTES", {**container._MAX_BYTES, part: 1})
     assert "at most 1 are allowed" in refusal(path)
     assert name in refusal(path)
 
 
 def test_too_many_files_are_refused(path, monkeypatch):
     write_container(path, FILES)
-    monkeypatch.setattr(container, "_MOST", 2)
+    monkeypatch.setattr(container, "_MAX_ENTRIES", 2)
     assert "holds 3 files; a release holds at most 2" in refusal(path)
 
 

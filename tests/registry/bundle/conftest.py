@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from registry.bundle.labels import Label
-from registry.bundle.picture import PictureRule
-from registry.bundle.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.pictures.rule import PictureRule
 
 
 @pytest.fixture(scope="session")

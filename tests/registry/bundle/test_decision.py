@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts import SCORE_BINS, count
+from registry.bundle.counts.count import SCORE_BINS, count
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
 from registry.bundle.metrics.selective import risk_coverage
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
-from registry.bundle.schema import Abstention, Conformal, Subgroup
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
 FOR_DARK = Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="subgroup")

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from registry.bundle import diagnose as diagnose_module
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.folder import read_bundle, write_bundle
-from registry.bundle.graph import Graph
-from registry.bundle.picture import decode_picture
-from registry.bundle.schema import Abstention, ModelFile, OutOfDistribution
+from registry.bundle.manifest.schema import Abstention, ModelFile, OutOfDistribution
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import decode_picture
 
 WEIGHTS = np.random.default_rng(1).normal(size=(3, 3)) / 100
 

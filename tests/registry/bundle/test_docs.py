@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from registry.bundle.folder import write_bundle
+from registry.bundle.manifest.schema import BundleManifest, ModelFile
 from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
-from registry.bundle.schema import BundleManifest, ModelFile
 
 DOCS = Path(__file__).parents[3] / "docs"
 

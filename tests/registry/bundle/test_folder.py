@@ -6,7 +6,7 @@ import pytest
 from registry.bundle import folder as folder_module
 from registry.bundle.errors import BundleCorrupt, FolderError
 from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
-from registry.bundle.schema import ModelFile
+from registry.bundle.manifest.schema import ModelFile
 
 MODEL = b"graph"
 

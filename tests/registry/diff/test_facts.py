@@ -1,6 +1,6 @@
-from registry.bundle.labels import Label
-from registry.bundle.picture import PictureRule
-from registry.bundle.schema import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, Temperature
+from registry.bundle.pictures.rule import PictureRule
 from registry.diff.facts import Changed, changes, facts
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from registry.diff.figures import Figure, figure_changes
+from registry.diff.figures import FigureValue, figure_changes
 
 
 def changes_of(bundle, before, after):
@@ -23,14 +23,14 @@ def test_each_subgroup_is_set_side_by_side(bundle):
         ("all", None, "accuracy"), ("subgroup", "dark", "accuracy"), ("subgroup", "light", "accuracy"),
     ]  # fmt: skip
     dark = found["subgroup", "dark", "accuracy"]
-    assert dark.before == Figure(0.5, (0.3, 0.6), 40)
-    assert dark.after == Figure(0.75, (0.65, 0.85), 45)
+    assert dark.before == FigureValue(0.5, (0.3, 0.6), 40)
+    assert dark.after == FigureValue(0.75, (0.65, 0.85), 45)
     assert (dark.difference, dark.overlap) == (pytest.approx(0.25), False)
     assert (found["all", None, "accuracy"].difference, found["all", None, "accuracy"].overlap) == (
         pytest.approx(0.1), True,
     )  # fmt: skip
     light = found["subgroup", "light", "accuracy"]
-    assert (light.after, light.difference, light.overlap) == (Figure(None, None, None), None, None)
+    assert (light.after, light.difference, light.overlap) == (FigureValue(None, None, None), None, None)
 
 
 @pytest.mark.parametrize(

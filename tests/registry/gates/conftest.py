@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from registry.bundle.labels import Label
-from registry.bundle.schema import BundleManifest, Conformal
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest, Conformal
 from registry.gates import Case
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.calibration import CalibrationGate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.gates import Case
 from registry.gates.calibration import CalibrationGate
 from registry.gates.count import CountGate

@@ -3,7 +3,8 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from registry.gates import Case, GateReport, SpreadGate, Standing
+from registry.gate_report import GateReport, SubgroupFigure
+from registry.gates import Case, SpreadGate
 from registry.gates.spread import mover
 
 
@@ -74,8 +75,8 @@ def test_the_printed_example_of_newcombe_is_met():
         centre, half = p + z**2 / (2 * n), z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
         return (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
 
-    best = Standing(subgroup="a", value=56 / 70, n=70, interval=wilson(56, 70))
-    worst = Standing(subgroup="b", value=48 / 80, n=80, interval=wilson(48, 80))
+    best = SubgroupFigure(subgroup="a", value=56 / 70, n=70, interval=wilson(56, 70))
+    worst = SubgroupFigure(subgroup="b", value=48 / 80, n=80, interval=wilson(48, 80))
     assert mover(best, worst) == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from registry.bundle.schema import sha256
+from registry.bundle.manifest.schema import sha256
 from registry.signing.check import check, sign
 from registry.signing.pem import Signer, Trust, hint_of
 from registry.signing.statement import bundle_files

@@ -1,8 +1,8 @@
 import pytest
 
-from registry.bundle.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup
 from registry.errors import NotFound, ObjectCorrupt, SignatureRefused
-from registry.signing.pem import Signer, Trust, hint_of, own_trust
+from registry.signing.pem import Signer, Trust, hint_of, trust_in_signer
 
 MODEL = "skin-lesion"
 
@@ -31,14 +31,14 @@ def test_a_signature_is_kept_told_and_valid(registry, two, signer, places):
     assert [registry.signatures(version) for version in two] == [(made[0],), (made[1],)]
     for version, one in zip(two, made, strict=True):
         assert places.object(one.object).is_file()
-        assert registry.require_signature(version, own_trust(signer)) == signer.identity
+        assert registry.require_signature(version, trust_in_signer(signer)) == signer.identity
     event = registry.history(MODEL)[-1]
     assert (event.kind, event.versions, event.actor) == ("signed", (1, 2), "tester")
     assert event.details["signatures"] == [
         {"number": one.number, "object": one.object, "identity": one.identity} for one in made
     ]
     assert registry.verify() == ()
-    assert registry.verify(own_trust(signer)) == ()
+    assert registry.verify(trust_in_signer(signer)) == ()
 
 
 def test_signing_again_changes_nothing(registry, two, signer, key):
@@ -57,7 +57,7 @@ def test_a_certificate_comes_beside_the_bare_key(registry, two, key, certificate
     registry.sign(MODEL, [1], bare)
     assert [one.identity for one in registry.sign(MODEL, [1], named)] == ["CN=Model board"]
     assert len(registry.signatures(two[0])) == 2
-    assert registry.verify(own_trust(bare)) == ()
+    assert registry.verify(trust_in_signer(bare)) == ()
 
 
 def test_nobody_signs_what_was_altered(registry, two, signer, places, bundle):
@@ -75,14 +75,14 @@ def test_nobody_signs_what_is_not_there(registry, two, signer):
 
 def test_a_version_that_nobody_signed_is_refused_with_the_way_out(registry, two, signer):
     with pytest.raises(SignatureRefused, match="it has no signature") as caught:
-        registry.require_signature(two[0], own_trust(signer))
+        registry.require_signature(two[0], trust_in_signer(signer))
     assert "dermfed-registry sign skin-lesion 1 --key FILE" in str(caught.value)
 
 
 def test_a_signature_of_a_stranger_is_refused_and_named(registry, two, signer, key):
     registry.sign(MODEL, [1], signer)
     (made,) = registry.signatures(two[0])
-    trust = own_trust(Signer(key()))
+    trust = trust_in_signer(Signer(key()))
     with pytest.raises(SignatureRefused, match="unknown: the key whose PEM text has sha256 "):
         registry.require_signature(two[0], trust)
     (problem,) = registry.verify(trust)
@@ -94,15 +94,15 @@ def test_a_signature_of_a_stranger_is_refused_and_named(registry, two, signer, k
 def test_one_valid_signature_among_others_is_enough(registry, two, signer, key):
     registry.sign(MODEL, [1], Signer(key()))
     registry.sign(MODEL, [1], signer)
-    assert registry.require_signature(two[0], own_trust(signer)) == signer.identity
+    assert registry.require_signature(two[0], trust_in_signer(signer)) == signer.identity
 
 
 def test_the_signature_of_another_version_is_forged(registry, two, signer, places):
     registry.sign(MODEL, [1], signer)
     places.tamper("UPDATE signatures SET version_id = (SELECT id FROM versions WHERE number = 2)")
     with pytest.raises(SignatureRefused, match="forged: it is over other files"):
-        registry.require_signature(two[1], own_trust(signer))
-    for trust in (None, own_trust(signer)):
+        registry.require_signature(two[1], trust_in_signer(signer))
+    for trust in (None, trust_in_signer(signer)):
         (problem,) = said(registry.verify(trust))
         assert "of version 2" in problem.about
         assert "forged: it is over other files" in problem.text
@@ -111,7 +111,7 @@ def test_the_signature_of_another_version_is_forged(registry, two, signer, place
 def test_a_name_that_is_not_the_signers_is_forged(registry, two, signer, places):
     registry.sign(MODEL, [1], signer)
     places.tamper("UPDATE signatures SET identity = 'CN=Chief physician'")
-    (problem,) = said(registry.verify(own_trust(signer)))
+    (problem,) = said(registry.verify(trust_in_signer(signer)))
     assert "CN=Chief physician" in problem.text
     assert signer.identity in problem.text
 
@@ -126,11 +126,11 @@ def test_a_signature_whose_bytes_are_gone_counts_for_nothing_and_can_be_made_ane
     else:
         places.object(made.object).unlink()
     with pytest.raises(SignatureRefused, match=made.object):
-        registry.require_signature(two[0], own_trust(signer))
+        registry.require_signature(two[0], trust_in_signer(signer))
     (problem,) = said(registry.verify())
     assert made.object in problem.text
     assert registry.sign(MODEL, [1], signer) != (made,)
-    assert registry.require_signature(two[0], own_trust(signer)) == signer.identity
+    assert registry.require_signature(two[0], trust_in_signer(signer)) == signer.identity
 
 
 def test_bytes_that_are_no_signature_are_found_without_any_key(registry, two, signer, places, bundle):

@@ -16,7 +16,7 @@ import httpx
 import uvicorn
 
 from registry.registry import Registry
-from serving.app import build_app
+from serving.http.app import build_app
 from serving.settings import ServeSettings
 
 ROOT = Path(__file__).parents[3]

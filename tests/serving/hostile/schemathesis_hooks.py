@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from schemathesis.generation import GenerationMode
 
-from registry.bundle.tones import SCALES
+from registry.bundle.skin_tone.scales import SCALES
 from tests.dicom_files import dicom_file, noise
 
 

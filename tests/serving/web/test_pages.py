@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from registry.errors import DatabaseError
-from registry.keys import SCOPES
+from registry.records import SCOPES
 from registry.registry import Registry
-from serving.headers import PAGE_POLICY
+from serving.http.headers import PAGE_POLICY
 from serving.web.picture_page import read_form
 from serving.web.rendering import ASSETS, percent
 

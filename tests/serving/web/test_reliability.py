@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts import SCORE_BINS, count
-from registry.bundle.reference import ScoreHistograms
+from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.reference_histograms import ScoreHistograms
 from serving.web.reliability import BINS, LEAST, points, reliability
 
 

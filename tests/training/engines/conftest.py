@@ -1,4 +1,4 @@
-"""A federation in one process: a reception at each hospital, lines that break as a network does."""
+"""A federation in one process: a request handler at each hospital, channels that break as a network does."""
 
 import io
 import threading
@@ -13,21 +13,20 @@ import pytest
 from rich.console import Console
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import write_manifest
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest
 from clients.data.prepare import prepare
-from clients.node.reception import Reception
+from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
-from training.body import Body
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.engines.nvflare.conduct import Conductor
-from training.engines.nvflare.lines import LineError, SiteRefusedError
-from training.engines.nvflare.pulse import Pulse
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
+from training.engines.nvflare.payload import Payload
+from training.engines.nvflare.session import CoordinatorSession
 from training.errors import MessageError
-from training.job import Job
-from training.journal import Journal
-from training.pipeline import RunResult, run_stages
-from training.run_folder import RunFolder
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.run_folder import RunFolder
 
 HOSPITALS = {"north": 34, "south": 22, "east": 28, "west": 25}  # pictures of each
 QUICK = {"silence": 0.6, "shortest_deadline": 30, "first_deadline": 60}
@@ -64,8 +63,8 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass
-class HereLine:
-    """A line to a reception in this process; a test may break it.
+class InProcessChannel:
+    """A channel to a request handler in this process; a test may break it.
 
     Attributes:
         reception: of the site.
@@ -74,10 +73,10 @@ class HereLine:
         waiting: one for each call that waits for its turn or has it: a site of its own would be at work.
     """
 
-    reception: Reception
+    reception: RequestHandler
     cut: str | None = None
     before_ask: Callable[[str], None] = field(default=lambda header: None)
-    after_ask: Callable[[str, tuple[str, Body]], tuple[str, Body]] = field(
+    after_ask: Callable[[str, tuple[str, Payload]], tuple[str, Payload]] = field(
         default=lambda header, answer: answer
     )
     waiting: list[None] = field(default_factory=list)
@@ -96,7 +95,9 @@ class HereLine:
         with self._turn():
             return self.reception.join(roster)
 
-    def ask(self, header: str, body: Body, seconds: float, alive: Callable[[], None]) -> tuple[str, Body]:
+    def ask(
+        self, header: str, body: Payload, seconds: float, alive: Callable[[], None]
+    ) -> tuple[str, Payload]:
         self.before_ask(header)
         self._through()
         try:
@@ -107,10 +108,10 @@ class HereLine:
         self._through()
         return self.after_ask(header, answer)
 
-    def ping(self, seconds: float) -> Pulse:
+    def ping(self, seconds: float) -> Heartbeat:
         self._through()
-        pulse = self.reception.pulse()
-        told = pulse.model_copy(update={"busy": pulse.busy or bool(self.waiting)})
+        heartbeat = self.reception.heartbeat()
+        told = heartbeat.model_copy(update={"busy": heartbeat.busy or bool(self.waiting)})
         self._through()
         return told
 
@@ -125,7 +126,7 @@ class HereLine:
 
     def _through(self) -> None:
         if self.cut is not None:
-            raise LineError(self.cut)
+            raise ChannelError(self.cut)
 
 
 def decoded(manifests: Mapping[str, Path]) -> Path:
@@ -141,16 +142,16 @@ class Net:
     job: Job
     manifests: Mapping[str, Path]
     cache: Path
-    lines: dict[str, HereLine] = field(default_factory=dict)
+    channels: dict[str, InProcessChannel] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     sessions: int = 0
     progress: io.StringIO = field(default_factory=io.StringIO)
-    conductor: Conductor | None = None
+    coordinator: CoordinatorSession | None = None
 
     def connect(self, *names: str) -> None:
         """Start these hospitals' processes (anew)."""
         for name in names:
-            reception = Reception(
+            reception = RequestHandler(
                 name,
                 self.job,
                 self.manifests[name],
@@ -158,7 +159,7 @@ class Net:
                 states=self.folder / name / "clients",
                 say=self.said.append,
             )
-            self.lines[name] = HereLine(reception)
+            self.channels[name] = InProcessChannel(reception)
 
     @property
     def run_folder(self) -> RunFolder:
@@ -169,13 +170,13 @@ class Net:
         self.sessions += 1
         self.run_folder.path.mkdir(parents=True, exist_ok=True)
         console = Console(file=self.progress, width=200)
-        self.conductor = Conductor(
-            self.job, f"session {self.sessions}", dict(self.lines), self.run_folder, console, **parts
+        self.coordinator = CoordinatorSession(
+            self.job, f"session {self.sessions}", dict(self.channels), self.run_folder, console, **parts
         )
-        return self.conductor.run(expected)
+        return self.coordinator.run(expected)
 
     def metrics(self) -> list[dict[str, Any]]:
-        return Journal(self.run_folder.metrics, Console(quiet=True)).lines()
+        return MetricsLog(self.run_folder.metrics, Console(quiet=True)).lines()
 
 
 @pytest.fixture
@@ -217,10 +218,10 @@ def here(tmp_path, manifests) -> Callable[[Job], RunResult]:
         data = prepare(job.data, seed=job.seed, folder=tmp_path, cache=decoded(manifests))
         folder = RunFolder(tmp_path / "here")
         folder.path.mkdir()
-        engine = InProcessEngine(SiteParts(job, data, ClientStore(folder.store)), folder.spool)
+        engine = InProcessEngine(ClientAppParts(job, data, ClientStore(folder.store)), folder.spool)
         try:
-            with Journal(folder.metrics, Console(quiet=True)) as journal:
-                return run_stages(job, data, engine, journal, folder.path)
+            with MetricsLog(folder.metrics, Console(quiet=True)) as metrics_log:
+                return run_stages(job, data, engine, metrics_log, folder.path)
         finally:
             engine.close()
 

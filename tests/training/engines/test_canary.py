@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from training.canary import CANARY, STEPS
+from training.algorithms.objectives.dp_sgd import DPSGDTask
+from training.algorithms.objectives.supervised import SupervisedTask
 from training.errors import QuorumError
-from training.job import Job
-from training.objectives.dp_sgd import DPSGDTask
-from training.objectives.supervised import SupervisedTask
+from training.federation.canary import CANARY, STEPS
+from training.jobs.job import Job
 
 GROUPNORM = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
 MOCO = {
@@ -113,8 +113,8 @@ LONG = ("relations", "masks", "alone")
 def test_nothing_of_it_is_left(kind, own_job, net):
     job = own_job(**STATEFUL[kind])
     with_, without = net(far(job), "with"), net(far(job, canary=False), "without")
-    heard = [asked_of(line) for line in with_.lines.values()]
-    not_heard = [asked_of(line) for line in without.lines.values()]
+    heard = [asked_of(line) for line in with_.channels.values()]
+    not_heard = [asked_of(line) for line in without.channels.values()]
     first, second = with_.run(), without.run()
     assert [asks.count(CANARY) for asks in heard] == [1, 1, 1, 1]
     assert all(asks.index(CANARY) < asks.index("fit") for asks in heard)
@@ -146,7 +146,7 @@ def test_it_gives_nothing_away_that_an_account_would_have_to_count(own_job, net,
     there.run()
     [line] = there.metrics()
     told = line["models"]["global"]["scalars"]
-    for name in there.lines:
+    for name in there.channels:
         assert steps.count(name) == told[name]["private_steps"] + STEPS
 
 
@@ -162,14 +162,14 @@ def test_two_batches_of_each_hospital_are_tried(own_job, net, monkeypatch):
     federate = {"objective": {"epochs": 3, "batch_size": 4}, "participation": 0.5}
     there = net(far(own_job(federate=federate)))
     there.run()
-    assert [seen.count((name, STEPS)) for name in there.lines] == [2, 2, 2, 2]
+    assert [seen.count((name, STEPS)) for name in there.channels] == [2, 2, 2, 2]
     assert "0-federate canary: 2 batches at 4 of 4" in there.progress.getvalue()
 
 
 def test_a_hospital_that_cannot_train_is_named_before_anything_is_trained(own_job, net, monkeypatch):
     monkeypatch.setattr(SupervisedTask, "batches", out_of_memory("east"))
     there = net(far(own_job()))
-    heard = {name: asked_of(line) for name, line in there.lines.items()}
+    heard = {name: asked_of(line) for name, line in there.channels.items()}
     with pytest.raises(QuorumError) as refused:
         there.run()
     assert (
@@ -205,7 +205,7 @@ def test_with_a_minimum_the_others_begin_without_it(own_job, net, monkeypatch):
         ),
     ],
 )
-def test_what_is_told_of_an_error_names_no_file(error, told, own_job, net, monkeypatch):
+def test_what_is_reported_of_an_error_names_no_file(error, told, own_job, net, monkeypatch):
     def broken(self, batch):
         raise error
 
@@ -225,7 +225,7 @@ def test_it_is_no_part_of_a_jobs_identity(own_job):
 
 
 def test_it_is_no_business_of_one_machine(run_job, make_job, monkeypatch):
-    monkeypatch.setattr("training.federation.send_canary", None)
+    monkeypatch.setattr("training.federation.server.round_loop.send_canary", None)
     assert run_job(make_job()).weights()
 
 
@@ -239,7 +239,7 @@ def test_only_the_first_stage_is_preceded_by_one(own_job, net):
         }
     ]
     there = net(far(own_job(stages=stages * 2)))
-    heard = asked_of(there.lines["north"])
+    heard = asked_of(there.channels["north"])
     there.run()
     assert heard.count("fit") == 2
     assert heard.count(CANARY) == 1

@@ -9,9 +9,9 @@ import torch
 from clients.data.prepare import prepare
 from clients.store import ClientStore
 from training.engines import in_process
-from training.engines.in_process import InProcessEngine, SiteParts
-from training.messages import Broadcast, Failure, tensor_bytes
-from training.spool import Spool, SpooledTensors
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.messages.message import Broadcast, Failure, tensor_bytes
+from training.messages.spool import Spool, SpooledTensors
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
 
@@ -49,7 +49,7 @@ def test_updates_beyond_the_memory_wait_on_disk_and_change_nothing(
 
 def test_answers_come_in_the_order_of_the_questions_in_memory_or_on_disk(make_job, make_dataset, tmp_path):
     job, data = make_job(), make_dataset(FOUR)
-    parts = SiteParts(job, data, ClientStore(tmp_path / "clients"))
+    parts = ClientAppParts(job, data, ClientStore(tmp_path / "clients"))
     engine = InProcessEngine(parts, tmp_path / "spool", memory=1)
     questions = [Broadcast(name, "census", 0, "census") for name in reversed(data.clients)]
     answers = engine.run_round(questions)
@@ -78,13 +78,13 @@ def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
 ):
     monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
     data = make_dataset(FOUR)
-    alone = InProcessEngine(SiteParts(make_job(), data, ClientStore(tmp_path / "a")), tmp_path / "alone")
-    weights = alone._site._bench.take(alone._site._bench.names)
+    alone = InProcessEngine(ClientAppParts(make_job(), data, ClientStore(tmp_path / "a")), tmp_path / "alone")
+    weights = alone._app._local_model.take(alone._app._local_model.names)
     questions = [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
     expected = alone.run_round(questions)
     assert not spooled
 
-    parts = SiteParts(make_job(engine={"workers": 2}), data, ClientStore(tmp_path / "b"))
+    parts = ClientAppParts(make_job(engine={"workers": 2}), data, ClientStore(tmp_path / "b"))
     engine = InProcessEngine(parts, tmp_path / "spool", memory=int(2.5 * tensor_bytes(weights)))
     answers = engine.run_round(questions)
     assert [isinstance(answer.tensors, SpooledTensors) for answer in answers] == [False, False, True, True]
@@ -96,8 +96,10 @@ def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
 
 def test_what_a_client_cannot_do_is_an_answer_and_the_others_go_on(make_job, make_dataset, tmp_path):
     data = make_dataset({"north": {"light": (1, 3, 0, 3)}, "south": {"dark": (5, 3, 0, 3)}})
-    engine = InProcessEngine(SiteParts(make_job(), data, ClientStore(tmp_path / "c")), tmp_path / "spool")
-    weights = engine._site._bench.take(engine._site._bench.names)
+    engine = InProcessEngine(
+        ClientAppParts(make_job(), data, ClientStore(tmp_path / "c")), tmp_path / "spool"
+    )
+    weights = engine._app._local_model.take(engine._app._local_model.names)
     lone, rest = engine.run_round(
         [Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients]
     )

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from personalization.run_report import report_data
-from training.engines.nvflare.lines import StoppedError
+from personalization.report.run_report import report_data
+from training.engines.nvflare.channel import StoppedError
 from training.errors import JobError
 
 NAMES = ["north", "south", "east", "west"]
@@ -18,7 +18,7 @@ def waiting(own_job, net):
 
     def build(ask, round_, **changes):
         there = net(own_job(**{"federate": {"rounds": 3}, **changes}))
-        east = there.lines["east"]
+        east = there.channels["east"]
 
         def before(header):
             read = json.loads(header)
@@ -28,7 +28,7 @@ def waiting(own_job, net):
         east.before_ask = before
         with pytest.raises(StoppedError):
             there.run(stopped=lambda: "waits for east" in there.progress.getvalue())
-        del there.lines["east"]
+        del there.channels["east"]
         there.connect(*LEFT)
         return there
 
@@ -55,7 +55,7 @@ def test_a_hospital_that_is_gone_before_the_last_test_is_dismissed(waiting):
 @pytest.mark.long
 def test_in_the_middle_of_a_run_rounds_go_on_without_it_and_tell(waiting, own_job, net):
     there = waiting("fit", 2, engine={"min_clients": 4})
-    fingerprint = net(own_job(federate={"rounds": 1}), "undisturbed").run().setting.fingerprint
+    fingerprint = net(own_job(federate={"rounds": 1}), "undisturbed").run().context.fingerprint
     with pytest.raises(StoppedError):
         there.run(without=("east",), stopped=lambda: len(there.metrics()) >= 2)
     # Once dismissed, it stays dismissed, whoever takes the run up.
@@ -65,13 +65,13 @@ def test_in_the_middle_of_a_run_rounds_go_on_without_it_and_tell(waiting, own_jo
     assert [line["asked"] for line in lines] == [NAMES, LEFT, LEFT]
     assert [sorted(line.get("dismissed", ())) for line in lines] == [[], ["east"], ["east"]]
     assert list(result.summary["dismissed"]) == ["east"]
-    assert result.setting.fingerprint == fingerprint
+    assert result.context.fingerprint == fingerprint
     assert there.progress.getvalue().count("east dismissed") == 1
 
 
 def test_a_run_may_begin_without_one_and_never_without_all(own_job, net):
     there = net(own_job(federate={"rounds": 1}))
-    del there.lines["east"]
+    del there.channels["east"]
     result = there.run(without=("east",))
     assert [line["asked"] for line in there.metrics()] == [LEFT]
     assert list(result.summary["dismissed"]) == ["east"]
@@ -80,7 +80,7 @@ def test_a_run_may_begin_without_one_and_never_without_all(own_job, net):
 
 
 @pytest.mark.long
-def test_nobody_is_dismissed_who_was_not_named(own_job, net):
+def test_nobody_is_evicted_who_was_not_named(own_job, net):
     there = net(own_job(federate={"rounds": 1}))
     result = there.run()
     assert "dismissed" not in result.summary

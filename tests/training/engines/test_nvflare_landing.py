@@ -1,13 +1,13 @@
-"""Answers that arrive at once: read one after another, and on disk where there is no room for them."""
+"""Answers that arrive at once: read one after another, and kept on disk where there is no room in memory."""
 
 import threading
 from contextlib import suppress
 
 import pytest
 
-from training.engines.nvflare import round as module
+from training.engines.nvflare import network_round as module
 from training.engines.nvflare.engine import NvflareEngine
-from training.spool import Spool
+from training.messages.spool import Spool
 
 ALONE = 0.2  # seconds in which a second answer would have come to be read, too
 
@@ -54,18 +54,18 @@ def test_answers_that_come_at_once_are_read_one_after_another_and_wait_on_disk(
     # A site that waits here for the others has nothing to do; it must not be asked again for that.
     job = own_job(federate={"rounds": 1}, engine={"network": {"silence": 60}})
     there = net(job)
-    all_trained = threading.Barrier(len(there.lines))
+    all_trained = threading.Barrier(len(there.channels))
 
     def hold(header, answer):
         if '"ask": "fit"' in header:
             all_trained.wait(120)
         return answer
 
-    for line in there.lines.values():
-        line.after_ask = hold
+    for channel in there.channels.values():
+        channel.after_ask = hold
     monkeypatch.setitem(NvflareEngine.__init__.__kwdefaults__, "memory", 1)
     far = there.run()
     assert crowded == []
-    assert sum(name.startswith("ask-") for name in spooled) >= len(there.lines)
+    assert sum(name.startswith("ask-") for name in spooled) >= len(there.channels)
     assert "MainThread" not in spooled
     assert bytes_of(far) == bytes_of(here(job))

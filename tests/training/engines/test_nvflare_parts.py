@@ -1,15 +1,14 @@
-"""Deadlines, the ledger and attendance, each on its own."""
+"""Deadlines, acknowledged rounds and the liveness tracker, each on its own."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engines.nvflare.attendance import BEATS, Attendance
-from training.engines.nvflare.ledger import Ledger
-from training.engines.nvflare.lines import LineError
-from training.engines.nvflare.pace import REMEMBERED, Pace
-from training.engines.nvflare.pulse import SLOWEST, Pulse
-from training.job import NetworkConfig
-from training.messages import Broadcast
+from training.engines.nvflare.acknowledged import AcknowledgedRounds
+from training.engines.nvflare.channel import SLOWEST, ChannelError, Heartbeat
+from training.engines.nvflare.deadlines import REMEMBERED, Deadlines
+from training.engines.nvflare.heartbeat import BEATS, LivenessTracker
+from training.jobs.settings import NetworkConfig
+from training.messages.message import Broadcast
 
 CONFIG = NetworkConfig(first_deadline=100, slack=3, shortest_deadline=10)
 
@@ -20,72 +19,72 @@ def question(round_=1, ask="fit", client="north"):
 
 @given(st.lists(st.floats(0.01, 1000), max_size=2 * REMEMBERED))
 def test_a_deadline_follows_the_slowest_of_the_last_answers(taken):
-    pace = Pace(CONFIG)
+    deadlines = Deadlines(CONFIG)
     for seconds in taken:
-        pace.took(question(), seconds)
+        deadlines.took(question(), seconds)
     expected = max(10, 3 * max(taken[-REMEMBERED:])) if taken else 100
-    assert pace.deadline(question()) == expected
-    assert pace.deadline(question(ask="evaluate")) == 100
-    assert pace.deadline(question(client="south")) == 100
-    again = Pace(CONFIG, pace.to_json())
+    assert deadlines.deadline(question()) == expected
+    assert deadlines.deadline(question(ask="evaluate")) == 100
+    assert deadlines.deadline(question(client="south")) == 100
+    again = Deadlines(CONFIG, deadlines.to_json())
     assert abs(again.deadline(question()) - expected) <= 0.01
 
 
-def test_a_ledger_knows_the_last_training_that_arrived_and_steps_back(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.json")
+def test_acknowledged_rounds_know_the_last_training_that_arrived_and_steps_back(tmp_path):
+    acknowledged = AcknowledgedRounds(tmp_path / "ledger.json")
     for round_ in (1, 2, 4):
-        assert ledger.before(question(round_)) == {1: 0, 2: 1, 4: 2}[round_]
-        ledger.enter(question(round_))
-    assert ledger.latest(question(4, "evaluate")) == 4
-    assert ledger.latest(question(4, "evaluate", "south")) == 0
-    ledger.save({"kind": [1.0]})
-    back = Ledger(tmp_path / "ledger.json")
-    assert back.pace == {"kind": [1.0]}
+        assert acknowledged.before(question(round_)) == {1: 0, 2: 1, 4: 2}[round_]
+        acknowledged.add(question(round_))
+    assert acknowledged.latest(question(4, "evaluate")) == 4
+    assert acknowledged.latest(question(4, "evaluate", "south")) == 0
+    acknowledged.save({"kind": [1.0]})
+    back = AcknowledgedRounds(tmp_path / "ledger.json")
+    assert back.deadlines == {"kind": [1.0]}
     # A checkpoint of round 2 leads back: round 3 is asked again, and 4 belongs to an abandoned course.
     assert back.before(question(3)) == 2
     assert back.latest(question(3, "evaluate")) == 2
 
 
-class Line:
+class Channel:
     def __init__(self):
         self.reached = True
 
     def ping(self, seconds):
         if not self.reached:
-            raise LineError("no route")
-        return Pulse(busy=False)
+            raise ChannelError("no route")
+        return Heartbeat(busy=False)
 
 
-def test_a_site_is_away_after_silence_and_back_at_the_first_sign_of_life(wait_until):
-    now, line = [0.0], Line()
-    line.reached = False
-    attendance = Attendance({"north": line}, 0.05 * BEATS, clock=lambda: now[0])
+def test_a_site_is_away_after_silence_and_back_at_the_first_heartbeat(wait_until):
+    now, channel = [0.0], Channel()
+    channel.reached = False
+    liveness = LivenessTracker({"north": channel}, 0.05 * BEATS, clock=lambda: now[0])
     try:
         now[0] = 0.04 * BEATS
-        attendance._unheard("north", "no route")
-        assert "north" not in attendance.away
+        liveness._not_heard_from("north", "no route")
+        assert "north" not in liveness.away
         now[0] = 1.0
-        wait_until(lambda: "north" in attendance.away)
-        assert "no route" in attendance.away["north"]
-        line.reached = True
-        wait_until(lambda: "north" not in attendance.away)
-        attendance.never("north", "other data")
-        attendance._heard_of("north", Pulse(busy=False))
-        assert attendance.away == {"north": "other data"}
+        wait_until(lambda: "north" in liveness.away)
+        assert "no route" in liveness.away["north"]
+        channel.reached = True
+        wait_until(lambda: "north" not in liveness.away)
+        liveness.exclude("north", "other data")
+        liveness._heard_from("north", Heartbeat(busy=False))
+        assert liveness.away == {"north": "other data"}
     finally:
-        attendance.close()
+        liveness.close()
 
 
 def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_way_takes():
     """silence + bytes / SLOWEST, and as much again each time it is asked anew."""
     now = [0.0]
-    attendance = Attendance({"north": Line()}, 60, clock=lambda: now[0])
-    attendance.close()  # it hears of the site what is said here, and nothing else
+    liveness = LivenessTracker({"north": Channel()}, 60, clock=lambda: now[0])
+    liveness.close()  # it hears of the site what is said here, and nothing else
 
-    def lost(at, question=0, again=0, **pulse):
+    def lost(at, question=0, again=0, **heartbeat):
         now[0] = at
-        attendance._heard_of("north", Pulse(**pulse))
-        return attendance.lost_on_the_way("north", 100, question, again)
+        liveness._heard_from("north", Heartbeat(**heartbeat))
+        return liveness.lost_in_transit("north", 100, question, again)
 
     assert not lost(159, busy=False)
     assert not lost(1000, busy=True), "it works for as long as it likes"
@@ -96,6 +95,6 @@ def test_a_message_is_lost_where_a_site_has_nothing_to_do_for_longer_than_its_wa
     assert lost(1065, busy=False, question=2 * SLOWEST, answer=2 * SLOWEST)
     assert not lost(1119, busy=False, again=1)
     assert lost(1121, busy=False, again=1)
-    attendance.lost("north", "no route")
-    assert not attendance.lost_on_the_way("north", 100, 0), "a site that is away is asked when it is back"
-    assert not attendance.lost_on_the_way("west", 100, 0)
+    liveness.mark_away("north", "no route")
+    assert not liveness.lost_in_transit("north", 100, 0), "a site that is away is asked when it is back"
+    assert not liveness.lost_in_transit("west", 100, 0)

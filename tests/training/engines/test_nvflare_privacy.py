@@ -5,17 +5,17 @@ import json
 import pytest
 import torch
 
-from training.body import read_body
-from training.engines.nvflare.lines import StoppedError
-from training.messages import Update
-from training.privacy.questions import KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
-from training.privacy.summing import tolerance
-from training.wire import AnswerHeader
+from training.engines.nvflare.channel import StoppedError
+from training.engines.nvflare.payload import read_payload
+from training.engines.nvflare.wire import AnswerHeader
+from training.messages.message import Update
+from training.updates.secure_aggregation.aggregation import tolerance
+from training.updates.secure_aggregation.messages import KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
 
 MASKS = {"secure_aggregation": {"fewest": 3}}
 PACKED = {"up": "8-bit", "down": "half", "exact_below": 100}
 NAMES = ["north", "south", "east", "west"]
-FLOAT32 = 4 * 2.0**-24  # four clients' roundings of the plain sum, relative to the largest term
+FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once
 
 
 def weights(result):
@@ -48,13 +48,13 @@ def heard():
 
     def listen(there):
         found = []
-        for line in there.lines.values():
+        for channel in there.channels.values():
 
-            def note(header, answer, inner=line.after_ask):
-                found.append((AnswerHeader.model_validate_json(answer[0]), read_body(answer[1])))
+            def note(header, answer, inner=channel.after_ask):
+                found.append((AnswerHeader.model_validate_json(answer[0]), read_payload(answer[1])))
                 return inner(header, answer)
 
-            line.after_ask = note
+            channel.after_ask = note
         return found
 
     return listen
@@ -91,7 +91,7 @@ def test_a_node_that_goes_between_the_questions_of_a_sum(own_job, net, ask):
     changes = {"rounds": 1, "evaluate_on": None}
     job = own_job(federate=changes, privacy=MASKS, engine={"min_clients": 3})
     there = net(job)
-    east = there.lines["east"]
+    east = there.channels["east"]
 
     def leave(header):
         if asks(header, ask, of="fit"):
@@ -101,7 +101,7 @@ def test_a_node_that_goes_between_the_questions_of_a_sum(own_job, net, ask):
         if asks(header, "test"):
             east.cut = None
 
-    east.before_ask, there.lines["north"].before_ask = leave, back
+    east.before_ask, there.channels["north"].before_ask = leave, back
     there.run()
     [line] = there.metrics()
     assert f"left the secure sum at `{ask}`" in json.dumps(line["failed"])
@@ -114,7 +114,7 @@ def test_a_sum_waits_for_as_many_as_hide_each_other(own_job, net, in_thread, wai
     job = own_job(federate={"rounds": 1}, privacy=MASKS, engine={"min_clients": 2})
     there = net(job)
     for name in ("east", "west"):
-        line = there.lines[name]
+        line = there.channels[name]
 
         def leave(header, line=line):
             if asks(header, MASKED, of="fit") and not there.metrics():
@@ -124,8 +124,8 @@ def test_a_sum_waits_for_as_many_as_hide_each_other(own_job, net, in_thread, wai
     in_thread(there.run)
     wait_until(lambda: "masked waits for" in there.progress.getvalue())
     for name in ("east", "west"):
-        there.lines[name].before_ask = lambda header: None
-        there.lines[name].cut = None
+        there.channels[name].before_ask = lambda header: None
+        there.channels[name].cut = None
     wait_until(lambda: there.run_folder.path.joinpath("summary.json").exists())
     [line] = there.metrics()
     assert len(line["models"]["global"]["weights"]) >= 3
@@ -133,7 +133,7 @@ def test_a_sum_waits_for_as_many_as_hide_each_other(own_job, net, in_thread, wai
 
 def interrupted(there, ask, round_, name="east"):
     """A session in which a node is killed and the run is stopped, and another with all started anew."""
-    line, stopped = there.lines[name], []
+    line, stopped = there.channels[name], []
 
     def before(header):
         if asks(header, ask, round_):
@@ -173,7 +173,7 @@ def test_what_rounding_lost_of_an_update_that_never_arrived_is_forgotten(own_job
     runs = []
     for when in ("after", "before"):
         there = net(job, when)
-        east = there.lines["east"]
+        east = there.channels["east"]
 
         def lose(header, answer=None, there=there, east=east):
             if not asks(header, "fit", 2):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifest import Manifest, Row
-from clients.data.manifest_csv import write_manifest
-from training.body import read_body
-from training.data import SPLITS
-from training.evaluation import read_blocks
-from training.wire import AnswerHeader
+from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+from training.data.dataset import SPLITS
+from training.engines.nvflare.payload import read_payload
+from training.engines.nvflare.wire import AnswerHeader
+from training.federation.blocks import read_blocks
 
 FEW, LEAST, EACH = 2, 3, 12  # pictures of the small group; the job's minimum; pictures of a split
 SMALL = "east"
@@ -87,15 +87,15 @@ def told(own_job, net, federate_block):
             stages=[first, *stages],
         )
         there = net(job)
-        found = {name: ([], []) for name in there.lines}
-        for name, line in there.lines.items():
+        found = {name: ([], []) for name in there.channels}
+        for name, line in there.channels.items():
             texts, answers = found[name]
             for method in ("greet", "introduce", "join"):
                 setattr(line.reception, method, noting(getattr(line.reception, method), texts))
 
             def answer(header, body, real=line.reception.answer, answers=answers):
                 given = real(header, body)
-                answers.append((AnswerHeader.model_validate_json(given[0]), read_body(given[1])))
+                answers.append((AnswerHeader.model_validate_json(given[0]), read_payload(given[1])))
                 return given
 
             line.reception.answer = answer

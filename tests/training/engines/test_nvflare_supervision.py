@@ -7,8 +7,8 @@ from threading import Event
 import pytest
 import torch
 
-from training.engines.nvflare.door import AwayError
-from training.engines.nvflare.lines import LineError, StoppedError
+from training.engines.nvflare.channel import ChannelError, StoppedError
+from training.engines.nvflare.registration import AwayError
 from training.errors import QuorumError
 
 OTHERS = ["north", "south", "west"]
@@ -38,7 +38,7 @@ def lose():
     """`lose(net, name, ask, round)`: a site goes away when it is asked this; it is back for the last test."""
 
     def arrange(net, name, ask, round_):
-        line = net.lines[name]
+        line = net.channels[name]
 
         def before(header):
             if asks(header, ask, round_):
@@ -49,7 +49,7 @@ def lose():
                 line.cut = None
 
         line.before_ask = before
-        net.lines[next(other for other in net.lines if other != name)].before_ask = back
+        net.channels[next(other for other in net.channels if other != name)].before_ask = back
 
     return arrange
 
@@ -69,13 +69,13 @@ def test_a_known_dead_site_is_not_asked_again(own_job, net, lose):
     there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
     lose(there, "east", "fit", 2)
     heard = []
-    inner = there.lines["east"].before_ask
+    inner = there.channels["east"].before_ask
 
     def before(header):
         heard.append(json.loads(header)["round"])
         inner(header)
 
-    there.lines["east"].before_ask = before
+    there.channels["east"].before_ask = before
     there.run()
     assert heard.count(2) == 1
     assert 3 not in heard
@@ -84,7 +84,7 @@ def test_a_known_dead_site_is_not_asked_again(own_job, net, lose):
 def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thread, wait_until, here):
     job = own_job(federate=KEPT)
     there = net(job)
-    east = there.lines["east"]
+    east = there.channels["east"]
     done = []
 
     def before(header):
@@ -96,8 +96,8 @@ def test_a_round_below_its_minimum_waits_and_says_for_whom(own_job, net, in_thre
     ran = []
     thread = in_thread(lambda: ran.append(there.run()))
     wait_until(lambda: "waits for east" in there.progress.getvalue())
-    assert there.conductor.status.waiting == ("east",)
-    assert "the cable is out" in there.conductor.status.away["east"]
+    assert there.coordinator.status.waiting == ("east",)
+    assert "the cable is out" in there.coordinator.status.away["east"]
     east.cut = None
     thread.join(120)
     assert bytes_of(ran[0]) == bytes_of(here(job))
@@ -113,10 +113,10 @@ def test_a_lost_answer_is_asked_for_again_and_not_computed_again(own_job, net, h
         if asks(header, "fit", 2):
             seen.append(answer)
             if len(seen) == 1:
-                raise LineError("the answer is lost")
+                raise ChannelError("the answer is lost")
         return answer
 
-    there.lines["south"].after_ask = after
+    there.channels["south"].after_ask = after
     result = there.run()
     assert len(seen) == 2
     assert seen[0][1] is seen[1][1]
@@ -128,7 +128,7 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     """The call would wait for its deadline; the site is there all the time, and has nothing to do."""
     job = own_job(federate=KEPT)
     there = net(job)
-    south = there.lines["south"]
+    south = there.channels["south"]
     over, asked = Event(), []
 
     def before(header):
@@ -151,9 +151,9 @@ def test_what_a_reset_connection_took_along_is_asked_for_again(own_job, net, her
     assert bytes_of(result) == bytes_of(here(job))
 
 
-def test_an_introduction_that_was_lost_is_asked_for_again(own_job, net):
+def test_client_properties_that_were_lost_are_asked_for_again(own_job, net):
     there = net(own_job(federate={"rounds": 1}))
-    east = there.lines["east"]
+    east = there.channels["east"]
     real, over, asked = east.introduce, Event(), []
 
     def introduce(seconds):
@@ -177,12 +177,12 @@ class Killed(BaseException):
 def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
     own_job, net, here, monkeypatch, instant
 ):
-    from training.checkpoint import Checkpoints
+    from training.engines.nvflare.acknowledged import AcknowledgedRounds
     from training.engines.nvflare.engine import NvflareEngine
-    from training.engines.nvflare.ledger import Ledger
+    from training.federation.server.checkpoint import Checkpoints
 
     where = {
-        "before the answers": (Ledger, "save", 4),
+        "before the answers": (AcknowledgedRounds, "save", 4),
         "after the answers": (NvflareEngine, "run_round", 4),
         "at the checkpoint": (Checkpoints, "save", 2),
     }
@@ -237,14 +237,14 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here,
 
     def lose(header, answer=None):
         if asks(header, "fit", 2):
-            raise LineError("late")
+            raise ChannelError("late")
         return answer
 
-    late.lines["east"].after_ask = lose
-    never.lines["east"].before_ask = lose
+    late.channels["east"].after_ask = lose
+    never.channels["east"].before_ask = lose
 
     def is_back(each):
-        status = each.conductor.status
+        status = each.coordinator.status
         return "east" in status.answered and "east" not in status.away
 
     results = []
@@ -254,7 +254,7 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here,
             if asks(header, "evaluate", 2):  # or round 3 might begin without east
                 wait_until(lambda: is_back(each))
 
-        each.lines["north"].before_ask = before
+        each.channels["north"].before_ask = before
         results.append(each.run())
     first, second = ([line["answered"] for line in each.metrics()] for each in (late, never))
     assert first == second
@@ -266,7 +266,7 @@ def test_a_training_whose_answer_was_not_used_never_happened(own_job, net, here,
 
 def test_the_run_begins_when_every_site_is_there(own_job, net):
     there = net(own_job())
-    del there.lines["west"]
+    del there.channels["west"]
     with pytest.raises(AwayError, match="west: it is not connected"):
         there.run()
 
@@ -278,7 +278,7 @@ def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, n
     )
     there = net(job)
     release = Event()
-    east = there.lines["east"]
+    east = there.channels["east"]
 
     def before(header):
         if asks(header, "fit"):
@@ -299,7 +299,7 @@ def test_a_node_with_other_labels_is_left_out_and_named(own_job, net, manifests,
     there.manifests = {**manifests, "east": strange}
     there.connect("east")
     result = there.run()
-    assert result.setting.census.counts.keys() == set(OTHERS)
+    assert result.context.census.counts.keys() == set(OTHERS)
     assert "east is left out: labels that are not in the taxonomy" in there.progress.getvalue()
     # Without the minimum the run does not begin, and says why.
     other = net(own_job(), "other")
@@ -319,7 +319,7 @@ def test_a_node_that_returns_with_other_pictures_is_refused(own_job, net, manife
     there.manifests = {**manifests, "east": fewer}
     there.connect("north", "south", "east", "west")
     with pytest.raises(StoppedError):  # the last test waits for east
-        there.run(stopped=lambda: "east" in there.conductor.status.waiting)
+        there.run(stopped=lambda: "east" in there.coordinator.status.waiting)
     assert "east returns with other data than it began the run with" in there.progress.getvalue()
     assert there.metrics()[-1]["answered"] == OTHERS
 
@@ -335,18 +335,18 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
         return old["answer"] if asks(header, "fit", 2) else answer
 
     def poison(header, answer):
-        from training.body import read_body, write_body
+        from training.engines.nvflare.payload import read_payload, write_payload
 
         if not asks(header, "fit", 2):
             return answer
         head, body = answer
-        tensors = read_body(body)
+        tensors = read_payload(body)
         name = next(iter(tensors))
         tensors[name] = torch.full_like(tensors[name], float("nan"))
-        return head, write_body(tensors)
+        return head, write_payload(tensors)
 
-    there.lines["north"].after_ask = replay
-    there.lines["south"].after_ask = poison
+    there.channels["north"].after_ask = replay
+    there.channels["south"].after_ask = poison
     there.run()
     line = there.metrics()[1]
     assert line["answered"] == ["east", "west"]
@@ -359,18 +359,18 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
 def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifests, tmp_path):
     from clients.node.own_data import AgreedDataset, read_own
     from clients.store import ClientStore
-    from training.data import SERVER
-    from training.engines.nvflare.conduct import OwnPictures
+    from training.data.dataset import SERVER
+    from training.engines.nvflare.session import OwnPictures
     from training.errors import JobError
-    from training.site import Site
+    from training.jobs.client_app import ClientApp
 
     job = own_job(data={"server": {"share": 0.2, "train": 0.5}}, federate={"rounds": 1})
     own = read_own(job, SERVER, manifests["north"], tmp_path / "cache")
     there = net(job)
     there.run(
         own=OwnPictures(
-            own.introduction,
-            lambda roster: Site(job, AgreedDataset(own, roster), ClientStore(tmp_path / "server")),
+            own.properties,
+            lambda roster: ClientApp(job, AgreedDataset(own, roster), ClientStore(tmp_path / "server")),
         )
     )
     [line] = there.metrics()
@@ -382,12 +382,12 @@ def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifes
 def test_a_site_that_will_not_join_is_left_out_or_ends_the_run_before_it_begins(own_job, net):
     job = own_job(engine={"min_clients": 3}, federate={"rounds": 1})
     there = net(job)
-    there.lines["south"].join = lambda roster, seconds: json.dumps({"refused": "no memory for the model"})
+    there.channels["south"].join = lambda roster, seconds: json.dumps({"refused": "no memory for the model"})
     there.run()
     assert "south is left out: no memory for the model" in there.progress.getvalue()
     assert there.metrics()[0]["answered"] == ["north", "east", "west"]
     other = net(own_job(), "other")
-    other.lines["south"].join = there.lines["south"].join
+    other.channels["south"].join = there.channels["south"].join
     with pytest.raises(QuorumError, match="south: no memory for the model"):
         other.run()
 
@@ -397,11 +397,11 @@ def test_a_run_that_is_stopped_leaves_out_nobody_for_that(own_job, net, wait_unt
     there = net(own_job(federate={**KEPT, "evaluate_on": None}, engine={"min_clients": 3}))
     stopped, answered = [], set()
     for name in OTHERS:
-        there.lines[name].after_ask = lambda header, answer, name=name: (
+        there.channels[name].after_ask = lambda header, answer, name=name: (
             answered.add(name) if asks(header, "fit", 2) else None,
             answer,
         )[1]
-    east = there.lines["east"]
+    east = there.channels["east"]
 
     def before(header):
         if asks(header, "fit", 2):
@@ -424,14 +424,14 @@ def test_who_has_answered_and_who_has_not_is_told_while_a_round_lasts(own_job, n
             assert hold.wait(120)
 
     def only_west_is_to_answer_the_fit():
-        seen[:] = [there.conductor.status] if there.conductor else []
+        seen[:] = [there.coordinator.status] if there.coordinator else []
         return any((status.asking, status.pending) == ("0-federate 1 fit", ("west",)) for status in seen)
 
-    there.lines["west"].before_ask = before
+    there.channels["west"].before_ask = before
     thread = in_thread(there.run)
     wait_until(only_west_is_to_answer_the_fit)
     hold.set()
     thread.join(120)
     assert seen[0].answered == ("north", "south", "east")
     assert seen[0].seconds > 0
-    assert there.conductor.status.pending == ()
+    assert there.coordinator.status.pending == ()

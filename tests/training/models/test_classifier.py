@@ -3,12 +3,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.closeness import assert_close_in_norm
 from training.errors import JobError
-from training.messages import GLOBAL
+from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
+from training.jobs.stages.base import StageResult
+from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model
 from training.models.groups import float_state
-from training.outcome_file import OUTCOME, Finished, save_finished
-from training.stages.base import Outcome
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 
@@ -44,8 +45,8 @@ def test_normalisation_is_inside_the_model():
     std = np.array([0.229, 0.224, 0.225])[None, :, None, None]
     normalised = torch.from_numpy(((images.numpy() - mean) / std).astype(np.float32))
     with torch.no_grad():
-        torch.testing.assert_close(model(images), model.encoder(normalised), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(model.classify(model.embed(images)), model(images))
+        assert_close_in_norm(model(images), model.encoder(normalised))
+        assert_close_in_norm(model.classify(model.embed(images)), model(images))
         assert model.embed(images).shape == (4, 32)
 
 
@@ -78,7 +79,7 @@ def test_a_file_without_a_head_will_do(tmp_path):
 
 def test_what_a_stage_of_another_run_left_will_do(tmp_path):
     source = narrow(seed=8)
-    save_finished(tmp_path, "sha256:0", Finished(Outcome({GLOBAL: float_state(source)}), 1.0, 0))
+    save_finished(tmp_path, "sha256:0", FinishedStage(StageResult({GLOBAL: float_state(source)}), 1.0, 0))
     found = float_state(narrow(tmp_path / OUTCOME))
     assert all(torch.equal(found[name], value) for name, value in float_state(source).items())
 

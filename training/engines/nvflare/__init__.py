@@ -1,5 +1,13 @@
-"""Clients at the sites of a network, over NVIDIA FLARE: questions go out in the server's job, answers return.
+"""The engine that runs clients at the sites of a network, over NVIDIA FLARE.
 
-What decides here knows no FLARE and is tested without one: `engine` asks, `attendance` knows who is there,
-`pace` how long a site may take, `ledger` what has arrived. `line` is one site as FLARE reaches it.
+Only `flare_channel` knows FLARE; everything else is tested without it.
+
+- `session`: one session of the coordinator, from registration to the last stage
+- `registration`, `handshake`, `roster`: which sites take part, with which versions and client properties
+- `engine`, `network_round`, `pending`, `quorum`: asks the sites and collects as many answers as a round needs
+- `heartbeat`, `deadlines`: which sites are reachable, and how long each may take
+- `acknowledged`, `census_cache`: what the coordinator remembers on disk of the answers it has
+- `channel`, `flare_channel`: the calls to one site
+- `wire`, `payload`, `chunking`: what crosses the network: headers, tensors, chunks
+- `log_stream`: progress as log lines
 """

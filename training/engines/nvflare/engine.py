@@ -1,7 +1,7 @@
-"""The engine over a network: questions to all sites at once, answers as they come, nobody silently missing.
+"""The engine over a network: asks all sites at once, and waits until a round has the answers that it needs.
 
-A site that is away is not asked until it gives a sign of life. A round that would have too few answers waits
-for the sites that are away and asks them then; whom it waits for is told.
+A site that is away is not asked until its next heartbeat. A round that would have too few answers waits for
+the sites that are away and asks them then; whom it waits for is logged.
 """
 
 import threading
@@ -10,30 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from training.body import Body, write_long_body
-from training.data import SERVER
-from training.engines.nvflare.attendance import Attendance
-from training.engines.nvflare.counted import Counted
-from training.engines.nvflare.errand import Errand
-from training.engines.nvflare.ledger import Ledger
-from training.engines.nvflare.lines import Line, StoppedError
-from training.engines.nvflare.pace import Pace
+from training.data.dataset import SERVER
+from training.engines.nvflare.acknowledged import AcknowledgedRounds
+from training.engines.nvflare.census_cache import CensusCache
+from training.engines.nvflare.channel import Channel, StoppedError
+from training.engines.nvflare.deadlines import Deadlines
+from training.engines.nvflare.heartbeat import LivenessTracker
+from training.engines.nvflare.network_round import NetworkRound
+from training.engines.nvflare.payload import Payload, write_long_payload
+from training.engines.nvflare.pending import PendingRequest
 from training.engines.nvflare.quorum import needed
-from training.engines.nvflare.round import Round
-from training.federation import FIT
-from training.job import Job
-from training.messages import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
-from training.site import Site
-from training.spool import Spool, SpooledTensors
-from training.wire import stamp_of
+from training.engines.nvflare.wire import stamp_of
+from training.federation.questions import FIT
+from training.jobs.client_app import ClientApp
+from training.jobs.job import Job
+from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
+from training.messages.spool import Spool, SpooledTensors
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
-TOLD_EVERY = 60.0  # seconds between lines that say for whom a round waits
+LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
 
 
 @dataclass
 class Status:
-    """What whoever follows the run is told beside its log.
+    """The state of a round under way, reported beside the run's log.
 
     Attributes:
         asking: the question under way.
@@ -56,68 +56,68 @@ class NvflareEngine:
 
     Args:
         job: the job.
-        lines: the sites that can be reached in this session, by name.
-        attendance: who of them is there.
-        session: see `training.wire.Stamp`.
-        ledger: which trainings arrived.
-        counted: the sites' answers to the census.
+        channels: the sites that can be reached in this session, by name.
+        liveness: which of them are reachable.
+        session: see `training.engines.nvflare.wire.Stamp`.
+        acknowledged: of which rounds trainings arrived.
+        census_cache: the sites' answers to the census.
         spool: an empty folder for updates that wait.
         own: plays the coordinator's own client, where the job has one.
-        say: takes one line for whoever follows the run.
+        log: takes one log line for whoever follows the run.
         stopped: whether the run was stopped from outside.
         memory: bytes of updates that may wait in memory.
 
     Attributes:
-        landing: see `training.engines.nvflare.round.Rules`.
+        receive_lock: see `training.engines.nvflare.network_round.RoundRules`.
     """
 
     def __init__(
         self,
         job: Job,
-        lines: Mapping[str, Line],
+        channels: Mapping[str, Channel],
         *,
-        attendance: Attendance,
+        liveness: LivenessTracker,
         session: str,
-        ledger: Ledger,
-        counted: Counted,
+        acknowledged: AcknowledgedRounds,
+        census_cache: CensusCache,
         spool: Path,
-        own: Site | None = None,
-        say: Callable[[str], None] = print,
+        own: ClientApp | None = None,
+        log: Callable[[str], None] = print,
         stopped: Callable[[], bool] = bool,
         memory: int = MEMORY_FOR_UPDATES,
     ) -> None:
         self._job = job
-        self._lines = lines
+        self._channels = channels
         self._session = session
-        self._ledger = ledger
-        self._counted = counted
+        self._acknowledged = acknowledged
+        self._census_cache = census_cache
         self._spool = Spool(spool)
         self._own = own
-        self._say = say
+        self._log = log
         self._stopped = stopped
         self._memory = memory
-        self.landing = threading.Lock()
-        self._pace = Pace(job.engine.network, ledger.pace)
-        self._attendance = attendance
+        self.receive_lock = threading.Lock()
+        self._deadlines = Deadlines(job.engine.network, acknowledged.deadlines)
+        self._liveness = liveness
         self._number = 0
         self._waiting_bytes = 0
-        self._told = -TOLD_EVERY
+        self._logged_at = -LOG_EVERY
         self._status = Status()
-        self._errands: Sequence[Errand] = ()
+        self._requests: Sequence[PendingRequest] = ()
         self._asked = 0.0
 
     @property
     def status(self) -> Status:
         """Where the run stands."""
-        errands = self._errands
-        open_ = {errand.question.client for errand in errands if errand.answer is None}
-        asked = dict.fromkeys(errand.question.client for errand in errands)
+        requests = self._requests
+        open_ = {request.question.client for request in requests if request.answer is None}
+        asked = dict.fromkeys(request.question.client for request in requests)
         return replace(
             self._status,
-            away=self._attendance.away,
+            away=self._liveness.away,
             answered=tuple(name for name in asked if name not in open_),
             pending=tuple(name for name in asked if name in open_),
-            seconds=round(time.monotonic() - self._asked, 1) if errands else 0.0,
+            seconds=round(time.monotonic() - self._asked, 1) if requests else 0.0,
         )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
@@ -127,30 +127,32 @@ class NvflareEngine:
         if not broadcasts:
             return []
         self._status = Status(asking=f"{broadcasts[0].stage} {broadcasts[0].round} {broadcasts[0].ask}")
-        errands = [self._errand(broadcast) for broadcast in broadcasts]
-        self._errands, self._asked = errands, time.monotonic()
+        requests = [self._request(broadcast) for broadcast in broadcasts]
+        self._requests, self._asked = requests, time.monotonic()
         enough = self._job.engine.network.enough
-        Round(errands, self._lines, self._attendance, self._pace, self, enough=enough).run(self._play, SERVER)
-        for errand in errands:
-            self._counted.keep(errand.question, errand.answer)
-            if isinstance(errand.answer, Update) and errand.question.ask == FIT:
-                self._ledger.enter(errand.question)
-        self._ledger.save(self._pace.to_json())
-        self._status, self._errands = Status(), ()
-        return [errand.answer for errand in errands if errand.answer is not None]
+        NetworkRound(requests, self._channels, self._liveness, self._deadlines, self, enough=enough).run(
+            self._play, SERVER
+        )
+        for request in requests:
+            self._census_cache.keep(request.question, request.answer)
+            if isinstance(request.answer, Update) and request.question.ask == FIT:
+                self._acknowledged.add(request.question)
+        self._acknowledged.save(self._deadlines.to_json())
+        self._status, self._requests = Status(), ()
+        return [request.answer for request in requests if request.answer is not None]
 
     def close(self) -> None:
-        """Ask nobody any more."""
-        self._attendance.close()
+        """Stop pinging the sites and remove what waited."""
+        self._liveness.close()
         self._spool.remove()
 
     def needed(self, question: Broadcast, asked: int) -> int:
         """How many of `asked` answers to such a question there must be before the round goes on."""
         return needed(self._job, question, asked)
 
-    def written(self, tensors: Tensors) -> Body:
+    def written(self, tensors: Tensors) -> Payload:
         """A question's tensors as they travel, on disk where they are many."""
-        return write_long_body(tensors, self._spool)
+        return write_long_payload(tensors, self._spool)
 
     def stored(self, answer: Update) -> Update:
         """The answer in memory, or on disk where there is no room, or where it came as a file."""
@@ -160,7 +162,7 @@ class NvflareEngine:
         return self._spool.spooled(answer) if self._waiting_bytes > self._memory else answer
 
     def refuse_if_stopped(self) -> None:
-        """See `Rules`.
+        """See `RoundRules`.
 
         Raises:
             StoppedError: the run was stopped.
@@ -171,18 +173,22 @@ class NvflareEngine:
             )
 
     def waits_for(self, clients: Sequence[str], away: Mapping[str, str]) -> None:
-        """Tell for whom the run waits, now and then."""
+        """Log for which clients the run waits, now and then."""
         self._status.waiting = tuple(clients)
-        if clients and time.monotonic() - self._told > TOLD_EVERY:
-            self._told = time.monotonic()
+        if clients and time.monotonic() - self._logged_at > LOG_EVERY:
+            self._logged_at = time.monotonic()
             reasons = "; ".join(f"{name}: {away[name]}" for name in clients)
-            self._say(f"{self._status.asking} waits for {', '.join(clients)}. {reasons}")
+            self._log(f"{self._status.asking} waits for {', '.join(clients)}. {reasons}")
 
-    def _errand(self, question: Broadcast) -> Errand:
+    def _request(self, question: Broadcast) -> PendingRequest:
         self._number += 1
         stamp = stamp_of(question, self._job.digest, self._session, self._number)
-        kept = self._ledger.before(question) if question.ask == FIT else self._ledger.latest(question)
-        return Errand(question, stamp, kept, self._counted.known(question))
+        kept = (
+            self._acknowledged.before(question)
+            if question.ask == FIT
+            else self._acknowledged.latest(question)
+        )
+        return PendingRequest(question, stamp, kept, self._census_cache.known(question))
 
     def _play(self, question: Broadcast) -> Answer:
         if self._own is None:

@@ -1,10 +1,10 @@
-"""How many answers a round over a network waits for."""
+"""The quorum of a round over a network: how many answers it waits for."""
 
-from training.canary import CANARY
-from training.federation import EVALUATE, FIT
-from training.job import Job
-from training.messages import Broadcast
-from training.privacy.questions import QUESTIONS
+from training.federation.canary import CANARY
+from training.federation.questions import EVALUATE, FIT
+from training.jobs.job import Job
+from training.messages.message import Broadcast
+from training.updates.secure_aggregation.messages import QUESTIONS
 
 
 def needed(job: Job, question: Broadcast, asked: int) -> int:
@@ -21,18 +21,18 @@ def needed(job: Job, question: Broadcast, asked: int) -> int:
         return min(asked, required(job, question.stage, asked))
     if ask not in (FIT, EVALUATE):
         return asked
-    least = int(question.options.get("threshold", 0)) if masked else least_hidden(job, ask)
+    least = int(question.options.get("threshold", 0)) if masked else smallest_sum(job, ask)
     return min(asked, max(least, required(job, question.stage, asked) if ask == FIT else 0))
 
 
 def required(job: Job, stage: str, asked: int) -> int:
-    """What a round of training needs, masks or not."""
+    """How many answers a round of training needs, masks aside."""
     minimum = job.engine.min_clients
     return asked if minimum is None or job.stage(stage).needs_everyone else minimum
 
 
-def least_hidden(job: Job, ask: str) -> int:
-    """The fewest clients whose sum may be shown; 0 where each is seen by itself."""
+def smallest_sum(job: Job, ask: str) -> int:
+    """The fewest clients that a sum under masks may be of; 0 where answers are not summed under masks."""
     masks = job.privacy.secure_aggregation if ask == FIT else job.privacy.masked_counts
     if masks is None:
         return 0

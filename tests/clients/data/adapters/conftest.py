@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from clients.data.adapters.table import make_adapter
 from clients.data.cli import app
-from clients.data.manifest import Manifest
-from clients.data.manifest_csv import read_manifest, write_manifest
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest
 
 
 def drawn(number: int, name: str) -> bytes:

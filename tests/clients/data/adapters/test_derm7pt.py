@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest
+from clients.data.manifests.manifest import Manifest
 
 Publish = Callable[..., Path]
 Import = Callable[..., Manifest]

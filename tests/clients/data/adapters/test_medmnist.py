@@ -7,9 +7,9 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest
+from clients.data.manifests.manifest import Manifest
 from clients.data.prepare import prepare
-from training.data import DataConfig
+from training.data.settings import DataConfig
 
 Import = Callable[..., Manifest]
 

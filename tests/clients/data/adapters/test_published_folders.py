@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.adapters.table import OURS
+from clients.data.adapters.table import ADAPTERS
 from clients.data.errors import AdapterError
-from clients.data.manifest import Manifest
+from clients.data.manifests.manifest import Manifest
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "data.md"
 
@@ -151,6 +151,6 @@ def test_a_line_without_its_picture_is_refused(name: str, published: Write, impo
         imported(name, published(blank, made.pictures))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", ADAPTERS.own)
 def test_every_adapter_is_in_the_docs(name: str) -> None:
     assert f"\n| `{name}` | " in DOCUMENT.read_text()

@@ -3,15 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.adapters.table import OURS, adapter_names, find_adapter, make_adapter
+from clients.data.adapters.table import ADAPTERS, adapter_names, find_adapter, make_adapter
 from clients.data.errors import AdapterError
+from registry.bundle.errors import PartError
 
 PLUGIN = """
 from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.manifest import Manifest, Row
+from clients.data.manifests.manifest import Manifest, Row
 
 
 class OurClinic(Adapter):
@@ -55,7 +56,7 @@ def test_an_adapter_of_another_package_is_found_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed_plugin")
 def test_another_package_cannot_replace_ours_nor_offer_what_is_no_adapter() -> None:
-    assert find_adapter("csv") is OURS["csv"]
+    assert find_adapter("csv") is ADAPTERS.own["csv"]
     with pytest.raises(AdapterError, match=r"'wrong' .*is no subclass of Adapter"):
         find_adapter("wrong")
 
@@ -65,7 +66,9 @@ def test_an_unknown_adapter_names_the_nearest() -> None:
         find_adapter("ham1000")
 
 
-def test_names_in_the_table_are_the_adapters_own() -> None:
-    assert {name: adapter.model_fields["name"].default for name, adapter in OURS.items()} == {
-        name: name for name in OURS
-    }
+@pytest.mark.usefixtures("installed_plugin")
+def test_a_list_tells_that_another_package_tried() -> None:
+    with pytest.raises(
+        PartError, match=r"two adapters are called csv: .*:CsvTable of dermfed and ourclinic_"
+    ):
+        _ = ADAPTERS.members

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from clients.data.errors import ClientDataError
-from clients.data.manifest_csv import read_manifest
+from clients.data.manifests.csv_file import read_manifest
 from clients.data.synthetic.cases import case_of
 from clients.data.synthetic.draw import draw
 from clients.data.synthetic.write import write_synthetic

@@ -47,9 +47,9 @@ def deed_for(read):
     return None
 
 
-def misbehave(reception):
+def misbehave(request_handler):
     """A node that may do wrong."""
-    real, earlier = reception.Reception.answer, {}
+    real, earlier = request_handler.RequestHandler.answer, {}
 
     def answer(self, header, body):
         read = json.loads(header)
@@ -63,16 +63,16 @@ def misbehave(reception):
         earlier[read["ask"]] = given
         return spoilt(told, body, deed) if deed in ("nan", "shapes", "hundredfold") else told
 
-    reception.Reception.answer = answer
+    request_handler.RequestHandler.answer = answer
 
 
 def spoilt(given, body, deed):
     """An answer with its tensors spoilt."""
     import torch
 
-    from training.body import read_body, write_body
+    from training.engines.nvflare.payload import read_payload, write_payload
 
-    sent, tensors = read_body(body), read_body(given[1])
+    sent, tensors = read_payload(body), read_payload(given[1])
     name = next(iter(tensors))
     if deed == "nan":
         tensors[name] = torch.full_like(tensors[name], float("nan"))
@@ -81,12 +81,12 @@ def spoilt(given, body, deed):
     if deed == "hundredfold":
         tensors = {n: sent[n] + 100 * (value - sent[n]) for n, value in tensors.items()}
         tensors = {n: v.clamp(min=0) if n.endswith("running_var") else v for n, v in tensors.items()}
-    return given[0], write_body(tensors)
+    return given[0], write_payload(tensors)
 
 
-def listen(collab_line):
+def listen(flare_channel):
     """A server that writes down what it hears."""
-    real = collab_line.CollabLine.ask
+    real = flare_channel.FlareChannel.ask
 
     def ask(self, *asked):
         answer = real(self, *asked)
@@ -98,9 +98,9 @@ def listen(collab_line):
             stem.with_suffix(".json").write_text(answer[0])
         return answer
 
-    collab_line.CollabLine.ask = ask
+    flare_channel.FlareChannel.ask = ask
 
 
 if FOLDER.is_dir():
-    sys.meta_path.insert(0, AfterImport("clients.node.reception", misbehave))
-    sys.meta_path.insert(0, AfterImport("training.engines.nvflare.collab_line", listen))
+    sys.meta_path.insert(0, AfterImport("clients.node.request_handler", misbehave))
+    sys.meta_path.insert(0, AfterImport("training.engines.nvflare.flare_channel", listen))

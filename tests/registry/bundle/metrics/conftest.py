@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from registry.bundle.counts import Block, Counts
+from registry.bundle.counts.count import Block, Counts
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from registry.bundle.counts import SCORE_BINS, Counts, count
+from registry.bundle.counts.count import SCORE_BINS, Counts, count
 from registry.bundle.metrics import classification as of
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))

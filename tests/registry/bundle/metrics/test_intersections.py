@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from registry.bundle.counts import count
-from registry.bundle.labels import Label
+from registry.bundle.counts.count import count
+from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.intersections import FEWEST, intersections
 from registry.bundle.metrics.summary import summarise
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.counts import count
+from registry.bundle.counts.count import count
 from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.classification import accuracy
 from registry.bundle.metrics.interval import NOISE, interval

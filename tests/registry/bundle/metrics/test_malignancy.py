@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from registry.bundle.cell import Confusion
+from registry.bundle.counts.confusion import Confusion
 from registry.bundle.metrics.malignancy import (
     malignant_answers,
     malignant_sensitivity,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from registry.bundle.counts import count
+from registry.bundle.counts.count import count
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics.over_clients import over_clients
 

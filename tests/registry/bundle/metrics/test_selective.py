@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts import SCORE_BINS, Counts, count
+from registry.bundle.counts.count import SCORE_BINS, Counts, count
 from registry.bundle.metrics.selective import aurc, risk_coverage
 
 

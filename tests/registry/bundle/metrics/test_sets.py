@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts import SCORE_BINS, Counts, count
+from registry.bundle.counts.count import SCORE_BINS, Counts, count
 from registry.bundle.metrics.sets import coverage_at, label_histogram, mean_set_size_at
 
 

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 from sklearn import metrics as sk
 
-from registry.bundle.counts import Block, Counts, count
+from registry.bundle.counts.count import Block, Counts, count
 from registry.bundle.errors import CountsError
-from registry.bundle.labels import Label
+from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.fairness import variance
 from registry.bundle.metrics.summary import summarise

@@ -1,0 +1,7 @@
+"""Inspecting a manifest before a job: errors, counts, and skin tones.
+
+check.py        all problems of a manifest and its pictures
+describe.py     counts by label, subgroup and split
+tone_angles.py  the skin's typology angle in each picture
+tone_check.py   declared tones against these angles
+"""

@@ -1,0 +1,101 @@
+"""Assigning each picture to a subgroup, by skin tone or by a column."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.errors import SubgroupError
+from clients.data.manifests.manifest import Row
+from registry.bundle.skin_tone.scales import read_scale, read_tone
+from training.data.settings import ColumnSubgroups, ToneSubgroups
+
+UNDECLARED = -1
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The subgroups, and the one of each row.
+
+    Attributes:
+        names: the subgroups.
+        members: for each row an index into `names`, or `UNDECLARED`, `(rows,)`.
+    """
+
+    names: tuple[str, ...]
+    members: NDArray[np.int64]
+
+
+def assign_subgroups(
+    rows: Sequence[Row],
+    config: ToneSubgroups | ColumnSubgroups | None,
+    seen: NDArray[np.bool_] | None = None,
+    *,
+    whole: bool = True,
+) -> Grouping:
+    """The subgroup of every row.
+
+    By tone: a tone that no group names, a tone of another scale and no tone at all are `UNDECLARED`; nothing
+    is converted. By column: one subgroup per value, sorted; an empty value is `UNDECLARED`. With None there
+    are no subgroups and every row is `UNDECLARED`.
+
+    Args:
+        rows: the pictures.
+        config: the job's `subgroups`.
+        seen: the rows that somebody trains on `(rows,)`, by default all: a subgroup is one that they have.
+        whole: whether these are all of a job's pictures; one hospital's own may lack a tone's subgroup.
+
+    Raises:
+        SubgroupError: no such scale, a value that is not on it, or a subgroup without pictures.
+    """
+    if config is None:
+        return Grouping((), np.full(len(rows), UNDECLARED, dtype=np.int64))
+    counted = np.ones(len(rows), dtype=bool) if seen is None else seen
+    if isinstance(config, ColumnSubgroups):
+        return _by_column(rows, config.column, counted)
+    return _by_tone(rows, config, counted, whole=whole)
+
+
+def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Grouping:
+    values = [row.value(column) for row in rows]
+    names = tuple(sorted({value for value, counts in zip(values, seen, strict=True) if counts} - {""}))
+    if not names:
+        raise SubgroupError(f"the column {column!r} is empty, so it names no subgroups; choose another")
+    return _grouping(names, values)
+
+
+def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
+    try:
+        scale = read_scale(config.scale)
+        group_of = {
+            read_tone(value, scale): name for name, values in config.groups.items() for value in values
+        }
+    except ValueError as error:
+        raise SubgroupError(f"`subgroups` of the job: {error}") from error
+    grouping = _grouping(
+        tuple(config.groups),
+        [group_of.get(row.skin_tone, "") if row.skin_tone_scale == scale else "" for row in rows],
+    )
+    held = Counter(grouping.members[seen].tolist())
+    empty = [name for number, name in enumerate(grouping.names) if not held[number]]
+    if whole and empty:
+        tones = _tones([row for row, counts in zip(rows, seen, strict=True) if counts])
+        raise SubgroupError(
+            f"no picture belongs to the subgroup {', '.join(empty)} (scale {scale}); "
+            f"the pictures' tones: {tones}; name groups that have pictures"
+        )
+    return grouping
+
+
+def _grouping(names: tuple[str, ...], values: Sequence[str]) -> Grouping:
+    index = {name: number for number, name in enumerate(names)}
+    return Grouping(names, np.array([index.get(value, UNDECLARED) for value in values], dtype=np.int64))
+
+
+def _tones(rows: Sequence[Row]) -> str:
+    counts = Counter(
+        f"{row.skin_tone_scale} {row.skin_tone}" if row.skin_tone else "undeclared" for row in rows
+    )
+    return ", ".join(f"{tone}: {count}" for tone, count in sorted(counts.items()))

@@ -1,0 +1,110 @@
+"""The manifest: one row per picture, and what its hospital knows about it.
+
+A CSV file in UTF-8 with the columns `COLUMNS`; only `image` must be there and filled. Any other column
+(`clinic`, `age`, `image_type`, ...) is kept, and a job may filter, partition or report by it. An `image` is a
+path relative to the manifest's folder, an absolute path, or a picture inside a zip file,
+`images.zip::images/a.jpg`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clients.data.errors import UnknownColumnError
+from registry.bundle.nearest import nearest
+
+COLUMNS = (
+    "image",
+    "label",
+    "skin_tone",
+    "skin_tone_scale",
+    "lesion_id",
+    "patient_id",
+    "site",
+    "split",
+)
+
+DUPLICATE_GROUP = "duplicate_group"  # an extra column: rows that share a value are kept together
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One picture. An empty string is "not known".
+
+    Attributes:
+        image: where the picture is, as `clients.data.pictures.files` reads it.
+        label: the diagnosis' code.
+        skin_tone: a value of `skin_tone_scale`, spelt as `clients.data.tones` spells it.
+        skin_tone_scale: the scale on which the tone was declared.
+        lesion_id: pictures of one lesion share it.
+        patient_id: pictures of one patient share it.
+        site: where on the body.
+        split: train, validation, calibration or test where it is given; else the job's rule decides.
+        extra: every other column.
+    """
+
+    image: str
+    label: str = ""
+    skin_tone: str = ""
+    skin_tone_scale: str = ""
+    lesion_id: str = ""
+    patient_id: str = ""
+    site: str = ""
+    split: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, column: str) -> str:
+        """The cell in `column`, one of `COLUMNS` or any other; empty where there is none."""
+        if column in COLUMNS:
+            text: str = getattr(self, column)
+            return text
+        return self.extra.get(column, "")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The pictures of one source.
+
+    Attributes:
+        rows: one per picture.
+        folder: what relative image paths start from.
+        extra_columns: the columns beyond `COLUMNS`, in the file's order.
+    """
+
+    rows: tuple[Row, ...]
+    folder: Path
+    extra_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], folder: Path) -> "Manifest":
+        """A manifest whose extra columns are those that the rows have, in order of appearance."""
+        kept = tuple(rows)
+        return cls(kept, folder, tuple(dict.fromkeys(name for row in kept for name in row.extra)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, the known ones first."""
+        return COLUMNS + self.extra_columns
+
+    def keep(self, rows: Sequence[Row]) -> "Manifest":
+        """The same manifest with other rows."""
+        return Manifest(tuple(rows), self.folder, self.extra_columns)
+
+    def values(self, column: str) -> list[str]:
+        """The cells of one column.
+
+        Raises:
+            UnknownColumnError: the manifest has no such column.
+        """
+        self.require(column)
+        return [row.value(column) for row in self.rows]
+
+    def require(self, column: str) -> None:
+        """Refuse a column that the manifest does not have.
+
+        Raises:
+            UnknownColumnError: names the nearest columns.
+        """
+        if column not in self.columns:
+            known = nearest(column, list(self.columns))
+            raise UnknownColumnError(f"the manifest in {self.folder} has no column {column!r}; {known}")

@@ -1,0 +1,152 @@
+"""Locating and reading picture files: plain, or inside a zip or `.npz` file."""
+
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from os.path import relpath
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from clients.data.pictures.arrays import SUFFIX, ArrayFile
+
+ZIP_MARK = "::"
+MAX_BYTES = 256 * 1024 * 1024  # bytes; no picture of skin is larger, and a mistaken path may be anything
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """The location of one picture.
+
+    Attributes:
+        path: the picture's file, or the zip or `.npz` file that holds it.
+        member: the name inside that file, or in a `.npz` file array and place (`train_images/17`); empty for
+            a file of its own.
+    """
+
+    path: Path
+    member: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}{ZIP_MARK}{self.member}" if self.member else str(self.path)
+
+
+class UnreadablePictureError(Exception):
+    """A picture's bytes cannot be read; its text is the reason."""
+
+
+def locate(image: str, folder: Path) -> PictureFile:
+    """The location that a manifest's `image` names; a relative path starts from `folder`."""
+    name, _, member = image.partition(ZIP_MARK)
+    return PictureFile((folder / name).absolute(), member)
+
+
+def relocate(image: str, folder: Path, target: Path) -> str:
+    """The same location as `image`, relative to `target` instead of `folder`."""
+    name, mark, member = image.partition(ZIP_MARK)
+    if Path(name).is_absolute():
+        return image
+    path = Path(relpath((folder / name).absolute(), target.absolute())).as_posix()
+    return f"{path}{mark}{member}"
+
+
+class PictureReader:
+    """Reads many pictures, opening each zip and `.npz` file once; threads may share one."""
+
+    def __init__(self) -> None:
+        self._archives: dict[Path, zipfile.ZipFile] = {}
+        self._arrays: dict[Path, ArrayFile] = {}
+        self._opening = threading.Lock()
+
+    def __enter__(self) -> "PictureReader":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for archive in self._archives.values():
+            archive.close()
+        for arrays in self._arrays.values():
+            arrays.close()
+
+    def read(self, picture: PictureFile) -> bytes:
+        """The bytes of `picture`.
+
+        Raises:
+            UnreadablePictureError: it is missing, too large, or cannot be read.
+        """
+
+        def content() -> bytes:
+            if not picture.member:
+                _refuse_large(picture.path.stat().st_size)
+                return picture.path.read_bytes()
+            if picture.path.suffix.lower() == SUFFIX:
+                return self._array_file(picture.path).read(picture.member)
+            archive = self._archive(picture.path)
+            member = archive.getinfo(picture.member)
+            _refuse_large(member.file_size)
+            return archive.read(member)
+
+        return self._explained(picture, content)
+
+    def stamp(self, picture: PictureFile) -> tuple[int, int]:
+        """Two numbers that change when the picture does, without reading it.
+
+        Size in bytes and time of change in nanoseconds; inside a zip file, size and checksum; inside a `.npz`
+        file, size and checksum of the array.
+
+        Raises:
+            UnreadablePictureError: it is missing, or cannot be read.
+        """
+
+        def numbers() -> tuple[int, int]:
+            if not picture.member:
+                status = picture.path.stat()
+                return status.st_size, status.st_mtime_ns
+            if picture.path.suffix.lower() == SUFFIX:
+                return self._array_file(picture.path).stamp(picture.member)
+            member = self._archive(picture.path).getinfo(picture.member)
+            return member.file_size, member.CRC
+
+        return self._explained(picture, numbers)
+
+    def _archive(self, path: Path) -> zipfile.ZipFile:
+        with self._opening:
+            if path not in self._archives:
+                self._archives[path] = zipfile.ZipFile(path)
+            return self._archives[path]
+
+    def _array_file(self, path: Path) -> ArrayFile:
+        with self._opening:
+            if path not in self._arrays:
+                self._arrays[path] = ArrayFile(path)
+            return self._arrays[path]
+
+    def _explained(self, picture: PictureFile, read: Callable[[], _Answer]) -> _Answer:
+        try:
+            return read()
+        except FileNotFoundError as error:
+            raise UnreadablePictureError("there is no such file") from error
+        except IsADirectoryError as error:
+            raise UnreadablePictureError("this is a folder, not a picture") from error
+        except KeyError as error:
+            raise UnreadablePictureError(f"{picture.path.name} holds no such picture") from error
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            zlib.error,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+            ValueError,
+        ) as error:
+            raise UnreadablePictureError(f"cannot be read: {error}") from error
+
+
+def _refuse_large(size: int) -> None:
+    if size > MAX_BYTES:
+        raise UnreadablePictureError(f"its file has {size} bytes; at most {MAX_BYTES} are read")

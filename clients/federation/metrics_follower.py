@@ -1,0 +1,61 @@
+"""A growing copy of the coordinator's `metrics.jsonl`, so that whoever follows a run can draw it.
+
+The log may get shorter when a run is taken up from a checkpoint, and grow again with other seconds in it. So
+whoever asks sends what it has, and gets either what follows or all of it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SIZE, DIGEST = "size", "sha256"  # of what is there already
+START, TEXT = "metrics_from", "metrics"
+
+
+def log_delta(log: Path, known: object) -> dict[str, Any]:
+    """The part of the log that a follower lacks, for it to `take`; nothing where it has all.
+
+    Args:
+        log: `metrics.jsonl`.
+        known: what `MetricsFollower.known` returned.
+    """
+    content = log.read_bytes() if log.exists() else b""
+    content = content[: content.rfind(b"\n") + 1]
+    start = int(known.get(SIZE, 0)) if isinstance(known, dict) else 0
+    if start > len(content) or (start and digest(content[:start]) != known.get(DIGEST)):  # type: ignore[attr-defined]
+        start = 0
+    elif start == len(content):
+        return {}
+    return {START: start, TEXT: content[start:].decode()}
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 by which two beginnings of a log are compared."""
+    return hashlib.sha256(content).hexdigest()
+
+
+class MetricsFollower:
+    """A local copy of the log that is brought up to date by deltas.
+
+    Args:
+        path: where; made when something comes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def known(self) -> dict[str, Any]:
+        """The size and digest of the copy, which ask for the next delta."""
+        content = self._path.read_bytes() if self._path.exists() else b""
+        return {SIZE: len(content), DIGEST: digest(content)}
+
+    def take(self, delta: Mapping[str, Any]) -> None:
+        """Append a delta to the copy, or replace the copy by it."""
+        if TEXT not in delta:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("r+b" if self._path.exists() else "wb") as file:
+            file.truncate(int(delta[START]))
+            file.seek(0, 2)
+            file.write(str(delta[TEXT]).encode())

@@ -1,0 +1,172 @@
+"""The node's half of chunked transfer: long questions arrive, and long answers leave, in chunks.
+
+See `training.engines.nvflare.chunking` for the coordinator's half.
+"""
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+from clients.node.request_handler import RequestHandler
+from training.engines.nvflare.channel import Heartbeat
+from training.engines.nvflare.chunking import ChunkAddress
+from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
+from training.engines.nvflare.wire import number_of
+from training.errors import MessageError
+from training.messages.spool import SUFFIX
+
+ARRIVING = "arriving-"  # how the files are called
+
+
+class IncomingPayload:
+    """The payload of a question as it arrives, in a file.
+
+    Args:
+        session, number: of the question.
+        size: bytes of the whole.
+        folder: on the disk that has room for it.
+    """
+
+    def __init__(self, session: str, number: int, size: int, folder: Path) -> None:
+        self.session = session
+        self.number = number
+        self.size = size
+        self.held = 0
+        handle, name = tempfile.mkstemp(dir=folder, prefix=ARRIVING, suffix=SUFFIX)
+        os.close(handle)
+        self._path = Path(name)
+
+    def add(self, offset: int, chunk: bytes) -> None:
+        """Append a chunk; one that is here already, or does not follow what is here, changes nothing."""
+        if offset == self.held and offset + len(chunk) <= self.size:
+            with self._path.open("r+b") as file:
+                file.seek(self.held)  # a full disk may have left a part of a chunk
+                file.write(chunk)
+            self.held += len(chunk)
+
+    def whole(self) -> Path:
+        """The file with the whole payload.
+
+        Raises:
+            MessageError: pieces are missing.
+        """
+        if self.held != self.size:
+            raise MessageError(
+                f"{self.held:,} of {self.size:,} bytes of question {self.number} are here; it cannot be read"
+            )
+        return self._path
+
+    def close(self) -> None:
+        """Remove the file; whoever has opened it can go on reading."""
+        self._path.unlink(missing_ok=True)
+
+
+class ChunkReceiver:
+    """Receives and sends chunks in front of a request handler.
+
+    Args:
+        handler: the node's request handler.
+        folder: where long questions arrive; what an earlier receiver left there is removed.
+        chunk: bytes of one chunk.
+
+    Attributes:
+        handler: the node's request handler.
+    """
+
+    def __init__(self, handler: RequestHandler, folder: Path, chunk: int = CHUNK_BYTES) -> None:
+        self.handler = handler
+        for path in folder.glob(f"{ARRIVING}*{SUFFIX}"):
+            path.unlink()
+        self._folder = folder
+        self._chunk_bytes = chunk
+        self._lock = threading.Lock()
+        self._incoming: IncomingPayload | None = None
+        # Session and number of the last answer, and its body.
+        self._last_answer: tuple[str, int, Payload] = ("", 0, b"")
+
+    def put(self, place: str, chunk: bytes) -> int:
+        """Take a chunk of a question; returns how many bytes of the question are here by now.
+
+        Raises:
+            MessageError: a later question has begun to arrive, or the coordinator has begun another session.
+        """
+        address = ChunkAddress.model_validate_json(place)
+        if address.session != self.handler.session:
+            raise MessageError(f"a piece of a question of session {address.session}, which is over; dropped")
+        with self._lock:
+            incoming = self._incoming_for(address)
+            incoming.add(address.offset, chunk)
+            return incoming.held
+
+    def answer(self, header: str, body: bytes, size: int) -> tuple[str, bytes, int]:
+        """Answer a question, whose payload came in chunks where `body` is not `size` bytes long.
+
+        Returns:
+            The answer's header, its body unless that is to be fetched, and how many bytes that has.
+
+        Raises:
+            MessageError: pieces are missing; or see `RequestHandler.answer`.
+        """
+        session, number = number_of(header)
+        head, payload = self.handler.answer(
+            header, body if len(body) == size else self._arrived(session, number)
+        )
+        with self._lock:
+            self._last_answer = (session, number, payload)
+        size = size_of(payload)
+        return head, part_of(payload, 0, size) if size <= self._chunk_bytes else b"", size
+
+    def fetch(self, place: str) -> bytes:
+        """A chunk of the last answer.
+
+        Raises:
+            MessageError: it is of another answer.
+        """
+        address = ChunkAddress.model_validate_json(place)
+        with self._lock:
+            session, number, payload = self._last_answer
+            if (session, number) != (address.session, address.number):
+                raise MessageError(
+                    f"a piece of the answer to question {address.number} was asked for; the last one "
+                    f"answered is {number}"
+                )
+            return part_of(payload, address.offset, self._chunk_bytes)
+
+    def heartbeat(self) -> Heartbeat:
+        """See `RequestHandler.heartbeat`."""
+        heartbeat = self.handler.heartbeat()
+        with_call = heartbeat.answer if heartbeat.answer <= self._chunk_bytes else 0
+        return Heartbeat(busy=heartbeat.busy, answer=with_call)
+
+    def close(self) -> None:
+        """Remove payloads that wait here, and close the handler."""
+        self._drop()
+        self.handler.close()
+
+    def _drop(self) -> None:
+        if self._incoming is not None:
+            self._incoming.close()
+            self._incoming = None
+
+    def _incoming_for(self, address: ChunkAddress) -> IncomingPayload:
+        """The payload that a chunk belongs to; a later question's replaces an earlier one's."""
+        current = self._incoming
+        if current is not None and current.session == address.session:
+            if current.number == address.number:
+                return current
+            if current.number > address.number:
+                raise MessageError(
+                    f"a piece of question {address.number} is stale: question {current.number} has begun to "
+                    "arrive since. It is dropped"
+                )
+        self._drop()
+        self._incoming = IncomingPayload(address.session, address.number, address.size, self._folder)
+        return self._incoming
+
+    def _arrived(self, session: str, number: int) -> Payload:
+        with self._lock:
+            current = self._incoming
+            if current is None or (current.session, current.number) != (session, number):
+                raise MessageError(f"question {number} came without its tensors; it cannot be read")
+            return current.whole()

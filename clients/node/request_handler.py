@@ -1,0 +1,193 @@
+"""What a node answers to the coordinator, one request at a time, and what it refuses.
+
+It knows no network: text and bytes come in, text and bytes go out.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from clients.node.canary_guard import CanaryGuard
+from clients.node.own_data import AgreedDataset, OwnData, read_own
+from clients.node.task_line import task_line
+from clients.store import ClientStore
+from training.engines.malloc import keep_freed_memory
+from training.engines.nvflare.channel import Heartbeat
+from training.engines.nvflare.handshake import Handshake, refuse_incompatible, shake_hands
+from training.engines.nvflare.payload import Payload, size_of, write_long_payload
+from training.engines.nvflare.roster import Roster
+from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, write_answer
+from training.errors import MessageError, TrainingError, public_message
+from training.federation.client.fit import store_key
+from training.jobs.client_app import ClientApp
+from training.jobs.job import Job
+from training.messages.spool import Spool
+from training.updates.compression.client import lost_key
+
+REFUSED = "refused"  # the key under which a refusal says why
+LogLine = Callable[[str], None]
+
+
+class RequestHandler:
+    """Answers the coordinator for one node and one job.
+
+    Args:
+        node: its name.
+        job: the job, as it came.
+        manifest: the node's pictures.
+        cache: where decoded pictures are kept.
+        states: where its client states are kept.
+        say: takes one line for whoever watches the node.
+
+    Attributes:
+        session: that the coordinator greeted with last; empty before.
+    """
+
+    def __init__(
+        self, node: str, job: Job, manifest: Path | None, *, cache: Path, states: Path, say: LogLine
+    ) -> None:
+        self._node = node
+        self._job = job
+        self._manifest = manifest
+        self._cache = cache
+        self._store = ClientStore(states)
+        self._spool = Spool(states.with_name("answers"))
+        self._canary_guard = CanaryGuard(states.with_name("canary"))
+        self._say = say
+        self._lock = threading.Lock()
+        self._own: OwnData | None = None
+        self._app: ClientApp | None = None
+        self.session = ""
+        self._newest = -1
+        self._last: tuple[Stamp, tuple[str, Payload]] | None = None
+        self._answer_bytes = 0  # bytes of the last answer
+        self._calls = 0
+        self._counting = threading.Lock()
+
+    def greet(self, greeting: str) -> str:
+        """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
+        try:
+            theirs = Handshake.model_validate_json(greeting)
+            ours = shake_hands(self._job.digest, theirs.session)
+            refuse_incompatible("the coordinator", theirs, ours)
+        except (TrainingError, ValueError) as error:
+            return self._refuse(error)
+        self.session = theirs.session
+        return ours.model_dump_json()
+
+    def close(self) -> None:
+        """Drop the last answer, which was kept to be repeated."""
+        self._last = None
+        self._spool.remove()
+
+    def heartbeat(self) -> Heartbeat:
+        """A sign of life, at once, whatever else this node is doing."""
+        return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Serialize requests; those that wait count as work, too."""
+        with self._counting:
+            self._calls += 1
+        try:
+            with self._lock:
+                yield
+        finally:
+            with self._counting:
+                self._calls -= 1
+
+    def introduce(self) -> str:
+        """Read this node's pictures; returns its properties as JSON, or a refusal."""
+        with self._busy():
+            try:
+                if self._manifest is None:
+                    raise MessageError(f"{self._node} was started without --data; start it with its manifest")
+                if self._own is None:
+                    self._own = read_own(self._job, self._node, self._manifest, self._cache)
+            except TrainingError as error:
+                return self._refuse(error)
+            self._say(
+                f"{self._own.pictures} pictures for job {self._job.name}; none of them leaves this node"
+            )
+            return self._own.properties.model_dump_json()
+
+    def join(self, roster: str) -> str:
+        """Take the agreed roster and get ready; returns an empty JSON object, or a refusal."""
+        with self._busy():
+            try:
+                if self._own is None:
+                    raise MessageError(f"{self._node} joins before it has introduced itself")
+                agreed = Roster.model_validate_json(roster)
+                agreed.refuse_other_data(self._own.properties)
+                keep_freed_memory()
+                torch.set_num_threads(self._job.engine.threads_per_client)
+                self._app = ClientApp(
+                    self._job, AgreedDataset(self._own, agreed), self._store, self._public_reason
+                )
+            except (TrainingError, ValueError) as error:
+                return self._refuse(error)
+        return json.dumps({})
+
+    def answer(self, header: str, body: Payload) -> tuple[str, Payload]:
+        """Answer one question; a repeated one gets the same answer, a stale one is refused.
+
+        Raises:
+            MessageError: when it is no question to this node in this session.
+        """
+        question, broadcast = read_question(header, body)
+        self._admit(question)
+        with self._busy():
+            if self._last is not None and is_repeated(self._last[0], question):
+                return self._last[1]
+            if question.number < self._newest:
+                raise MessageError(
+                    f"question {question.number} ({question.ask}, round {question.round}) is stale: question "
+                    f"{self._newest} has come since. It is dropped"
+                )
+            if self._app is None:
+                raise MessageError(f"{self._node} was asked before it joined")
+            self._step_back(question)
+            started = time.monotonic()
+            answer = self._canary_guard.answer(broadcast, self._app.answer)
+            self._spool.clear()
+            written = write_answer(answer, question, lambda tensors: write_long_payload(tensors, self._spool))
+            self._last, self._answer_bytes = (question, written), size_of(written[1])
+        seconds, sent = time.monotonic() - started, len(written[0].encode()) + self._answer_bytes
+        self._say(task_line(self._job.name, question, answer, seconds, sent))
+        return written
+
+    def _step_back(self, question: QuestionHeader) -> None:
+        """Forget states and rounding residues of trainings whose updates never arrived."""
+        for key in (store_key, lost_key):
+            self._store.forget(self._node, key(question.stage, question.track), after=question.kept)
+
+    def _admit(self, question: QuestionHeader) -> None:
+        """Refuse a question for another node, job or session; remember the newest number."""
+        wanted = {"client": self._node, "job": self._job.digest, "session": self.session}
+        for name, value in wanted.items():
+            if getattr(question, name) != value:
+                raise MessageError(
+                    f"a question for {name} {getattr(question, name)!r} came to {name} {value!r}; dropped"
+                )
+        self._newest = max(self._newest, question.number)
+
+    def _refuse(self, error: Exception) -> str:
+        self._say(f"refused: {error}")
+        return json.dumps({REFUSED: public_message(error)})
+
+    def _public_reason(self, error: Exception) -> str:
+        """The part of an error that may be disclosed; where that is not all, the rest is logged here."""
+        message = public_message(error)
+        if message != f"{error}":
+            self._say(f"{type(error).__name__}: {error}")
+        return message
+
+
+def is_repeated(earlier: Stamp, question: QuestionHeader) -> bool:
+    """Whether a question is the one that was answered last, asked again since its answer got lost."""
+    return earlier == question

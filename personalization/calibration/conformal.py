@@ -1,0 +1,79 @@
+"""Mondrian conformal prediction sets, with a stated coverage in every subgroup (Vovk 2012).
+
+Split conformal with the score s = 1 − p_y on the calibration split: the threshold is the score of rank
+⌈(n + 1)(1 − α)⌉, rounded to the conservative edge of its histogram bin. Class k is in the set iff
+score_bin(p_k) ≥ threshold_bin, which the service decides with the same bins, so nothing is lost between
+fitting and serving.
+
+Given one picture per lesion in the calibration split, the expected coverage is at least
+⌈(n + 1)(1 − α)⌉ / (n + 1); over draws of the calibration split the coverage is Beta(rank, n + 1 − rank).
+With n < ⌈1/α⌉ − 1 no threshold can promise 1 − α: the set is then every class, and the threshold says so.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from pydantic import Field
+
+from registry.bundle.counts.count import Counts
+from registry.bundle.metrics.sets import label_histogram
+from training.config import FrozenConfig
+
+
+class ConformalConfig(FrozenConfig):
+    """The coverage that prediction sets promise."""
+
+    coverage: float = Field(0.9, gt=0, lt=1)  # 1 − α: the probability that the set holds the true class
+
+
+@dataclass(frozen=True)
+class ConformalThreshold:
+    """The lowest score bin at which a class is in the prediction set.
+
+    Attributes:
+        threshold_bin: class k is in the set iff score_bin(p_k) ≥ this; 0 puts every class in.
+        coverage: the coverage that was asked for, 1 − α.
+        n: calibration pictures behind the threshold.
+        rank: ⌈(n + 1)(1 − α)⌉, the rank of the threshold among the scores.
+    """
+
+    threshold_bin: int
+    coverage: float
+    n: int
+    rank: int
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether n suffices to promise the coverage; if not, the set is every class."""
+        return self.rank <= self.n
+
+    @property
+    def expected_coverage(self) -> float:
+        """The least expected coverage on new pictures, rank / (n + 1); 1 for the full set."""
+        return self.rank / (self.n + 1) if self.guaranteed else 1.0
+
+
+def examples_needed(coverage: float) -> int:
+    """⌈1/α⌉ − 1: the fewest calibration pictures that can promise this coverage."""
+    return ceil(1 / (1 - Fraction(str(coverage)))) - 1
+
+
+def fit_threshold(counts: Counts, config: ConformalConfig) -> ConformalThreshold:
+    """The Mondrian threshold of one subgroup from its calibration counts.
+
+    Args:
+        counts: calibrated counts of the subgroup, one picture per lesion, without a replicate axis.
+        config: the coverage to promise.
+    """
+    of_truth = label_histogram(counts)  # (bins,) pictures by the probability of their true class
+    n = int(of_truth.sum())
+    # (n + 1)(1 − α) is a whole number often enough (n = 9, α = 0.1) that rounding must not lift it by one.
+    rank = ceil((n + 1) * Fraction(str(config.coverage)))
+    if rank > n:
+        return ConformalThreshold(0, config.coverage, n, rank)
+    # The score of rank r is the r-th largest p_y: the highest bin with r pictures at or above it.
+    at_or_above = of_truth[::-1].cumsum()[::-1]
+    threshold_bin = int(np.flatnonzero(at_or_above >= rank)[-1])
+    return ConformalThreshold(threshold_bin, config.coverage, n, rank)

@@ -1,0 +1,172 @@
+"""Class-conditional Gaussians over the embedding, from sums that clients send (Lee et al. 2018, equation 1).
+
+A client sends, of each class k of which it holds enough training pictures, their number n_k, the sum of
+their embeddings Σ x, and over those classes together the scatter about its own means m_k,
+W = Σ_k Σ_{i in k} (x_i − m_k)(x_i − m_k)ᵀ. Of two clients, the scatter about the joint means is
+
+    W = W_a + W_b + Σ_k n_a n_b / (n_a + n_b) (m_a − m_b)(m_a − m_b)ᵀ
+
+(Chan, Golub and LeVeque 1983), which subtracts no large numbers from each other, so that no reference point
+has to be agreed on. Then μ_k = Σ x / n_k and S = W / n, with n the pictures of all classes.
+
+S is shrunk towards a multiple of the identity with the oracle approximating shrinkage (Chen et al. 2010,
+equations 4 and 23): with p features, Σ = (1 − ρ) S + ρ (tr S / p) I and
+
+    ρ = min(1, (tr S² + tr² S) / ((n + 1) (tr S² − tr² S / p))).
+
+Departures: the paper's 2/p is left out, as in scikit-learn: p is large.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from registry.bundle.familiarity import Gaussians
+from training.errors import MessageError
+from training.messages.message import Shapes, Tensors, Update
+
+PICTURES, SUMS, SCATTER = "pictures", "sums", "scatter"
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums over training pictures of one or several clients; they add up.
+
+    Attributes:
+        pictures: n_k, `(classes,)` float64; 0 for a class that is left out.
+        sums: Σ x of each class, `(classes, features)` float64.
+        scatter: W, `(features, features)` float64.
+    """
+
+    pictures: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    scatter: NDArray[np.float64]
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """Indices of the classes that have pictures."""
+        return np.flatnonzero(self.pictures)
+
+    @property
+    def n(self) -> int:
+        """Pictures of all classes."""
+        return int(self.pictures.sum())
+
+    def __add__(self, other: "ClassSums") -> "ClassSums":
+        shared = np.intersect1d(self.present, other.present)
+        ours, theirs = self.pictures[shared, None], other.pictures[shared, None]
+        apart = self.sums[shared] / ours - other.sums[shared] / theirs
+        between = (apart * (ours * theirs / (ours + theirs))).T @ apart
+        return ClassSums(
+            self.pictures + other.pictures, self.sums + other.sums, self.scatter + other.scatter + between
+        )
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """The sums as tensors to send: of the scatter, the lower triangle row by row."""
+        return {
+            PICTURES: torch.from_numpy(self.pictures),
+            SUMS: torch.from_numpy(self.sums),
+            SCATTER: torch.from_numpy(self.scatter[np.tril_indices(len(self.scatter))]),
+        }
+
+    @classmethod
+    def from_update(cls, update: Update, features: int) -> "ClassSums":
+        """Read the sums of an update, of the shapes that `shapes` gives.
+
+        Raises:
+            MessageError: they are no sums over whole pictures.
+        """
+        tensors: Tensors = update.tensors
+        pictures = tensors[PICTURES].numpy()
+        if (pictures < 0).any() or (pictures != np.floor(pictures)).any():
+            raise MessageError(f"{update.client} reports {pictures.tolist()} pictures of the classes")
+        scatter = np.zeros((features, features))
+        scatter[np.tril_indices(features)] = tensors[SCATTER].numpy()
+        if (scatter.diagonal() < 0).any():
+            raise MessageError(
+                f"{update.client} sent a scatter with {scatter.diagonal().min():g} on its diagonal; a sum of "
+                "squares is never negative"
+            )
+        return cls(pictures, tensors[SUMS].numpy(), scatter + np.tril(scatter, -1).T)
+
+
+def shapes(classes: int, features: int) -> Shapes:
+    """The shapes of the tensors in which sums are sent."""
+    return {
+        PICTURES: torch.Size([classes]),
+        SUMS: torch.Size([classes, features]),
+        SCATTER: torch.Size([features * (features + 1) // 2]),
+    }
+
+
+def class_sums(
+    embedding: NDArray[Any], labels: NDArray[np.int64], num_classes: int, min_count: int
+) -> ClassSums:
+    """The class sums of one client's training pictures.
+
+    Args:
+        embedding: `(pictures, features)`.
+        labels: class indices `(pictures,)`.
+        num_classes: of the job.
+        min_count: a class of fewer pictures is left out altogether, of the scatter too: a sum of one is
+            an embedding.
+    """
+    features = embedding.shape[1]
+    pictures = np.bincount(labels, minlength=num_classes).astype(np.float64)
+    pictures[pictures < min_count] = 0
+    sums = np.zeros((num_classes, features))
+    # In torch, whose threads are the job's: NumPy's products depend on the machine's.
+    scatter = torch.zeros(features, features, dtype=torch.float64)
+    for k in np.flatnonzero(pictures):
+        of_class = embedding[labels == k].astype(np.float64)
+        sums[k] = of_class.sum(axis=0)
+        apart = torch.from_numpy(of_class - sums[k] / pictures[k])
+        scatter += apart.T @ apart
+    return ClassSums(pictures, sums, scatter.numpy())
+
+
+def total(many: Iterable[ClassSums], num_classes: int, features: int) -> ClassSums:
+    """The sums of all clients."""
+    nothing = ClassSums(
+        np.zeros(num_classes), np.zeros((num_classes, features)), np.zeros((features, features))
+    )
+    return reduce(add, many, nothing)
+
+
+def shrink_covariance(covariance: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Σ from S `(features, features)` of n pictures, by oracle approximating shrinkage."""
+    features = len(covariance)
+    trace, trace_of_square = float(np.trace(covariance)), float((covariance**2).sum())
+    spread = trace_of_square - trace**2 / features  # 0 for a multiple of the identity
+    strength = (trace_of_square + trace**2) / ((n + 1) * spread) if spread > 0 else 1.0
+    strength = min(1.0, strength)
+    shared: NDArray[np.float64] = np.eye(features) * (trace / features)
+    return (1 - strength) * covariance + strength * shared
+
+
+def fit_gaussians(sums: ClassSums) -> Gaussians | None:
+    """The Gaussians of the classes in `sums.present`; None where no embedding differs from its class mean.
+
+    Raises:
+        MessageError: the scatter is none, since some direction has a negative one.
+    """
+    present = sums.present
+    if not len(present) or not np.trace(sums.scatter) > 0:
+        return None
+    covariance = torch.from_numpy(shrink_covariance(sums.scatter / sums.n, sums.n))
+    lower, failed = torch.linalg.cholesky_ex(covariance)
+    if failed:
+        raise MessageError(
+            "the scatter of the training pictures, added up over the clients, is none: along some direction "
+            "it is negative. Do all clients run the same version of dermfed?"
+        )
+    identity = torch.eye(len(covariance), dtype=torch.float64)
+    whitening = torch.linalg.solve_triangular(lower, identity, upper=False)
+    means = sums.sums[present] / sums.pictures[present, None]
+    return Gaussians(means.astype(np.float32), whitening.numpy().astype(np.float32))

@@ -1,0 +1,142 @@
+"""Temperature scaling per subgroup, fitted from sums that clients can add up (Guo et al. 2017, section 4.2).
+
+A client answers with the log-likelihood of its labels at every temperature of a fixed grid,
+L(T) = Σ_i log softmax(z_i / T)[y_i], and the coordinator adds the answers: the pooled fit without a logit
+leaving a client. L is concave in 1/T, so it has one maximum and the grid cannot find a wrong one. A single
+positive scalar divides all logits, so calibration never changes the arg max.
+
+Resolution: grid points are 5 % apart; a parabola through the three points around the highest, in log T,
+brings the fit to well within 1 % of the exact maximum. A temperature stays within the grid's ends.
+"""
+
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from training.config import FrozenConfig
+from training.errors import DataError
+
+# 0.05 to 20, evenly spaced in log T and symmetric about 0 there, so that T = 1 is on the grid exactly.
+TEMPERATURES: NDArray[np.float64] = np.exp(np.linspace(-log(20), log(20), 121))
+TEMPERATURES.flags.writeable = False
+
+# Mean log-likelihoods closer than this are ties, broken towards T = 1 (which changes nothing).
+_TIE = 1e-9  # nats
+
+
+class CalibrationConfig(FrozenConfig):
+    """How strongly a subgroup's temperature is shrunk towards the global one."""
+
+    shrink_strength: float = Field(20.0, ge=0)  # pictures that the global temperature counts for
+    min_examples: int = Field(10, ge=1)  # with fewer pictures a subgroup takes the global temperature
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """The temperature of one subgroup and the evidence for it.
+
+    Attributes:
+        value: what divides the logits.
+        fitted: the subgroup's own fit before shrinking; None where it had too few pictures to use it.
+        n: the subgroup's calibration pictures.
+    """
+
+    value: float
+    fitted: float | None
+    n: int
+
+
+def log_likelihoods(logits: NDArray[np.floating], labels: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The log-likelihood of the labels at every grid temperature, summed over pictures.
+
+    L(T) = Σ_i (z_i[y_i] / T − log Σ_k e^{z_i[k] / T}). Sums of several clients add up to the pooled sum.
+
+    Args:
+        logits: uncalibrated logits `(n, classes)`.
+        labels: class indices `(n,)`.
+
+    Returns:
+        Sums `(len(TEMPERATURES),)` in nats; zeros for no pictures.
+
+    Raises:
+        DataError: the shapes do not match, a label is no class, or a logit is not finite.
+    """
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise DataError(
+            f"logits of shape {logits.shape} and labels of shape {labels.shape} do not match; "
+            "they must be (n, classes) and (n,)"
+        )
+    if not np.isfinite(logits).all():
+        raise DataError("logits for calibration are not finite; the model diverged and cannot be calibrated")
+    if len(labels) and not (labels.min() >= 0 and labels.max() < logits.shape[1]):
+        raise DataError(
+            f"labels for calibration run from {labels.min()} to {labels.max()}; "
+            f"with {logits.shape[1]} classes they must lie in 0..{logits.shape[1] - 1}. "
+            "Leave unlabelled pictures out"
+        )
+    z = logits.astype(np.float64)
+    z -= z.max(axis=1, keepdims=True)  # a common shift changes no probability and keeps e^{z/T} from overflow
+    of_label = z[np.arange(len(labels)), labels]
+    return np.array(
+        [(of_label / t - np.log(np.exp(z / t).sum(axis=1))).sum() for t in TEMPERATURES], dtype=np.float64
+    )
+
+
+def fit_temperature(log_likelihood_sums: NDArray[np.float64], n: int) -> float:
+    """The temperature of highest likelihood, refined between grid points.
+
+    With g the highest grid point and l₋, l₀, l₊ the log-likelihoods at g and its neighbours, h apart in
+    log T, the vertex of their parabola is log T = log g + (h / 2)(l₋ − l₊) / (l₋ − 2 l₀ + l₊).
+
+    Args:
+        log_likelihood_sums: what `log_likelihoods` returned, added over clients, `(len(TEMPERATURES),)`.
+        n: pictures in the sums.
+
+    Returns:
+        A temperature in [0.05, 20]; 1 where there are no pictures.
+
+    Raises:
+        DataError: the sums are not finite or not one per grid temperature.
+    """
+    if log_likelihood_sums.shape != TEMPERATURES.shape or not np.isfinite(log_likelihood_sums).all():
+        raise DataError(
+            f"log-likelihood sums of shape {log_likelihood_sums.shape} cannot be fitted; "
+            f"one finite sum for each of the {len(TEMPERATURES)} grid temperatures is needed"
+        )
+    if n == 0:
+        return 1.0
+    mean = log_likelihood_sums / n
+    ties = np.flatnonzero(mean >= mean.max() - _TIE)
+    highest = int(ties[np.argmin(np.abs(np.log(TEMPERATURES[ties])))])
+    if highest in (0, len(TEMPERATURES) - 1):
+        return float(TEMPERATURES[highest])
+    before, at, after = mean[highest - 1 : highest + 2]
+    curvature = before - 2 * at + after
+    if curvature > -_TIE:
+        return float(TEMPERATURES[highest])
+    step = log(TEMPERATURES[highest + 1] / TEMPERATURES[highest])
+    vertex = step / 2 * (before - after) / curvature
+    return float(TEMPERATURES[highest] * exp(np.clip(vertex, -step, step)))
+
+
+def shrink(temperature: float, n: int, global_temperature: float, strength: float) -> float:
+    """The subgroup's temperature drawn towards the global one, as if that were `strength` pictures.
+
+    log T = (n log T_s + strength log T_g) / (n + strength); without either, T_g.
+    """
+    if n + strength == 0:
+        return global_temperature
+    return exp((n * log(temperature) + strength * log(global_temperature)) / (n + strength))
+
+
+def subgroup_temperature(
+    log_likelihood_sums: NDArray[np.float64], n: int, global_temperature: float, config: CalibrationConfig
+) -> Temperature:
+    """The temperature that serves a subgroup: its own fit, shrunk; the global one where n is too small."""
+    if n < config.min_examples:
+        return Temperature(global_temperature, None, n)
+    fitted = fit_temperature(log_likelihood_sums, n)
+    return Temperature(shrink(fitted, n, global_temperature, config.shrink_strength), fitted, n)

@@ -1,0 +1,102 @@
+"""From a finished run's result to the data of its report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
+from personalization.report.data import (
+    CalibratedModel,
+    CensusCell,
+    FineTuning,
+    ReportData,
+    Round,
+    StageFacts,
+)
+from personalization.selection.select import SelectionConfig, select
+from personalization.stages.personalize import Personalize
+from training.federation.blocks import Blocks
+from training.jobs.pipeline import RunResult
+from training.jobs.stages.base import Stage
+
+
+def report_data(result: RunResult) -> ReportData:
+    """The report data of a finished run."""
+    facts = {key: done.outcome.facts for key, done in result.stages.items()}
+    names = stage_names(result)
+    lines = result.context.metrics_log.lines()
+    return ReportData(
+        summary=with_stage_names(result.summary, list(names.values())),
+        labels=result.context.labels,
+        counts={names[key]: test for key, test in judged(result).items()},
+        rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
+        facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
+        census=[CensusCell(**row) for row in result.context.census.table()],
+        fine_tuning=next(
+            (
+                fine_tuning(found, result.job.stage(key))
+                for key, found in facts.items()
+                if "validation_accuracies" in found
+            ),
+            None,
+        ),
+        calibration=next((calibration(found["models"]) for found in facts.values() if "models" in found), ()),
+        notes=[
+            f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
+            "for tests. What it taught the models before is in them."
+            for name, when in result.summary.get("dismissed", {}).items()
+        ],
+    )
+
+
+def stage_names(result: RunResult) -> dict[str, str]:
+    """The name of each stage in the report: its kind, or its key where a job has two of a kind."""
+    kinds = {key: result.job.stage(key).stage for key in result.stages}
+    return {key: kind if list(kinds.values()).count(kind) == 1 else key for key, kind in kinds.items()}
+
+
+def with_stage_names(summary: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The summary with its stages named as in the rest of the report."""
+    stages = [{**stage, "name": name} for stage, name in zip(summary["stages"], names, strict=True)]
+    return {**summary, "stages": stages}
+
+
+def judged(result: RunResult) -> dict[str, Blocks]:
+    """The test counts after each stage that evaluated its models anew."""
+    found: dict[str, Blocks] = {}
+    anew = True
+    for key, done in result.stages.items():
+        if done.outcome.test and (anew or not result.job.stage(key).passes_figures_on):
+            found[key] = done.outcome.test
+        anew = done.outcome.stay_home
+    return found
+
+
+def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
+    """The fine-tuning section's data; the selection is made again from the same accuracies."""
+    accuracies = {
+        name: {int(epoch): value for epoch, value in by_epoch.items()}
+        for name, by_epoch in facts["validation_accuracies"].items()
+    }
+    selection = select(accuracies, SelectionConfig.model_validate(facts["selection"]))
+    return FineTuning(
+        accuracies,
+        facts["validation_pictures"],
+        selection,
+        strategy=stage.strategy.name if isinstance(stage, Personalize) else None,
+        per=facts.get("per", "subgroup"),
+    )
+
+
+def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
+    """The calibrated models from a stage's facts."""
+    return [
+        CalibratedModel(
+            name,
+            Temperature(**model["temperature"]),
+            ConformalThreshold(**model["conformal"]),
+            AbstentionThreshold(**model["abstention"]),
+        )
+        for name, model in models.items()
+    ]

@@ -1,0 +1,64 @@
+"""Accuracy by class: over all pictures with intervals, and as means over clients."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from personalization.report.data import ReportData
+from personalization.report.measures import of_values, total
+from personalization.report.numerals import number, whole
+from personalization.report.table import Cell, Row, Table, cell, label_name, texts
+from personalization.report.tables.subgroups import FEW
+from registry.bundle.counts.count import Block, Counts
+from registry.bundle.manifest.labels import Label
+from registry.bundle.metrics import classification
+from registry.bundle.metrics.ratio import Figure
+
+FIGURES: Mapping[str, tuple[str, Callable[[Counts], Figure]]] = {
+    "recall": ("recall", classification.recalls),
+    "precision": ("precision", classification.precisions),
+    "f1": ("F1", classification.f1_scores),
+    "auroc": ("AUROC", classification.aurocs),
+    "auprc": ("AUPRC", classification.auprcs),
+}
+
+
+def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]) -> Table:
+    """Every class over all test pictures after one stage, with 95 % intervals."""
+    everything = total(blocks)
+    points = {key: figure(everything.point) for key, (_, figure) in FIGURES.items()}
+    replicates = {
+        key: None if everything.replicates is None else figure(everything.replicates)
+        for key, (_, figure) in FIGURES.items()
+    }
+    rows = []
+    for k, label in enumerate(labels):
+        n = int(everything.point.confusion[k].sum())
+        found = []
+        for key, values in points.items():
+            drawn = replicates[key]
+            found.append(cell(of_values(values[k], None if drawn is None else drawn[:, k])))
+        rows.append(Row(label_name(label), (Cell(whole(n), faint=n < FEW), *found)))
+    return Table(
+        f"Figures of every disease after {stage}, with 95 % intervals", _columns("pictures"), tuple(rows)
+    )
+
+
+def class_tables_over_clients(data: ReportData) -> tuple[Table, ...]:
+    """Every class as a mean over the clients that have it, for each stage that reported it."""
+    names = {label.code: label_name(label) for label in data.labels}
+    tables = []
+    for of in data.facts:
+        if by_class := of.facts.get("by_class"):
+            rows = [
+                Row(
+                    names.get(code, code),
+                    texts(whole(figures["clients"]), *(number(figures[key]) for key in FIGURES)),
+                )
+                for code, figures in by_class.items()
+            ]
+            title = f"Every disease after stage “{of.stage}”, as means over the clients that have it"
+            tables.append(Table(title, _columns("clients"), tuple(rows)))
+    return tuple(tables)
+
+
+def _columns(counted: str) -> tuple[str, ...]:
+    return ("disease", counted, *(title for title, _ in FIGURES.values()))

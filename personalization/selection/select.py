@@ -1,0 +1,287 @@
+"""Fair epoch selection: one epoch per subgroup within a band of accuracy, harmful to none (Xu et al. 2023).
+
+The paper reads Fig. 2 by eye and picks, per skin type, an epoch whose validation accuracy lies in a band
+of width 0.05 (Table V). Here the choice is computed: one epoch per subgroup so that max − min ≤ `band`,
+with the highest possible minimum, then the highest mean, then the earliest epochs.
+
+That rule alone can buy equality by making the better-served subgroups worse. The default rule therefore
+adds a floor: no subgroup may fall below the global model (epoch 0, always a candidate) by more than
+`floor_slack`, and the floor beats the band. Where the band cannot be met the smallest achievable spread
+is taken, and `Selection` says so and what meeting the band would have cost.
+
+Why the search is exact and still short: let m be the highest accuracy for which every subgroup has a
+candidate in [m, m + band]. No choice has a higher minimum, and every choice within that window has exactly
+the minimum m, so the subgroups no longer constrain each other: each takes its best accuracy in the window
+and, of those, its earliest epoch. This is also the lexicographically earliest choice and the one with the
+smallest sum of epochs, so the last tie-break needs no order of subgroups.
+
+Departures: the floor and epoch 0 are not in the paper; `rule: paper` leaves the floor out.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Literal
+
+from pydantic import Field
+
+from training.config import FrozenConfig
+from training.errors import DataError
+
+# Accuracies are ratios of counts. A double determines its ratio up to this denominator, and with ratios
+# 0.75 − 0.70 ≤ 0.05 is true instead of a matter of rounding.
+_MAX_DENOMINATOR = 10**6
+
+
+class SelectionConfig(FrozenConfig):
+    """How one epoch per subgroup is chosen."""
+
+    band: float = Field(0.05, ge=0, le=1)  # largest max − min of validation accuracy over subgroups
+    rule: Literal["floor", "paper"] = "floor"  # `paper` is the band without the floor
+    floor_slack: float = Field(0.0, ge=0, le=1)  # accuracy a subgroup may lose against the global model
+
+
+@dataclass(frozen=True)
+class ChosenEpochs:
+    """One epoch per subgroup, with its validation accuracy."""
+
+    epochs: dict[str, int]
+    accuracies: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """The lowest accuracy of any subgroup."""
+        return min(self.accuracies.values())
+
+    @property
+    def mean(self) -> float:
+        """The unweighted mean accuracy over subgroups."""
+        return sum(self.accuracies.values()) / len(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """The highest minus the lowest accuracy over subgroups."""
+        return max(self.accuracies.values()) - min(self.accuracies.values())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen epochs, and the price of the rule.
+
+    Attributes:
+        config: the rule that was applied.
+        chosen: the epoch and validation accuracy of every subgroup.
+        global_accuracies: validation accuracy of the global model (epoch 0) per subgroup.
+        within_band: whether the choice meets the band.
+        smallest_spread: the smallest spread among the choices that the rule allows.
+        floor_binding: subgroups that the band alone would have put below their floor.
+        band_alone: what `rule: paper` would have chosen; None where it is the same choice.
+    """
+
+    config: SelectionConfig
+    chosen: ChosenEpochs
+    global_accuracies: dict[str, float]
+    within_band: bool
+    smallest_spread: float
+    floor_binding: tuple[str, ...]
+    band_alone: ChosenEpochs | None
+
+    @property
+    def epochs(self) -> dict[str, int]:
+        """The chosen epoch per subgroup; 0 is the global model."""
+        return self.chosen.epochs
+
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """The validation accuracy at the chosen epoch per subgroup."""
+        return self.chosen.accuracies
+
+    @property
+    def spread(self) -> float:
+        """The highest minus the lowest chosen accuracy."""
+        return self.chosen.spread
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Accuracy that the band without the floor would have taken from each subgroup (negative: given)."""
+        if self.band_alone is None:
+            return {}
+        return {name: self.accuracies[name] - other for name, other in self.band_alone.accuracies.items()}
+
+    @property
+    def explanation(self) -> str:
+        """The outcome in sentences for the report."""
+        return _explain(self)
+
+
+@dataclass(frozen=True)
+class RankedEpochs:
+    """One subgroup's epochs sorted by accuracy, at equal accuracy the latest first.
+
+    The last entry at or below a bound is then the best accuracy there at its earliest epoch.
+    """
+
+    accuracies: list[Fraction]
+    epochs: list[int]
+
+    @classmethod
+    def of(cls, by_epoch: Mapping[int, Fraction], floor: Fraction) -> "RankedEpochs":
+        """The epochs at or above the floor."""
+        kept = sorted((accuracy, -epoch) for epoch, accuracy in by_epoch.items() if accuracy >= floor)
+        return cls([accuracy for accuracy, _ in kept], [-epoch for _, epoch in kept])
+
+    def lowest_from(self, bound: Fraction) -> Fraction | None:
+        """The lowest accuracy at or above the bound; None where all lie below it."""
+        position = bisect_left(self.accuracies, bound)
+        return self.accuracies[position] if position < len(self.accuracies) else None
+
+    def best_up_to(self, bound: Fraction) -> int:
+        """The earliest epoch of the highest accuracy at or below the bound, which must not be below all."""
+        return self.epochs[bisect_right(self.accuracies, bound) - 1]
+
+
+def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfig) -> Selection:
+    """Choose one epoch per subgroup by an exact search.
+
+    Args:
+        accuracies: per subgroup, the validation accuracy (probability) of every epoch that was kept;
+            epoch 0 is the global model and must be there.
+        config: the band and whether the floor holds.
+
+    Returns:
+        The choice; equal inputs in another order give the same epochs.
+
+    Raises:
+        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
+    """
+    exact = exact_accuracies(accuracies)
+    band = _ratio(config.band)
+    floors = floors_of(exact, config.model_copy(update={"rule": "floor"}))
+    unbounded = floors_of(exact, config.model_copy(update={"rule": "paper"}))
+
+    alone, alone_smallest = _search(exact, unbounded, band)
+    if config.rule == "floor":
+        chosen, smallest = _search(exact, floors, band)
+        binding = tuple(name for name, epoch in alone.items() if exact[name][epoch] < floors[name])
+    else:
+        chosen, smallest, binding = alone, alone_smallest, ()
+
+    return Selection(
+        config=config,
+        chosen=chosen_epochs(accuracies, chosen),
+        global_accuracies={name: by_epoch[0] for name, by_epoch in accuracies.items()},
+        within_band=smallest <= band,
+        smallest_spread=float(smallest),
+        floor_binding=binding,
+        band_alone=chosen_epochs(accuracies, alone) if binding else None,
+    )
+
+
+def exact_accuracies(accuracies: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, Fraction]]:
+    """The same accuracies as ratios of counts.
+
+    Raises:
+        DataError: there is no subgroup, a subgroup lacks epoch 0, or an accuracy is outside [0, 1].
+    """
+    if not accuracies:
+        raise DataError(
+            "there is no subgroup to select an epoch for; name `subgroups` in the job's data block, "
+            "or leave the personalize stage out"
+        )
+    return {name: _exact(name, by_epoch) for name, by_epoch in accuracies.items()}
+
+
+def floors_of(
+    accuracies: Mapping[str, Mapping[int, Fraction]], config: SelectionConfig
+) -> dict[str, Fraction]:
+    """The accuracy that each subgroup must keep by this rule; 0 without a floor."""
+    if config.rule == "paper":
+        return dict.fromkeys(accuracies, Fraction(0))
+    slack = _ratio(config.floor_slack)
+    return {name: by_epoch[0] - slack for name, by_epoch in accuracies.items()}
+
+
+def _search(
+    accuracies: Mapping[str, Mapping[int, Fraction]], floors: Mapping[str, Fraction], band: Fraction
+) -> tuple[dict[str, int], Fraction]:
+    """The best epochs at or above the floors, and the smallest spread that any epochs there have."""
+    candidates = {name: RankedEpochs.of(by_epoch, floors[name]) for name, by_epoch in accuracies.items()}
+    spreads: dict[Fraction, Fraction] = {}  # by window start m: the smallest spread of choices with minimum m
+    for start in {accuracy for kept in candidates.values() for accuracy in kept.accuracies}:
+        lowest = [kept.lowest_from(start) for kept in candidates.values()]
+        reachable = [accuracy for accuracy in lowest if accuracy is not None]
+        if len(reachable) == len(lowest):
+            spreads[start] = max(reachable) - start
+    smallest = min(spreads.values())
+    width = max(band, smallest)
+    start = max(start for start, spread in spreads.items() if spread <= width)
+    return {name: kept.best_up_to(start + width) for name, kept in candidates.items()}, smallest
+
+
+def chosen_epochs(accuracies: Mapping[str, Mapping[int, float]], epochs: Mapping[str, int]) -> ChosenEpochs:
+    """These epochs with their accuracies."""
+    return ChosenEpochs(dict(epochs), {name: accuracies[name][epoch] for name, epoch in epochs.items()})
+
+
+def _exact(subgroup: str, by_epoch: Mapping[int, float]) -> dict[int, Fraction]:
+    if 0 not in by_epoch:
+        kept = ", ".join(str(epoch) for epoch in sorted(by_epoch)) or "none"
+        raise DataError(
+            f"subgroup {subgroup!r} has no validation accuracy at epoch 0 (epochs given: {kept}); "
+            "evaluate the global model before fine-tuning"
+        )
+    for epoch, accuracy in by_epoch.items():
+        if not isfinite(accuracy) or not 0 <= accuracy <= 1:
+            raise DataError(
+                f"subgroup {subgroup!r} has validation accuracy {accuracy} at epoch {epoch}; "
+                "an accuracy lies in [0, 1]. A subgroup without validation pictures cannot be selected for: "
+                "leave it out, and it keeps the global model"
+            )
+    return {epoch: _ratio(accuracy) for epoch, accuracy in by_epoch.items()}
+
+
+def _ratio(value: float) -> Fraction:
+    return Fraction(value).limit_denominator(_MAX_DENOMINATOR)
+
+
+def _explain(selection: Selection) -> str:
+    config, chosen = selection.config, selection.chosen
+    highest = max(chosen.accuracies, key=chosen.accuracies.__getitem__)
+    lowest = min(chosen.accuracies, key=chosen.accuracies.__getitem__)
+    band = f"the band of {config.band:g}"
+    sentences = [
+        f"Validation accuracy runs from {chosen.worst:.3f} ({lowest}) "
+        f"to {chosen.accuracies[highest]:.3f} ({highest}), "
+        f"a spread of {chosen.spread:.3f}: {'within' if selection.within_band else 'wider than'} {band}."
+    ]
+    kept = [name for name, epoch in chosen.epochs.items() if epoch == 0]
+    if kept:
+        sentences.append(f"{_listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} the global model.")
+    if not selection.within_band:
+        allowed = "that harms no subgroup " if config.rule == "floor" else ""
+        sentences.append(f"No choice of epochs {allowed}has a smaller spread.")
+    if selection.band_alone is not None:
+        sentences.append(_explain_floor(selection, selection.band_alone, band))
+    return " ".join(sentences)
+
+
+def _explain_floor(selection: Selection, alone: ChosenEpochs, band: str) -> str:
+    falls = _listed(
+        [
+            f"{name} from {selection.global_accuracies[name]:.3f} to {alone.accuracies[name]:.3f}"
+            for name in selection.floor_binding
+        ]
+    )
+    met = alone.spread <= selection.config.band + 1 / _MAX_DENOMINATOR
+    aim = f"Meeting {band}" if met else f"Coming closer to {band}, which no choice meets,"
+    return (
+        f"{aim} would have taken accuracy below the global model's: {falls}. "
+        f"It would have given a spread of {alone.spread:.3f} with a lowest accuracy of {alone.worst:.3f}; "
+        "the floor refused it."
+    )
+
+
+def _listed(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

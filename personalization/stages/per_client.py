@@ -1,0 +1,115 @@
+"""Personal models per client: who may have one, how it is evaluated, where it is kept.
+
+A hospital's model trains on its own pictures of all subgroups and answers for them alone. It is chosen for
+by all its labelled validation pictures together, counted under the client's own name.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from training.algorithms.client import Client
+from training.errors import JobError
+from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
+from training.federation.client.evaluate import predict, reply_blocks
+from training.federation.server.ask import Traffic, ask_all
+from training.federation.server.plan import Track
+from training.jobs.stages.base import StageContext
+from training.jobs.stages.final_test import TEST, final_question
+from training.messages.message import Broadcast, Tensors, Update
+from training.messages.tensor_file import write_tensors
+
+FEWEST_TO_TRAIN = 2  # pictures, without which no batch has a variance
+
+
+def client_tracks(context: StageContext) -> tuple[Track, ...]:
+    """One track per hospital that can train a model and count the validation pictures to choose it by.
+
+    Raises:
+        JobError: when there is none.
+    """
+    census, places, least = context.census, context.all_subgroups, context.job.privacy.min_count
+    able = [
+        name
+        for name in census.hospitals("train", places)
+        if census.held(name, "train", places) >= FEWEST_TO_TRAIN
+        and census.held(name, "validation", places) >= max(least, 1)
+    ]
+    if not able:
+        raise JobError(
+            f"no hospital has {FEWEST_TO_TRAIN} labelled training pictures and {least} labelled validation "
+            "pictures (privacy.min_count) for a model of its own; raise data.split.validation, lower "
+            "privacy.min_count, or personalize per subgroup"
+        )
+    return tuple(Track(name, (name,), (name,), places) for name in able)
+
+
+def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:
+    """The hospitals that keep the global model, having too few pictures for one of their own."""
+    taken, places = set(owners), context.all_subgroups
+    hospitals = {
+        *context.census.hospitals("train", places),
+        *context.census.hospitals("validation", places),
+        *context.census.hospitals("test", places),
+    }
+    return [name for name in context.census.counts if name in hospitals and name not in taken]
+
+
+def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
+    """Counts over the client's labelled pictures together, as one block of the client's name.
+
+    Nothing is counted below the job's minimum. Blocks by subgroup of the same model may have been sent
+    before, so what this one counts beyond them must not be of a few pictures either: subgroups that are too
+    small to be sent are left out, unless together they are not.
+    """
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    examples = client.examples(question.split)
+    labelled = examples.where(examples.labels >= 0)
+    _, member, sizes = np.unique(labelled.subgroups, return_inverse=True, return_counts=True)
+    small = sizes < max(client.min_count, 1)
+    if sizes[small].sum() < client.min_count:
+        labelled = labelled.where(~small[member])
+    if len(labelled) < max(client.min_count, 1):
+        return reply_blocks(broadcast, client, {}, {}, question)
+    probabilities = {client.id: predict(client.local_model, labelled)}
+    return reply_blocks(broadcast, client, {client.id: labelled}, probabilities, question)
+
+
+def figures_of_own_models(
+    context: StageContext, models: Mapping[str, Tensors], traffic: Traffic
+) -> dict[str, Blocks]:
+    """Counts on each hospital's test pictures by its own model, by client and subgroup.
+
+    Raises:
+        QuorumError: when a hospital that holds test pictures does not answer.
+    """
+    question = final_question(context, context.all_subgroups)
+    broadcasts = [
+        Broadcast(client, context.key, 0, TEST, client, models[client], question)
+        for client in context.census.hospitals("test", context.all_subgroups)
+    ]
+    updates = ask_all(context.engine, broadcasts, traffic) if broadcasts else []
+    return {update.client: unpack_blocks(update) for update in updates}
+
+
+def keep_personal_models(
+    context: StageContext, models: Mapping[str, Tensors], epochs: Mapping[str, int]
+) -> Sequence[Path]:
+    """Write each hospital's model to `personal/<client>.safetensors` in the stage's folder.
+
+    Raises:
+        CheckpointError: when the disk does not take it.
+    """
+    paths = []
+    for client, weights in models.items():
+        path = personal_file(context.folder, client)
+        write_tensors(path, context.digest, {"client": client, "epoch": epochs.get(client, 0)}, weights)
+        paths.append(path)
+    return paths
+
+
+def personal_file(folder: Path, client: str) -> Path:
+    """The path of one client's model in a stage's folder."""
+    return folder / "personal" / f"{quote(client, safe=' ()+,')}.safetensors"

@@ -1,0 +1,148 @@
+"""Exports a release into one file: its bundles, its signatures, and the events that made it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Engine
+
+from registry.archive.container import write_container
+from registry.archive.index import (
+    PackedEvent,
+    PackedSignature,
+    PackedVersion,
+    ReleaseIndex,
+    check_events,
+    manifest_file,
+    model_file,
+    signature_file,
+)
+from registry.audit.log import stored_events
+from registry.bundle.manifest.schema import sha256
+from registry.database.connection import reading
+from registry.database.queries import alias_names, current_release, require_model
+from registry.errors import ArchiveError, ArchiveRefused
+from registry.names import INDEX_FILE, not_found
+from registry.own_version import own_version
+from registry.records import Release
+from registry.signing.rows import Signature, signatures_of_version
+from registry.store.base import Store
+from registry.store.bundles import stored_manifest
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported release.
+
+    Attributes:
+        path: the file.
+        bytes: its size.
+        digest: of its `release.json`, which names the digest of everything else in it.
+        model, alias, release: what was exported.
+        versions: the numbers of its versions.
+    """
+
+    path: Path
+    bytes: int
+    digest: str
+    model: str
+    alias: str
+    release: int
+    versions: tuple[int, ...]
+
+
+def export_release(engine: Engine, store: Store, model: str, alias: str, path: Path) -> Exported:
+    """Exports the release that an alias points to into a file; the same release gives the same bytes.
+
+    Raises:
+        NotFound: there is no such model or alias.
+        ArchiveError: the file cannot be written, or the events do not agree with the release.
+        StoreError: a file of a version, or a signature, is missing or was altered.
+    """
+    with reading(engine) as connection:
+        require_model(connection, model)
+        if (release := current_release(connection, model, alias)) is None:
+            raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
+        stored = list(stored_events(connection, model))
+        signed = {one.number: signatures_of_version(connection, one) for one in release.versions}
+    try:
+        events = [PackedEvent(**facts) for facts in stored]
+        index = _index(store, release, alias, events, signed)
+        check_events(index)
+    except (ArchiveRefused, ValidationError) as error:
+        raise ArchiveError(
+            f"{alias} of {model} cannot be exported, since history does not tell of it as it is ({error}); "
+            "run `dermfed-registry verify`"
+        ) from error
+    text = index.text()
+    size = write_container(path, _files(store, index, text))
+    numbers = tuple(one.number for one in index.versions)
+    return Exported(path, size, sha256(text), model, alias, release.id, numbers)
+
+
+def _index(
+    store: Store,
+    release: Release,
+    alias: str,
+    stored: Sequence[PackedEvent],
+    signed: dict[int, tuple[Signature, ...]],
+) -> ReleaseIndex:
+    versions = []
+    for version in sorted(release.versions, key=lambda one: one.number):
+        file = stored_manifest(store, version).file
+        versions.append(
+            PackedVersion(
+                number=version.number,
+                digest=version.digest,
+                size=len(store.get(version.digest)),
+                model_digest=file.sha256,
+                model_size=file.size,
+                subgroup=version.subgroup.name,
+                signatures=tuple(
+                    PackedSignature(
+                        object=one.object,
+                        size=len(store.get(one.object)),
+                        identity=one.identity,
+                        created=one.created,
+                    )
+                    for one in signed[version.number]
+                ),
+            )
+        )
+    events = tuple(one for one in stored if _concerns(one, release, alias))
+    promoted = (one for one in events if one.kind == "promoted" and one.release_id == release.id)
+    return ReleaseIndex(
+        code_version=own_version(),
+        model=release.model,
+        alias=alias,
+        release=release.id,
+        versions=tuple(versions),
+        gates=next((one.gates for one in promoted), None),
+        events=events,
+    )
+
+
+def _files(store: Store, index: ReleaseIndex, text: bytes) -> Iterator[tuple[str, bytes]]:
+    """The files of the archive with their bytes, one in memory at a time; `release.json` first."""
+    yield INDEX_FILE, text
+    digests: dict[str, str] = {}
+    for version in index.versions:
+        digests[manifest_file(version.digest)] = version.digest
+        digests[model_file(version.model_digest)] = version.model_digest
+        digests.update({signature_file(one.object): one.object for one in version.signatures})
+    for name in sorted(digests):
+        yield name, store.get(digests[name])
+
+
+def _concerns(event: PackedEvent, release: Release, alias: str) -> bool:
+    """Whether the event is about the release, one of its versions, or its approval."""
+    if event.release_id is not None:
+        return event.release_id == release.id
+    if event.kind == "approved":
+        members: list[dict[str, Any]] = (event.details or {}).get("members", [])
+        return event.alias == alias and {one["digest"] for one in members} == {
+            one.digest for one in release.versions
+        }
+    return bool({one.number for one in release.versions} & set(event.versions))

@@ -1,0 +1,259 @@
+"""Imports a release from one file into a registry: everything is verified before anything is stored.
+
+A digest shows that nothing was altered on the way, not who wrote the file: for that there are signatures,
+or the digest of `release.json`, which both sides print and can compare by another way.
+
+Signatures are kept only if they are valid and of a key that is trusted here, since what the file says of
+who signed is only a claim, and gates go by who signed. They count as made when they are imported: a file
+could claim any earlier moment, before its certificate ran out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine
+
+from registry.archive.container import Container, open_container
+from registry.archive.index import (
+    PackedSignature,
+    PackedVersion,
+    ReleaseIndex,
+    manifest_file,
+    model_file,
+    read_index,
+    signature_file,
+)
+from registry.bundle.errors import BundleError
+from registry.bundle.folder import Bundle
+from registry.bundle.manifest.schema import ModelFile, sha256
+from registry.bundle.manifest.text import read_manifest
+from registry.database.changes import AuditContext, insert_event, insert_version
+from registry.database.connection import writing
+from registry.database.queries import events_of
+from registry.errors import ArchiveRefused
+from registry.names import INDEX_FILE
+from registry.records import Event, Version
+from registry.releases.validate_bundle import check_bundle, check_size
+from registry.signing.rows import Signature, insert_signatures, signatures_of_version
+from registry.signing.statement import bundle_files
+from registry.store.base import Store
+from registry.store.garbage import restore_collected
+
+if TYPE_CHECKING:  # signing needs an extra
+    from registry.signing.pem import Trust
+
+
+@dataclass(frozen=True)
+class ReadRelease:
+    """A release read from an archive and verified against its own digests.
+
+    Attributes:
+        index: the archive's `release.json`.
+        text: the bytes of `release.json`.
+        bundles: the bundle of each version, in the order of `index.versions`.
+        signatures: the bytes of each signature, by digest.
+    """
+
+    index: ReleaseIndex
+    text: bytes
+    bundles: tuple[Bundle, ...]
+    signatures: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """The digest of `release.json`, which names the digest of everything else."""
+        return sha256(self.text)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result of importing a release.
+
+    Attributes:
+        digest: of the archive's `release.json`; its text is an object of the store.
+        versions: the version of each bundle, in this registry.
+        new: those that were not there before.
+        signatures: the signatures that were stored.
+        left_out: each signature that was not, with why.
+        event: the event of the import; None where all of it was imported before.
+        promoted: the events of promoting it, where that was asked.
+    """
+
+    digest: str
+    versions: tuple[Version, ...]
+    new: tuple[Version, ...]
+    signatures: tuple[Signature, ...]
+    left_out: tuple[str, ...]
+    event: Event | None
+    promoted: tuple[Event, ...] = ()
+
+
+def read_release(path: Path) -> ReadRelease:
+    """Reads and verifies the release in an archive.
+
+    Raises:
+        ArchiveError: the file cannot be read.
+        ArchiveRefused: it is not a release as it was exported.
+        BundleError: a `bundle.json` does not say what it must, or a newer dermfed wrote it.
+        BundleRefused: a model is larger than allowed; it is not read then.
+    """
+    with open_container(path) as container:
+        text = container.read(INDEX_FILE)
+        index = read_index(text)
+        if {**index.files, INDEX_FILE: len(text)} != dict(container.sizes):
+            raise ArchiveRefused(
+                f"{path} does not hold the files that its {INDEX_FILE} names, in their sizes; take the file "
+                "that `export` wrote, as it is"
+            )
+        models: dict[str, bytes] = {}
+        bundles = tuple(_bundle(container, index, version, models) for version in index.versions)
+        signatures = {
+            one.object: _read(container, signature_file(one.object), one.object)
+            for version in index.versions
+            for one in version.signatures
+        }
+    return ReadRelease(index, text, bundles, signatures)
+
+
+def import_release(
+    engine: Engine, store: Store, actor: str, archive: ReadRelease, trust: "Trust | None"
+) -> Imported:
+    """Stores the versions and trusted signatures of a release read from an archive; again changes nothing.
+
+    Raises:
+        InvalidName: the model has a name that the registry cannot take.
+        BundleRefused: a bundle could not answer.
+        ArchiveRefused: a signature is forged.
+        StoreError: the store cannot be written.
+    """
+    contents = [archive.text]
+    for bundle in archive.bundles:
+        contents += [check_bundle(bundle), bundle.model]
+    now = datetime.now(UTC)
+    kept, left_out = _verified_signatures(archive, trust, now)
+    contents += [archive.signatures[one.object] for _, one in kept]
+    for content in contents:
+        store.put(content)
+    with writing(engine) as connection:
+        restore_collected(store, contents)
+        inserted = [insert_version(connection, bundle) for bundle in archive.bundles]
+        versions = tuple(version for version, _ in inserted)
+        new = tuple(version for version, is_new in inserted if is_new)
+        here = {version.digest: version for version in versions}
+        signatures = tuple(
+            Signature(version.model, version.number, one.object, one.identity, now)
+            for digest, one in kept
+            if one.object not in _signed(connection, version := here[digest])
+        )
+        insert_signatures(connection, signatures)
+        event = None
+        if new or signatures or not _was_imported(connection, archive):
+            event = insert_event(
+                connection,
+                "imported",
+                archive.index.model,
+                AuditContext(actor),
+                versions=[version.number for version in new],
+                details=_details(archive, signatures),
+            )
+    return Imported(archive.digest, versions, new, signatures, left_out, event)
+
+
+def _bundle(
+    container: Container, index: ReleaseIndex, version: PackedVersion, models: dict[str, bytes]
+) -> Bundle:
+    """Reads the bundle of a version; `models` caches models by digest, which versions may share."""
+    text = _read(container, manifest_file(version.digest), version.digest)
+    try:
+        manifest = read_manifest(text)
+    except BundleError as error:
+        raise type(error)(f"version {version.number} of {index.model}: {error}") from error
+    stated = (index.model, version.subgroup, ModelFile(sha256=version.model_digest, size=version.model_size))
+    if (found := (manifest.model, manifest.subgroup.name, manifest.file)) != stated:
+        raise ArchiveRefused(
+            f"{INDEX_FILE} says of version {version.number}: {_described(*stated)}; its bundle.json says "
+            f"{_described(*found)}. Export the release again"
+        )
+    check_size(f"the model of version {version.number} in {INDEX_FILE}", version.model_size)
+    if version.model_digest not in models:
+        models[version.model_digest] = _read(
+            container, model_file(version.model_digest), version.model_digest
+        )
+    return Bundle(manifest, models[version.model_digest], version.digest)
+
+
+def _described(model: str, subgroup: str, file: ModelFile) -> str:
+    return f"{model} for {subgroup}, a model of {file.size:,} bytes with {file.sha256}"
+
+
+def _read(container: Container, name: str, digest: str) -> bytes:
+    content = container.read(name)
+    if (actual := sha256(content)) != digest:
+        raise ArchiveRefused(f"{name} was altered: its bytes have {actual}; fetch the file again")
+    return content
+
+
+def _verified_signatures(
+    archive: ReadRelease, trust: "Trust | None", now: datetime
+) -> tuple[list[tuple[str, PackedSignature]], tuple[str, ...]]:
+    """The valid, trusted signatures, each with the digest of its bundle, and why the others are left out."""
+    kept: list[tuple[str, PackedSignature]] = []
+    left_out = []
+    for version in archive.index.versions:
+        for one in version.signatures:
+            about = f"signature {one.object} of version {version.number}"
+            if trust is None:
+                left_out.append(f"{about}: nobody is trusted; import again with --trust FILE")
+                continue
+            from registry.signing.check import check  # it needs the extra `sign`, as `trust` does
+
+            files = bundle_files(version.digest, version.model_digest)
+            checked = check(archive.signatures[one.object], files, trust, now)
+            if checked.verdict == "forged" or (
+                checked.verdict == "valid" and one.identity not in checked.names
+            ):
+                raise ArchiveRefused(
+                    f"{about} claims to be of {one.identity} and is forged "
+                    f"({checked.why or f'it is of {checked.identity}'}); ask who gave you the file"
+                )
+            if checked.verdict == "valid":
+                kept.append((version.digest, one))
+            else:
+                left_out.append(f"{about}: {checked.why}")
+    return kept, tuple(left_out)
+
+
+def _signed(connection: Connection, version: Version) -> set[str]:
+    return {one.object for one in signatures_of_version(connection, version)}
+
+
+def _was_imported(connection: Connection, archive: ReadRelease) -> bool:
+    stated = (
+        one.details or {} for one in events_of(connection, archive.index.model) if one.kind == "imported"
+    )
+    return any(details.get("origin", {}).get("list") == archive.digest for details in stated)
+
+
+def _details(archive: ReadRelease, signatures: tuple[Signature, ...]) -> dict[str, Any]:
+    """The release's origin for the event; `list` is the digest of `release.json`, which the store keeps."""
+    index = archive.index
+    promotion = index.promotion
+    assert promotion is not None  # reading the index has looked
+    return {
+        "origin": {
+            "list": archive.digest,
+            "alias": index.alias,
+            "release": index.release,
+            "event": promotion.hash,
+            "time": promotion.time,
+            "actor": promotion.actor,
+            "host": promotion.host,
+            "versions": [{"number": one.number, "digest": one.digest} for one in index.versions],
+        },
+        "signatures": [
+            {"number": one.number, "object": one.object, "identity": one.identity} for one in signatures
+        ],
+    }

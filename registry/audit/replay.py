@@ -1,0 +1,184 @@
+"""Replays the events, and compares the tables of versions, releases, aliases, keys and gates with them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, String, select, type_coerce
+
+from registry.database.event_facts import member_facts, release_time, version_facts
+from registry.database.queries import model_names, stack_of
+from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow
+from registry.records import SCOPES, IntegrityIssue
+from registry.releases.gate_sets import gate_set_digest
+
+_RESTORE = "find out who changed the database, and restore a copy of it"
+
+_KEY_EVENTS = ("key-created", "key-rotated", "key-revoked")
+
+# What holds for a key unless an event says otherwise; before keys had scopes, each could do everything.
+_KEY_DEFAULTS: dict[str, Any] = {
+    "revoked": None,
+    "expires": None,
+    "scopes": list(SCOPES),
+    "per_minute": None,
+    "replaces": None,
+}
+
+Events = Sequence[Mapping[str, Any]]
+"""Events as `registry.audit.log.stored_events` returns them."""
+
+
+def replay_differences(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    """Finds every difference between the tables and the replayed events."""
+    yield from _versions(connection, events)
+    yield from _releases(connection, events)
+    yield from _aliases(connection, events)
+    yield from _keys(connection, events)
+    yield from _gate_sets(connection, events)
+
+
+def _details(event: Mapping[str, Any], name: str) -> Any:
+    return (event["details"] or {}).get(name)
+
+
+def _differing(held: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {held[name]!r} instead of {recorded[name]!r}"
+        for name in recorded
+        if name in held and held[name] != recorded[name]
+    )
+
+
+def _versions(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    recorded = {
+        (event["model"], facts["number"]): (event["id"], facts)
+        for event in events
+        for facts in _details(event, "versions") or []
+        if event["kind"] in ("added", "imported")
+    }
+    held = {
+        (model, facts["number"]): facts
+        for model in model_names(connection)
+        for facts in version_facts(connection, model)
+    }
+    for model, number in sorted(held.keys() | recorded.keys()):
+        about = f"version {number} of {model}"
+        if (model, number) not in recorded:
+            yield IntegrityIssue(about, f"no event tells that it was added; {_RESTORE}")
+            continue
+        event, facts = recorded[model, number]
+        if (model, number) not in held:
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+        elif differing := _differing(held[model, number], facts):
+            yield IntegrityIssue(about, f"it has {differing}, as event {event} tells it; {_RESTORE}")
+
+
+def _releases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    held = {row.id: row.model for row in connection.execute(select(ReleaseRow.id, ReleaseRow.model))}
+    seen = set()
+    for event in events:
+        number, members = event["release_id"], _details(event, "members")
+        if number is None:
+            continue
+        if number in seen and members is None:
+            continue
+        seen.add(number)
+        about = f"release {number} of {event['model']}"
+        if number not in held:
+            yield IntegrityIssue(about, f"event {event['id']} tells of it and it is gone; {_RESTORE}")
+            continue
+        stored = {
+            "model": held[number],
+            "members": member_facts(connection, number),
+            "made": release_time(connection, number),
+        }
+        recorded = {"model": event["model"], "members": members, "made": _details(event, "made")}
+        if differing := _differing(
+            stored, {name: fact for name, fact in recorded.items() if fact is not None}
+        ):
+            yield IntegrityIssue(about, f"it has {differing}, as event {event['id']} tells it; {_RESTORE}")
+    for number in sorted(held.keys() - seen):
+        yield IntegrityIssue(f"release {number} of {held[number]}", f"no event tells of it; {_RESTORE}")
+
+
+def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    query = select(AliasRow.model, AliasRow.alias, AliasRow.release_id, ReleaseRow.model).join(
+        ReleaseRow, ReleaseRow.id == AliasRow.release_id
+    )
+    aliases = {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(query)}
+    moves: dict[tuple[str, str], list[tuple[str, int | None]]] = {}
+    for event in events:
+        if event["alias"] is not None and event["kind"] in ("promoted", "rolled-back"):
+            moves.setdefault((event["model"], event["alias"]), []).append(
+                (event["kind"], event["release_id"])
+            )
+    for (model, alias), (release, of_release) in sorted(aliases.items()):
+        about = f"alias {alias} of {model}"
+        if of_release != model:
+            yield IntegrityIssue(about, f"it points to a release of {of_release}; promote anew")
+        stack = stack_of(moves.get((model, alias), []))
+        if not stack or stack[-1] != release:
+            end = stack[-1] if stack else "none"
+            yield IntegrityIssue(
+                about, f"it points to release {release}, and history ends at {end}; promote anew"
+            )
+    models = model_names(connection)
+    for model, alias in sorted(moves.keys() - aliases.keys()):
+        if model in models:
+            yield IntegrityIssue(
+                f"alias {alias} of {model}", "history tells of it and it is gone; promote anew"
+            )
+
+
+def _keys(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    recorded: dict[str, dict[str, Any]] = {}
+    for event in events:
+        if event["kind"] in _KEY_EVENTS and _details(event, "id") is not None:
+            known = recorded.setdefault(event["details"]["id"], dict(_KEY_DEFAULTS))
+            known |= {**event["details"], "event": event["id"]}
+    query = select(
+        KeyRow.id,
+        KeyRow.name,
+        KeyRow.sha256,
+        type_coerce(KeyRow.created, String).label("created"),
+        type_coerce(KeyRow.revoked, String).label("revoked"),
+        type_coerce(KeyRow.expires, String).label("expires"),
+        KeyRow.scopes,
+        KeyRow.per_minute,
+        KeyRow.replaces,
+    )
+    held = {row.id: dict(row._mapping) for row in connection.execute(query)}
+    for id in sorted(held.keys() | recorded.keys()):
+        about = f"key {id}"
+        if id not in recorded:
+            yield IntegrityIssue(
+                about, f"no event tells that it was made; revoke it with `dermfed-registry keys revoke {id}`"
+            )
+        elif id not in held:
+            yield IntegrityIssue(
+                about, f"event {recorded[id]['event']} tells of it and it is gone; {_RESTORE}"
+            )
+        elif differing := _differing(held[id], recorded[id]):
+            yield IntegrityIssue(
+                about, f"it has {differing}, as event {recorded[id]['event']} tells it; {_RESTORE}"
+            )
+
+
+def _gate_sets(connection: Connection, events: Iterable[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
+    """The gate sets that are missing, unknown, or of another digest than their event."""
+    recorded = {}
+    for event in events:
+        after = (event["details"] or {}).get("after") if event["kind"] == "gates-changed" else None
+        if after is not None:
+            recorded[after["model"], after["number"]] = (event["id"], after["digest"])
+    query = select(GateSetRow.model, GateSetRow.number, GateSetRow.content)
+    held = {(row.model, row.number): gate_set_digest(row.content) for row in connection.execute(query)}
+    for model, number in sorted(held.keys() | recorded.keys()):
+        about = f"gate set {number} {f'of {model}' if model else 'for all models'}"
+        event, digest = recorded.get((model, number), (None, None))
+        if event is None:
+            yield IntegrityIssue(about, f"no event tells that it was set; {_RESTORE}")
+        elif (model, number) not in held:
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+        elif held[model, number] != digest:
+            yield IntegrityIssue(about, f"it is not the one that event {event} tells of; {_RESTORE}")

@@ -1,0 +1,53 @@
+"""Reference histograms of test pictures' scores, which the service measures drift against."""
+
+from typing import Any, Self
+
+import numpy as np
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from registry.bundle.counts.count import SCORE_BINS, Counts
+from registry.bundle.frozen import Frozen
+
+
+class OmitsDefaults(Frozen):
+    """A manifest part whose optional fields are not serialized at their default, so that digests stay."""
+
+    @model_serializer(mode="wrap")
+    def _omit_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        record: dict[str, Any] = write(self)
+        fields = type(self).model_fields
+        return {
+            key: value
+            for key, value in record.items()
+            if fields[key].is_required() or getattr(self, key) != fields[key].default
+        }
+
+
+class ScoreHistograms(OmitsDefaults):
+    """Histograms of some test pictures' scores.
+
+    Attributes:
+        confidence: the highest probability, one count per score bin.
+        scores: each class's probability, one count per score bin, `(classes, bins)`.
+        malignancy: the malignancy probability, one count per score bin; None where the labels are not of both
+            kinds, and in bundles of older versions.
+        right: `confidence` of those pictures whose most probable class was the true one; None in bundles of
+            older versions.
+    """
+
+    confidence: tuple[int, ...] = Field(min_length=SCORE_BINS, max_length=SCORE_BINS)
+    scores: tuple[tuple[int, ...], ...]
+    malignancy: tuple[int, ...] | None = Field(None, min_length=SCORE_BINS, max_length=SCORE_BINS)
+    right: tuple[int, ...] | None = Field(None, min_length=SCORE_BINS, max_length=SCORE_BINS)
+
+    @classmethod
+    def from_counts(cls, counts: Counts, **more: Any) -> Self:
+        """The histograms of counts without replicates; keywords are further attributes."""
+        malignancy = tuple(np.sum(counts.malignancy, axis=0).tolist())
+        return cls(
+            confidence=tuple(np.sum(counts.confidence, axis=0).tolist()),
+            scores=tuple(tuple(row) for row in np.sum(counts.scores, axis=1).tolist()),
+            malignancy=malignancy if any(malignancy) else None,
+            right=tuple(np.asarray(counts.confidence)[1].tolist()),
+            **more,
+        )

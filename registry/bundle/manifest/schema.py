@@ -1,0 +1,340 @@
+"""The schema of `bundle.json`: everything a model needs beside its graph, its figures and its lineage.
+
+Nothing in it depends on when or where it was written unless that is given (`lineage.created`), so
+that the same job gives the same digest.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field, JsonValue, model_validator
+
+from registry.bundle.counts.count import SCORE_BINS
+from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
+from registry.bundle.frozen import Frozen
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.packed_arrays import pack, unpack
+from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.skin_tone.scales import canonical_tone
+from registry.bundle.skin_tone.typology_angle import ToneRanges
+
+SCHEMA_VERSION: Final = 1
+
+GLOBAL = "global"
+"""The subgroup of the model that answers for everybody."""
+
+UNDECLARED: Final = "undeclared"
+"""The name, in figures, of the pictures of no declared subgroup."""
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
+Guarantee = Literal["subgroup", "global", "none"]
+
+
+def sha256(content: bytes) -> str:
+    """The digest of `content`, as it is written everywhere: `sha256:` and 64 hex digits."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class ModelFile(Frozen):
+    """The digest and size of the `model.onnx` that belongs to the manifest."""
+
+    sha256: Digest
+    size: int = Field(ge=0)  # bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> "ModelFile":
+        """The entry for these bytes."""
+        return cls(sha256=sha256(content), size=len(content))
+
+
+class Subgroup(Frozen):
+    """The subgroup that a model is for.
+
+    Attributes:
+        name: the subgroup's name; `global` is the model for everybody.
+        scale: the scale of the skin tones below; None for the global model.
+        values: the declared skin tones that are this subgroup; empty for the global model.
+    """
+
+    name: str = Field(GLOBAL, min_length=1)
+    scale: str | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the model is for everybody."""
+        return self.name == GLOBAL
+
+    def covers(self, skin_tone: str | None, scale: str | None) -> bool:
+        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type."""
+        if skin_tone is None or scale is None or scale != self.scale:
+            return False
+        return canonical_tone(skin_tone, scale) in {canonical_tone(value, scale) for value in self.values}
+
+    @model_validator(mode="after")
+    def _tones_unless_global(self) -> "Subgroup":
+        if self.is_global and (self.scale is not None or self.values):
+            raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
+        if not self.is_global and (self.scale is None or not self.values):
+            raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
+        return self
+
+
+class Temperature(Frozen):
+    """Temperature scaling: what the logits are divided by, inside the graph.
+
+    Attributes:
+        value: the temperature; 1 leaves the logits as they are.
+        n: calibration pictures it was fitted on.
+        shrunk: whether it was drawn towards the global temperature because they are few.
+    """
+
+    value: float = Field(1.0, gt=0)
+    n: int = Field(0, ge=0)
+    shrunk: bool = False
+
+
+class Conformal(Frozen):
+    """The rule of the prediction set: class k is in it if `score_bin(p_k) >= threshold_bin`.
+
+    Attributes:
+        alpha: one minus the coverage aimed at.
+        threshold_bin: 0 puts every class into the set.
+        n: calibration lesions it was fitted on.
+        guarantee: for whom the coverage is promised; with `none` the set is full.
+    """
+
+    alpha: float = Field(0.1, gt=0, lt=1)
+    threshold_bin: ThresholdBin = 0
+    n: int = Field(0, ge=0)
+    guarantee: Guarantee = "none"
+
+    @model_validator(mode="after")
+    def _enough_for_a_guarantee(self) -> "Conformal":
+        # The rank ceil((n + 1)(1 - alpha)) must exist among n scores; 1e-9 forgives a rounded alpha.
+        if self.guarantee != "none" and (self.n + 1) * self.alpha < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot promise a coverage of {1 - self.alpha:g}; at least "
+                f"{math.ceil(1 / self.alpha - 1e-9) - 1} are needed, or the guarantee `none`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _full_without_guarantee(self) -> "Conformal":
+        if self.guarantee == "none" and self.threshold_bin != 0:
+            raise ValueError(
+                f"threshold_bin is {self.threshold_bin} without a guarantee; too few calibration "
+                "pictures give the full set, threshold_bin 0"
+            )
+        return self
+
+
+class Abstention(Frozen):
+    """The rule of referral: a picture is reported if `score_bin(max p) >= threshold_bin`.
+
+    Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
+    refers every picture: that is the default.
+
+    Attributes:
+        target_risk: the share of wrong answers that was allowed among the reported.
+        threshold_bin: 0 reports everything, `SCORE_BINS` refers everything.
+        n: calibration pictures it was chosen on.
+        risk: the share of wrong answers among the reported there; None if none was reported.
+    """
+
+    target_risk: float = Field(0.1, ge=0, le=1)
+    threshold_bin: ThresholdBin = SCORE_BINS
+    n: int = Field(0, ge=0)
+    risk: float | None = Field(None, ge=0, le=1)
+
+
+class OutOfDistribution(Frozen):
+    """The rule of unfamiliarity: a picture is referred if `distance_bin(M(x)) > threshold_bin`.
+
+    Attributes:
+        classes: codes of the classes that have a Gaussian, in the order of the labels.
+        features: the length of the embedding.
+        means: the mean embedding of each class, row by row, packed.
+        whitening: L⁻¹ with L Lᵀ the covariance, its lower triangle row by row, packed.
+        trained_on: training pictures that they were fitted on.
+        rate: the share of known pictures that may be called unfamiliar.
+        n: calibration lesions behind the threshold.
+        threshold_bin: None calls nothing unfamiliar.
+    """
+
+    classes: tuple[str, ...] = Field(min_length=1)
+    features: int = Field(ge=1)
+    means: str
+    whitening: str
+    trained_on: int = Field(ge=1)
+    rate: float = Field(gt=0, lt=1)
+    n: int = Field(0, ge=0)
+    threshold_bin: int | None = Field(None, ge=0, le=DISTANCE_BINS - 2)
+
+    @classmethod
+    def of(
+        cls,
+        gaussians: Gaussians,
+        classes: Sequence[str],
+        *,
+        trained_on: int,
+        rate: float,
+        n: int = 0,
+        threshold_bin: int | None = None,
+    ) -> "OutOfDistribution":
+        """The entry for Gaussians of these classes."""
+        return cls(
+            classes=tuple(classes),
+            features=gaussians.num_features,
+            means=pack(gaussians.means),
+            whitening=pack(gaussians.whitening[np.tril_indices(gaussians.num_features)]),
+            trained_on=trained_on,
+            rate=rate,
+            n=n,
+            threshold_bin=threshold_bin,
+        )
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """The unpacked Gaussians, from which a picture's distance is computed."""
+        features = self.features
+        means = unpack(self.means, len(self.classes) * features).reshape(len(self.classes), features)
+        whitening = np.zeros((features, features), dtype=np.float32)
+        whitening[np.tril_indices(features)] = unpack(self.whitening, features * (features + 1) // 2)
+        return Gaussians(means, whitening)
+
+    @property
+    def threshold(self) -> float | None:
+        """The distance from which on a picture is called unfamiliar."""
+        return None if self.threshold_bin is None else upper_edge(self.threshold_bin)
+
+    @model_validator(mode="after")
+    def _numbers_that_can_be_read(self) -> "OutOfDistribution":
+        assert self.gaussians is not None  # unpacked here, so that a bundle that loads can answer
+        return self
+
+    @model_validator(mode="after")
+    def _enough_for_a_threshold(self) -> "OutOfDistribution":
+        # The rank ceil((n + 1)(1 - rate)) must exist among n distances; 1e-9 forgives a rounded rate.
+        if self.threshold_bin is not None and (self.n + 1) * self.rate < 1 - 1e-9:
+            raise ValueError(
+                f"{self.n} calibration lesions cannot keep the share called unfamiliar at {self.rate:g}; at "
+                f"least {math.ceil(1 / self.rate - 1e-9) - 1} are needed, or no threshold_bin"
+            )
+        return self
+
+
+class SubgroupHistograms(ScoreHistograms):
+    """The histograms of one subgroup's test pictures.
+
+    Attributes:
+        subgroup: whose they are.
+    """
+
+    subgroup: Subgroup
+
+
+class ReferenceHistograms(ScoreHistograms):
+    """The histograms of all test pictures: what drift is measured against.
+
+    Attributes:
+        distances: the distance from the training pictures, one count per distance bin; None where nothing is
+            called unfamiliar, and in bundles of older versions.
+        by_subgroup: those of single subgroups, in the model for everybody; none in bundles of older versions.
+    """
+
+    distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
+    by_subgroup: tuple[SubgroupHistograms, ...] = ()
+
+
+class Lineage(Frozen):
+    """The lineage of a model: its job, data, seed and parent.
+
+    Attributes:
+        job: digest of the resolved job.
+        recipe: the recipe's name, or the job's own.
+        data: the fingerprint of each client's data, by client.
+        seed: the job's seed.
+        parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
+            for a global model, of the file of weights that the job named, if it named one.
+        code_version: the dermfed that made it.
+        created: when, if the maker says so; left out, the digest does not depend on time.
+    """
+
+    job: Digest
+    recipe: str
+    data: Mapping[str, str] = Field(default_factory=dict)
+    seed: int
+    parent: Digest | None = None
+    code_version: str
+    created: str | None = None
+
+
+class BundleManifest(Frozen):
+    """The whole of `bundle.json`.
+
+    Attributes:
+        parity: the largest difference in a probability between `model.onnx` and the network it was made of;
+            None where that is not told, as in bundles of older versions, and then not written either.
+        tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
+            of older versions, and then not written either. Nothing is routed by it.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    model: str = Field(min_length=1)
+    file: ModelFile
+    labels: tuple[Label, ...] = Field(min_length=2)
+    picture: PictureRule
+    subgroup: Subgroup = Subgroup()
+    temperature: Temperature = Temperature()
+    conformal: Conformal = Conformal()
+    abstention: Abstention = Abstention()
+    out_of_distribution: OutOfDistribution | None = None
+    parity: float | None = Field(None, ge=0, le=1)
+    tones: ToneRanges | None = None
+    metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
+    reference: ReferenceHistograms | None = None
+    lineage: Lineage
+
+    @property
+    def reports_from(self) -> int:
+        """The score bin from which on a highest probability is reported.
+
+        It reaches the abstention threshold, and a class is in the prediction set: where none is, none is
+        credible. Newer calibrations choose the first no lower than the second.
+        """
+        return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
+
+    @model_validator(mode="after")
+    def _parts_that_agree(self) -> "BundleManifest":
+        codes = [label.code for label in self.labels]
+        if twice := _repeated(codes):
+            raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
+        histograms = [self.reference, *self.reference.by_subgroup] if self.reference else []
+        for one in histograms:
+            if len(one.scores) != len(codes):
+                raise ValueError(
+                    f"the reference histograms are of {len(one.scores)} classes; there are "
+                    f"{len(codes)} labels"
+                )
+        known = self.out_of_distribution.classes if self.out_of_distribution else ()
+        if known != tuple(code for code in codes if code in known):
+            raise ValueError(
+                f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
+                f"each once and in their order: {', '.join(codes)}"
+            )
+        if self.conformal.guarantee == "subgroup" and self.subgroup.is_global:
+            raise ValueError(
+                "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
+            )
+        return self
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

@@ -1,0 +1,71 @@
+"""`bundle.json` as bytes: one canonical text per manifest, and reading it back."""
+
+import json
+
+from pydantic import ValidationError
+
+from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
+from registry.bundle.manifest.schema import SCHEMA_VERSION, BundleManifest
+
+ADDED_LATER = ("parity", "tones")
+"""Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
+
+
+def canonical(manifest: BundleManifest) -> bytes:
+    """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
+    record = manifest.model_dump(mode="json")
+    return _text({key: value for key, value in record.items() if value is not None or key not in ADDED_LATER})
+
+
+def read_manifest(content: bytes) -> BundleManifest:
+    """The manifest in the text of `bundle.json`.
+
+    Raises:
+        SchemaTooNew: a newer dermfed wrote it.
+        BundleCorrupt: the text is not the canonical one: it was edited or re-formatted.
+        ManifestError: the text does not say what a manifest must say.
+    """
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BundleCorrupt(f"bundle.json is not JSON ({error}); fetch the bundle again") from error
+    if not isinstance(record, dict):
+        raise ManifestError(f"bundle.json holds a {type(record).__name__}; a manifest is an object")
+    version = record.get("schema_version")
+    if type(version) is not int or version < 1:
+        raise ManifestError(
+            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {SCHEMA_VERSION}"
+        )
+    if version > SCHEMA_VERSION:
+        lineage = record.get("lineage")
+        writer = lineage.get("code_version") if isinstance(lineage, dict) else None
+        raise SchemaTooNew(
+            f"bundle.json has schema_version {version}; this dermfed reads up to {SCHEMA_VERSION}. Install "
+            + (f"dermfed {writer} or newer, which wrote it" if writer else "a newer dermfed")
+        )
+    if content != _text(record):
+        raise BundleCorrupt(
+            "bundle.json is not in its canonical form: it was edited after it was written. "
+            "Fetch the bundle again"
+        )
+    try:
+        return BundleManifest.model_validate(record)
+    except ValidationError as error:
+        raise ManifestError(f"bundle.json does not hold: {_problems(error)}") from error
+
+
+def _text(record: object) -> bytes:
+    try:
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except ValueError as error:
+        raise ManifestError(
+            f"the manifest holds a number or a text that JSON cannot write ({error}); use None instead"
+        ) from error
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the manifest'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

@@ -1,0 +1,222 @@
+"""The header of `model.onnx`, read before anything loads it: operators, opsets and where weights lie.
+
+ONNX is protocol buffers; a reader of just these fields needs no library and runs nothing. It follows lengths
+within the bytes alone, copies no weights, and goes no deeper than graphs nest in earnest. Field numbers are
+those of onnx.proto3 (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
+
+ONNX Runtime refuses what it cannot run. This refuses what another ONNX Runtime than ours might not run, or
+might run otherwise: operators outside the standard, and versions of the standard that are newer than what
+the oldest ONNX Runtime that dermfed works with (1.20) knows.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from registry.bundle.errors import GraphError
+
+STANDARD: Final = "ai.onnx"
+OPSETS: Final = {STANDARD: (7, 21), "ai.onnx.ml": (1, 5)}
+"""The domains that an operator may be of, with the oldest and newest version of each."""
+
+DEEPEST: Final = 16
+"""Graphs within graphs (the bodies of `If` and `Loop`) that are followed."""
+
+# What people keep weights in, by its first bytes; loading most of these runs code that they hold.
+_OTHER_FILES: Final = {
+    b"PK\x03\x04": "a zip archive, as torch.save and Keras write it",
+    b"\x80\x02": "a pickle",
+    b"\x80\x03": "a pickle",
+    b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+    b"\x89HDF": "an HDF5 file",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x93NUMPY": "a NumPy array",
+}
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
+
+
+@dataclass
+class Header:
+    """The operators, opsets and external tensors of a graph.
+
+    Attributes:
+        opsets: the version of each domain that it was written for.
+        operators: how often each operator is used, by domain and name.
+        external: names of tensors whose values lie in other files.
+    """
+
+    opsets: dict[str, int] = field(default_factory=dict)
+    operators: Counter[tuple[str, str]] = field(default_factory=Counter)
+    external: list[str] = field(default_factory=list)
+
+
+def check_header(content: bytes) -> None:
+    """Checks that a graph uses standard operators, of known opsets, with all weights in it.
+
+    Raises:
+        GraphError: saying what it holds, what is allowed, and what to do.
+    """
+    for start, kind in _OTHER_FILES.items():
+        if content.startswith(start):
+            raise GraphError(f"it is {kind}, and no ONNX; export the model with `torch.onnx.export`")
+    header = read_header(content)
+    if header.external:
+        raise GraphError(
+            f"it keeps weights in other files ({_few(header.external)}); save the model with all weights "
+            "inside it (external_data=False)"
+        )
+    if custom := sorted({domain for domain, _ in header.operators} - set(OPSETS)):
+        found = [f"{domain}::{name}" for domain, name in sorted(header.operators) if domain in custom]
+        raise GraphError(
+            f"it uses the operators {_few(found)}, which are not of the ONNX standard; allowed are those "
+            f"of {' and '.join(OPSETS)}: export it without custom operators, functions and vendors' fusions"
+        )
+    for domain in sorted({STANDARD, *(domain for domain, _ in header.operators)}):
+        oldest, newest = OPSETS[domain]
+        version = header.opsets.get(domain)
+        if version is None or not oldest <= version <= newest:
+            said = "names no opset" if version is None else f"is of opset {version}"
+            raise GraphError(
+                f"it {said} of {domain}; allowed are {oldest} to {newest}: export it with "
+                f"opset_version={min(20, newest)}"
+            )
+
+
+def read_header(content: bytes) -> Header:
+    """Reads the header of a graph.
+
+    Raises:
+        GraphError: the bytes are no ONNX.
+    """
+    header = Header()
+    graphs = 0
+    for number, value in _fields(memoryview(content)):
+        if number == 7:  # graph
+            graphs += 1
+            _read_graph(_message(value), header, 1)
+        elif number == 8:  # opset_import
+            parts = dict(_fields(_message(value)))
+            header.opsets[_domain(parts.get(1))] = _number(parts.get(2, 0))
+        elif number == 25:  # functions: operators that the file brings along
+            for inner, node in _fields(_message(value)):
+                if inner == 7:
+                    _read_node(_message(node), header, 1)
+    if graphs != 1:
+        raise _damaged(f"it holds {graphs} graphs")
+    return header
+
+
+def _read_graph(graph: memoryview, header: Header, depth: int) -> None:
+    if depth > DEEPEST:
+        raise GraphError(f"it nests more than {DEEPEST} graphs; export it without such loops")
+    for number, value in _fields(graph):
+        if number == 1:  # node
+            _read_node(_message(value), header, depth)
+        elif number == 5:  # initializer
+            _read_tensor(_message(value), header)
+        elif number == 15:  # sparse_initializer
+            _read_sparse(_message(value), header)
+
+
+def _read_node(node: memoryview, header: Header, depth: int) -> None:
+    name, domain = "", STANDARD
+    for number, value in _fields(node):
+        if number == 4:  # op_type
+            name = _text(value)
+        elif number == 7:  # domain
+            domain = _domain(value)
+        elif number == 5:  # attribute
+            for inner, part in _fields(_message(value)):
+                if inner in (5, 10):  # t, tensors
+                    _read_tensor(_message(part), header)
+                elif inner in (6, 11):  # g, graphs
+                    _read_graph(_message(part), header, depth + 1)
+                elif inner in (22, 23):  # sparse_tensor, sparse_tensors
+                    _read_sparse(_message(part), header)
+    header.operators[domain, name] += 1
+
+
+def _read_sparse(sparse: memoryview, header: Header) -> None:
+    for number, value in _fields(sparse):
+        if number in (1, 2):  # values, indices
+            _read_tensor(_message(value), header)
+
+
+def _read_tensor(tensor: memoryview, header: Header) -> None:
+    name, outside = "", False
+    for number, value in _fields(tensor):
+        if number == 8:  # name
+            name = _text(value)
+        elif number == 13 or (number == 14 and value == 1):  # external_data, data_location
+            outside = True
+    if outside:
+        header.external.append(name)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """The fields of a protobuf message: varints as numbers, everything else as bytes."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, position = _varint(message, position)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            length, position = _varint(message, position)
+        elif wire in (_FIXED64, _FIXED32):
+            length = 8 if wire == _FIXED64 else 4
+        else:
+            raise _damaged(f"a field is of wire type {wire}")
+        if number == 0 or length > len(message) - position:
+            raise _damaged("a field reaches beyond its end")
+        yield number, message[position : position + length]
+        position += length
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    """Reads a varint; returns it and the position after it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            raise _damaged("it ends within a number")
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise _damaged("a number is too long")
+
+
+def _message(value: memoryview | int) -> memoryview:
+    if isinstance(value, int):
+        raise _damaged("a number stands for a message")
+    return value
+
+
+def _number(value: memoryview | int) -> int:
+    if not isinstance(value, int):
+        raise _damaged("a message stands for a number")
+    return value
+
+
+def _text(value: memoryview | int) -> str:
+    return bytes(_message(value)).decode("utf-8", "backslashreplace")
+
+
+def _domain(value: memoryview | int | None) -> str:
+    """A domain's name; the standard's may be left out or empty."""
+    return STANDARD if value is None else _text(value) or STANDARD
+
+
+def _few(names: list[str]) -> str:
+    shown = [name[:60] for name in names[:3]]
+    return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
+
+
+def _damaged(what: str) -> GraphError:
+    return GraphError(f"it is no ONNX, or a damaged one ({what}); export the model again")

@@ -1,0 +1,138 @@
+"""Opens untrusted bytes as a picture: detects the format, reads the header, and names what is wrong.
+
+Only the header is read here. Pillow's readers are called by name rather than through `Image.open`,
+which would try other formats too and warn about large pictures: a process-wide affair, while the
+ceiling belongs to the picture rule.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from registry.bundle.errors import (
+    DamagedPicture,
+    NotAPicture,
+    PictureError,
+    PictureTooLarge,
+    TruncatedPicture,
+    UnsupportedPicture,
+)
+from registry.bundle.pictures.dicom.picture import open_dicom
+from registry.bundle.pictures.piece_limits import refuse_many_parts
+
+DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    EOFError,
+    OverflowError,
+    ZeroDivisionError,
+    AttributeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+"""What Pillow's decoders raise on bytes that are not what they seem."""
+
+Format = Literal["JPEG", "PNG", "WebP", "DICOM"]
+
+_READERS: Mapping[Format, Callable[[bytes], Image.Image]] = {
+    "JPEG": lambda content: JpegImagePlugin.JpegImageFile(io.BytesIO(content)),
+    "PNG": lambda content: PngImagePlugin.PngImageFile(io.BytesIO(content)),
+    "WebP": lambda content: WebPImagePlugin.WebPImageFile(io.BytesIO(content)),
+    "DICOM": open_dicom,
+}
+
+_PNG_END = b"IEND\xaeB`\x82"
+
+# The preamble of a DICOM file belongs to whoever wrote it: empty, it cannot be another file's beginning.
+_DICOM = bytes(128) + b"DICM"
+
+# Pictures that people do send, told apart from bytes that are no picture at all.
+_REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"GIF8", "GIF"),
+    (0, b"BM", "BMP"),
+    (0, b"II*\x00", "TIFF"),
+    (0, b"MM\x00*", "TIFF"),
+    (4, b"ftypheic", "HEIC"),
+    (4, b"ftypmif1", "HEIF"),
+    (4, b"ftypavif", "AVIF"),
+    (0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000"),
+    (0, b"%PDF", "PDF"),
+)
+
+
+def open_picture(content: bytes) -> Image.Image:
+    """Opens a picture: its header is read, and nothing decoded.
+
+    Raises:
+        NotAPicture: the bytes are no picture.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, nor a photograph in a DICOM file; or one,
+            and the extra `dicom` is not installed.
+        PictureTooLarge: so many pixels that Pillow will not look further.
+        TruncatedPicture: the bytes end before the picture does, as far as can be told yet.
+        DamagedPicture: the header does not decode.
+    """
+    kind = picture_format(content)
+    _refuse_early_end(content, kind)
+    refuse_many_parts(content)
+    try:
+        return _READERS[kind](content)
+    except DECODER_ERRORS as error:
+        raise refusal(error) from error
+
+
+def refusal(error: Exception) -> PictureError:
+    """The `PictureError` for a decoder's exception."""
+    if isinstance(error, Image.DecompressionBombError):
+        return PictureTooLarge(f"the picture has too many pixels ({error}); send a smaller copy")
+    if "truncated" in str(error).lower():
+        return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
+    return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
+
+
+def picture_format(content: bytes) -> Format:
+    """The format of the bytes among those accepted, by their first bytes.
+
+    Raises:
+        NotAPicture: the bytes are no picture.
+        UnsupportedPicture: a picture, but not JPEG, PNG, WebP or DICOM.
+    """
+    if content.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "WebP"
+    if content.startswith(_DICOM):
+        return "DICOM"
+    for offset, magic, name in _REFUSED_FORMATS:
+        if content[offset : offset + len(magic)] == magic:
+            raise UnsupportedPicture(
+                f"the picture is {name}; JPEG, PNG and WebP are accepted. Convert it first"
+            )
+    if content[128:132] == _DICOM[128:]:
+        raise UnsupportedPicture(
+            "the file is DICOM, but its preamble is not empty and may be another file's beginning; write it "
+            "anew with a preamble of 128 zeros"
+        )
+    what = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
+    raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
+
+
+def _refuse_early_end(content: bytes, kind: Format) -> None:
+    """Refuse what Pillow lets pass, or reports as any damage: a PNG without its end, a WebP cut short."""
+    if kind == "PNG" and _PNG_END not in content:
+        raise TruncatedPicture("the PNG's bytes end before its end mark; send the whole file again")
+    if kind == "WebP" and (promised := 8 + int.from_bytes(content[4:8], "little")) > len(content):
+        raise TruncatedPicture(
+            f"the WebP has {len(content):,} of the {promised:,} bytes that its header promises; "
+            "send the whole file again"
+        )

@@ -1,0 +1,158 @@
+"""The picture rule: from the bytes of a picture to the pixels a model sees, the same on every side.
+
+The same bytes and rule give the same pixels. What is done, in this order:
+
+1. the format is told by content, never by name: JPEG, PNG, WebP, or a photograph in a DICOM file
+   (`registry.bundle.pictures.dicom`), nothing else;
+2. the number of pixels is read from the header, and refused above the ceiling before any is decoded;
+3. a JPEG is decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that is no smaller than asked (`draft`);
+4. a picture whose bytes end early is refused, never filled with grey;
+5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB. Colour
+   profiles are not applied;
+6. antialiased resizing to a square, then the turn that EXIF asks for. EXIF that cannot be read is
+   no reason to refuse a picture: it is taken as it lies.
+
+An animated PNG or WebP is refused: which frame was meant is not ours to guess. The further pictures
+that phones append to a JPEG (thumbnails, depth) are ignored.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, JpegImagePlugin
+from pydantic import Field, field_validator
+
+from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
+from registry.bundle.frozen import Frozen
+from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
+
+PICTURE_VERSION = 1
+"""Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
+
+
+class PictureRule(Frozen):
+    """How a picture becomes pixels.
+
+    Attributes:
+        size: pixels on both sides of what the model sees.
+        fit: `squash` scales both sides to `size`; `crop` scales the shorter one and cuts the centre.
+        draft: let the JPEG decoder scale down by itself: five times as fast, other pixels.
+        max_pixels: the largest picture that is decoded, in pixels (width times height).
+        version: the version of this function that the pixels come from.
+    """
+
+    size: int = Field(ge=8, le=2048)
+    fit: Literal["squash", "crop"] = "squash"
+    draft: bool = True
+    max_pixels: int = Field(50_000_000, ge=1)
+    version: int = PICTURE_VERSION
+
+    @field_validator("version")
+    @classmethod
+    def _one_we_have(cls, version: int) -> int:
+        if version != PICTURE_VERSION:
+            raise ValueError(
+                f"picture version {version} is not one this dermfed can make; it makes version "
+                f"{PICTURE_VERSION}. Use the dermfed that wrote the rule"
+            )
+        return version
+
+
+def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
+    """Decodes a picture to the pixels that a model sees, `(size, size, 3)` RGB.
+
+    Raises:
+        NotAPicture: the bytes are no picture.
+        UnsupportedPicture: a picture, but not JPEG, PNG or WebP, or an animated one; a DICOM file that holds
+            no photograph of one frame, or any where the extra `dicom` is not installed.
+        PictureTooLarge: more pixels than `rule.max_pixels`; nothing was decoded.
+        TruncatedPicture: the bytes end before the picture does.
+        DamagedPicture: the bytes do not decode.
+    """
+    return decode_opened(open_picture(content), rule)
+
+
+def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
+    """Decodes an opened picture as `decode_picture`; the image is used up by it.
+
+    Raises:
+        UnsupportedPicture, PictureTooLarge, TruncatedPicture, DamagedPicture: likewise.
+    """
+    pixels = image.width * image.height
+    if pixels > rule.max_pixels:
+        raise PictureTooLarge(
+            f"the picture has {image.width} x {image.height} = {pixels:,} pixels; at most "
+            f"{rule.max_pixels:,} are accepted. Send a smaller copy"
+        )
+    # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
+    if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
+        raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
+    if rule.draft:
+        image.draft("RGB", (rule.size, rule.size))
+    try:
+        image.load()
+    except DECODER_ERRORS as error:
+        raise refusal(error) from error
+    square = _rgb(image).resize(
+        (rule.size, rule.size), Image.Resampling.BILINEAR, box=_box(image.size, rule.fit), reducing_gap=2.0
+    )
+    turn = _turn(image)
+    return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
+
+
+# Rows of a transparent picture that are laid over white at once.
+_STRIP = 256
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Every mode the three formats come in, as RGB."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight
+        return Image.fromarray(
+            (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        ).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        return _over_white(image)
+    return image.convert("RGB")
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    """A transparent picture over white paper, a strip at a time: copies of a large one would not fit."""
+    over = Image.new("RGB", image.size)
+    for top in range(0, image.height, _STRIP):
+        part = image.crop((0, top, image.width, min(top + _STRIP, image.height)))
+        if "transparency" in image.info:
+            part.info["transparency"] = image.info["transparency"]
+        strip = part.convert("RGBA")
+        paper = Image.new("RGBA", strip.size, (255, 255, 255, 255))
+        over.paste(Image.alpha_composite(paper, strip).convert("RGB"), (0, top))
+    return over
+
+
+def _box(size: tuple[int, int], fit: Literal["squash", "crop"]) -> tuple[float, float, float, float]:
+    """The part of the picture that is kept: left, upper, right, lower, in pixels."""
+    width, height = size
+    if fit == "squash":
+        return (0.0, 0.0, float(width), float(height))
+    edge = min(width, height)
+    left, upper = (width - edge) / 2, (height - edge) / 2
+    return (left, upper, left + edge, upper + edge)
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    try:
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except DECODER_ERRORS:
+        return None

@@ -1,0 +1,84 @@
+"""`dermfed-registry export` and `import`: a release as one file, for hospitals without a network."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from registry.archive.import_release import Imported
+from registry.cli.sign import Trusted
+from registry.registry import PRODUCTION, Registry
+from registry.rendering.records import answer, as_data, event_lines, version_table
+from registry.rendering.table import printable
+from registry.signing.trust import trust_in
+
+EXPORT_EXAMPLES = ("demo --out release.dermfed", "demo --alias staging --out release.dermfed --json")
+IMPORT_EXAMPLES = (
+    "release.dermfed",
+    "release.dermfed --to staging --trust vendor.pub",
+    "release.dermfed --to staging --to production --reason 'from the vendor, by courier' --json",
+)
+
+
+def export_(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Write to this file.")],
+    alias: Annotated[
+        str, typer.Option(metavar="ALIAS", help="The alias that points to the release.")
+    ] = PRODUCTION,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Write the release of an alias into one file: its bundles, signatures, gate report and history.
+
+    The same release gives the same bytes. The digest that is printed stands for all that is in the file:
+    tell it to whoever imports, by another way than the file goes.
+    """
+    with Registry.open(*context.obj) as registry:
+        exported = registry.export_release(model, alias, out)
+    text = (
+        f"{exported.path}: release {exported.release} of {model} ({alias}), versions "
+        f"{', '.join(map(str, exported.versions))}, {exported.bytes:,} bytes\n{exported.digest}"
+    )
+    answer(as_data(exported), text, as_json)
+
+
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `export` wrote.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="ALIAS", help="Promote it to this alias; may be given again."),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why it is promoted; history keeps it.")
+    ] = None,
+    trust: Trusted = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Add the release in a file, checked byte by byte; without --to nothing is promoted.
+
+    A bundle that is there keeps its version. Signatures are kept if they are valid and of somebody named
+    with --trust. With --to the release goes through the gates; if one refuses, the versions are added all
+    the same.
+    """
+    with Registry.open(*context.obj) as registry:
+        imported = registry.import_release(file, to=to or (), reason=reason, trust=trust_in(trust))
+    answer(as_data(imported), import_page(imported), as_json)
+
+
+def import_page(imported: Imported) -> str:
+    """What came of an import: the versions, the signatures and what was promoted."""
+    states = ["added" if version in imported.new else "was there" for version in imported.versions]
+    return "\n".join(
+        [
+            version_table(imported.versions, states),
+            *(
+                printable(f"signature of version {one.number}: kept, of {one.identity}")
+                for one in imported.signatures
+            ),
+            *(printable(f"left out: {one}") for one in imported.left_out),
+            *(event_lines(event) for event in imported.promoted),
+            imported.digest,
+        ]
+    )

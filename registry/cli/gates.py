@@ -1,0 +1,109 @@
+"""`dermfed-registry gates` and `approve`: what a release must pass, as data, and who stands for it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from registry.errors import GateSetInvalid
+from registry.gates.gate_set import gate_set_text, read_gate_set
+from registry.registry import Registry
+from registry.rendering.records import answer, as_data, event_lines, gate_table, moment
+
+REFUSED = 1
+
+SET_EXAMPLES = (
+    "gates.yaml --reason 'board decision 12'",
+    "gates.yaml --model demo --reason 'the board wants two approvals'",
+)
+SHOW_EXAMPLES = ("", "demo", "demo --number 2 > gates.yaml", "--json")
+CHECK_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --json")
+APPROVE_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --reason 'seen by the ward'")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")]
+Numbers = Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")]
+To = Annotated[str, typer.Option("--to", metavar="ALIAS", help="The alias, such as staging or production.")]
+
+
+def gates_set(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A gate set in YAML.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; history keeps it.")],
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="For this model alone; else for all without their own."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask other gates from now on.
+
+    The set gets the next number; earlier ones are kept. What runs is not judged anew.
+    """
+    gates = read_gate_set(_text(file), str(file))
+    with Registry.open(*context.obj) as registry:
+        event = registry.set_gates(gates, reason=reason, model=model)
+        kept = registry.gates(model)
+    found = {"event": None if event is None else as_data(event), "model": kept.model, "number": kept.number}
+    answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event), as_json)
+
+
+def gates_show(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="The gates of this model.")] = None,
+    number: Annotated[int | None, typer.Option(metavar="N", help="This set of the model's own.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the gates and what each means, as YAML that `gates set` reads.
+
+    Of a model: its own set, or the one for all models where it has none. Number 0 is what a registry begins
+    with.
+    """
+    with Registry.open(*context.obj) as registry:
+        kept = registry.gates(model, number)
+    set_by = f", set by {kept.actor} at {moment(kept.created)}" if kept.number else ""
+    found = {
+        **as_data(kept),
+        "gates": [{**as_data(gate), "meaning": gate.meaning} for gate in kept.gates.gates],
+    }
+    answer(found, f"# {kept}{set_by}\n{gate_set_text(kept.gates)}", as_json)
+
+
+def gates_check(
+    context: typer.Context, model: Model, numbers: Numbers, to: To, as_json: AsJson = False
+) -> None:
+    """Tell what a promotion would be told.
+
+    Each gate with each subgroup, its figure and limit. Nothing is changed. Exit code 1 if refused.
+    """
+    with Registry.open(*context.obj) as registry:
+        report = registry.judge(model, numbers, to=to)
+    answer({"refused": report.refused, "gates": as_data(report)}, gate_table(report), as_json)
+    if report.refused:
+        raise typer.Exit(REFUSED)
+
+
+def approve(
+    context: typer.Context,
+    model: Model,
+    numbers: Numbers,
+    to: To,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stand for a release that somebody else will promote.
+
+    It counts for exactly the bundles that would answer under the alias, those carried over included, and
+    until the alias moves. Your own approval does not count where you promote. Exit code 1 if you have
+    approved it before.
+    """
+    with Registry.open(*context.obj) as registry:
+        event = registry.approve(model, numbers, to=to, reason=reason)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise GateSetInvalid(f"{file} is not text in UTF-8 ({error}); a gate set is a YAML file") from error

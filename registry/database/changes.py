@@ -1,0 +1,186 @@
+"""Inserts and updates of the tables, each a step of the caller's transaction, with the event it records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Insert, delete, func, insert, select, update
+
+from registry.bundle.folder import Bundle
+from registry.database.event_facts import member_facts, release_time, version_facts
+from registry.database.hash_chain import event_hash
+from registry.database.queries import last_event, version_by_digest
+from registry.database.tables import (
+    AliasRow,
+    EventRow,
+    HeadRow,
+    KeyRow,
+    MemberRow,
+    ReleaseRow,
+    VersionRow,
+    stored_time,
+)
+from registry.environment import current_host
+from registry.errors import DatabaseError
+from registry.gate_report import GateReport
+from registry.records import ApiKey, Event, EventKind, Version
+
+
+@dataclass(frozen=True)
+class AuditContext:
+    """The context of an audited action: who did it, why, and what the gates said."""
+
+    actor: str
+    reason: str | None = None
+    gates: GateReport | None = None
+    overridden: bool = False
+
+
+def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, bool]:
+    """Inserts the version of a bundle unless it is there; returns it, and whether it is new."""
+    manifest = bundle.manifest
+    if (known := version_by_digest(connection, manifest.model, bundle.digest)) is not None:
+        return known, False
+    last = connection.scalar(select(func.max(VersionRow.number)).where(VersionRow.model == manifest.model))
+    version = Version(manifest.model, (last or 0) + 1, bundle.digest, manifest.subgroup, datetime.now(UTC))
+    connection.execute(
+        insert(VersionRow).values(
+            model=version.model,
+            number=version.number,
+            digest=version.digest,
+            model_digest=manifest.file.sha256,
+            subgroup=version.subgroup.name,
+            scale=version.subgroup.scale,
+            tones=list(version.subgroup.values),
+            created=version.created,
+        )
+    )
+    return version, True
+
+
+def insert_release(connection: Connection, model: str, versions: Sequence[Version]) -> int:
+    """Inserts a release of these versions; returns its id."""
+    release = _insert(connection, insert(ReleaseRow).values(model=model, created=datetime.now(UTC)))
+    numbers = [version.number for version in versions]
+    ids = {
+        row.number: row.id
+        for row in connection.execute(
+            select(VersionRow.number, VersionRow.id).where(
+                VersionRow.model == model, VersionRow.number.in_(numbers)
+            )
+        )
+    }
+    connection.execute(
+        insert(MemberRow),
+        [
+            {"release_id": release, "subgroup": one.subgroup.name, "version_id": ids[one.number]}
+            for one in versions
+        ],
+    )
+    return release
+
+
+def point_alias(connection: Connection, model: str, alias: str, release: int) -> None:
+    """Points the alias to a release."""
+    here = (AliasRow.model == model, AliasRow.alias == alias)
+    connection.execute(delete(AliasRow).where(*here))
+    connection.execute(insert(AliasRow).values(model=model, alias=alias, release_id=release))
+
+
+def insert_event(
+    connection: Connection,
+    kind: EventKind,
+    model: str,
+    context: AuditContext,
+    *,
+    versions: Sequence[int] = (),
+    alias: str | None = None,
+    release: int | None = None,
+    before: int | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Event:
+    """Appends an event to the hash chain.
+
+    `details` are facts of the kind's own. Those of added versions and of the release's members are added to
+    them here.
+    """
+    recorded = dict(details or {})
+    if versions and kind in ("added", "imported"):
+        recorded["versions"] = version_facts(connection, model, versions)
+    if release is not None:
+        recorded |= {"members": member_facts(connection, release), "made": release_time(connection, release)}
+    now = datetime.now(UTC)
+    facts = {
+        "id": (connection.scalar(select(func.max(EventRow.id))) or 0) + 1,
+        "time": stored_time(now),
+        "actor": context.actor,
+        "kind": kind,
+        "model": model,
+        "alias": alias,
+        "versions": list(versions),
+        "release_id": release,
+        "before_id": before,
+        "reason": context.reason,
+        "gates": None if context.gates is None else context.gates.model_dump(mode="json"),
+        "overridden": context.overridden,
+        "host": current_host(),
+        "details": recorded or None,
+        "previous": _head(connection),
+    }
+    facts["hash"] = event_hash(facts)
+    connection.execute(insert(EventRow).values({**facts, "time": now}))
+    connection.execute(update(HeadRow).values(events=HeadRow.events + 1, hash=facts["hash"]))
+    return last_event(connection)
+
+
+def _head(connection: Connection) -> str:
+    last: str | None = connection.scalar(select(HeadRow.hash))
+    if last is None:
+        raise DatabaseError(
+            "the database does not say where its chain of events ends, so no event can be added; "
+            "run `dermfed-registry verify`, and restore a copy of the database"
+        )
+    return last
+
+
+def insert_key(connection: Connection, key: ApiKey, context: AuditContext) -> None:
+    """Inserts a key."""
+    limits = {"scopes": list(key.scopes), "per_minute": key.per_minute, "replaces": key.replaces}
+    connection.execute(
+        insert(KeyRow).values(
+            **{"id": key.id, "name": key.name, "sha256": key.sha256, **limits},
+            **{"created": key.created, "expires": key.expires, "revoked": key.revoked},
+        )
+    )
+    times = {"created": stored_time(key.created), "expires": key.expires and stored_time(key.expires)}
+    insert_event(connection, "key-created", "", context, details={**_identity(key), **times, **limits})
+
+
+def mark_rotated(
+    connection: Connection, key: ApiKey, expires: datetime, by: ApiKey, context: AuditContext
+) -> None:
+    """Sets the expiry of a key that was rotated."""
+    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(expires=expires))
+    details = {**_identity(key), "expires": stored_time(expires), "by": by.id}
+    insert_event(connection, "key-rotated", "", context, details=details)
+
+
+def mark_revoked(connection: Connection, key: ApiKey, context: AuditContext) -> None:
+    """Revokes a key; one that was revoked keeps its time."""
+    if key.revoked is not None:
+        return
+    now = datetime.now(UTC)
+    connection.execute(update(KeyRow).where(KeyRow.id == key.id).values(revoked=now))
+    details = {**_identity(key), "revoked": stored_time(now)}
+    insert_event(connection, "key-revoked", "", context, details=details)
+
+
+def _identity(key: ApiKey) -> dict[str, Any]:
+    return {"id": key.id, "name": key.name, "sha256": key.sha256}
+
+
+def _insert(connection: Connection, statement: Insert) -> int:
+    inserted = connection.execute(statement).inserted_primary_key
+    assert inserted is not None
+    return int(inserted[0])

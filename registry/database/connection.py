@@ -1,0 +1,127 @@
+"""Opening the database, and its read and write transactions.
+
+A writing transaction is the only one of its time from its beginning on, so that nothing it has read can
+change before it writes; a reading one sees one moment. How each database does that is in a file of its
+own: `registry.database.sqlite` and `registry.database.postgresql`.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from registry.database import postgresql, sqlite
+from registry.errors import DatabaseError, InvalidName
+
+_WRITES = "dermfed_writes"
+_ALLOWED = (
+    "use sqlite:///path/to/registry.db, sqlite:////absolute/path/registry.db, "
+    "or postgresql://user@host/database"
+)
+
+
+def open_database(url: str) -> Engine:
+    """Opens the engine for a database URL.
+
+    A SQLite file's folder is made, and the file by the first transaction; a database of a PostgreSQL
+    server must be there, and may be empty.
+
+    Raises:
+        InvalidName: the address is not one of a SQLite file or a PostgreSQL database.
+        DatabaseError: the folder cannot be made, or PostgreSQL's driver is not installed.
+    """
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise InvalidName(f"the database {without_secrets(url)!r} is no address; {_ALLOWED}") from error
+    kind = parts.drivername
+    if kind in ("sqlite", "sqlite+pysqlite"):
+        if parts.database in (None, "", ":memory:") or parts.host or parts.query:
+            raise InvalidName(f"the database {without_secrets(url)!r} does not name a file; {_ALLOWED}")
+        return _with_transactions(sqlite.open_engine(parts))
+    if kind in ("postgresql", "postgresql+psycopg"):
+        if not parts.database:
+            raise InvalidName(f"the address {without_secrets(url)!r} does not name a database; {_ALLOWED}")
+        return _with_transactions(postgresql.open_engine(parts))
+    raise InvalidName(f"a database of kind {kind!r} is not supported; {_ALLOWED}")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A read transaction, which sees one snapshot.
+
+    Raises:
+        DatabaseError: the database cannot be read.
+    """
+    with _explained(engine), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A write transaction: serialised with all others, and atomic.
+
+    Raises:
+        DatabaseError: the database cannot be written, or others kept it for half a minute.
+    """
+    with (
+        _explained(engine),
+        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        connection.begin(),
+    ):
+        yield connection
+
+
+def integrity_failures(connection: Connection) -> list[str]:
+    """The failures of the database's own integrity checks, of its pages and of foreign keys."""
+    found: list[str] = _on(connection).integrity_failures(connection)
+    return found
+
+
+def guards(connection: Connection) -> set[str]:
+    """The names of the guard triggers that are in force."""
+    found: set[str] = _on(connection).guards(connection)
+    return found
+
+
+def url_text(url: URL) -> str:
+    """The database in messages: a file, or an address without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return URL.create(
+        "postgresql", username=url.username, host=url.host, port=url.port, database=url.database
+    ).render_as_string()
+
+
+def without_secrets(url: str) -> str:
+    """A database URL, as it was given, with passwords masked."""
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r"://.*@", "://***@", url))
+
+
+def _on(database: Engine | Connection) -> ModuleType:
+    return sqlite if database.dialect.name == "sqlite" else postgresql
+
+
+def _with_transactions(engine: Engine) -> Engine:
+    def begin(connection: Connection) -> None:
+        _on(connection).begin(connection, writes=connection.get_execution_options().get(_WRITES, False))
+
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+@contextmanager
+def _explained(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, sqlite3.Error) as error:
+        cause = getattr(error, "orig", None) or error
+        text = " ".join(str(cause).split())
+        raise DatabaseError(
+            f"the database {url_text(engine.url)} cannot be used ({text}); {_on(engine).advice(cause)}"
+        ) from error

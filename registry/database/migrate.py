@@ -1,0 +1,109 @@
+"""Creates and migrates the schema of a database, and refuses one that this dermfed cannot use."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, insert, inspect, select, text
+
+import registry.database.migrations
+from registry.database.connection import reading, url_text, writing
+from registry.database.tables import SCHEMA, SCHEMA_TABLE, SchemaChangeRow, Table
+from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
+from registry.own_version import own_version
+
+MIGRATIONS = Path(registry.database.migrations.__file__).parent
+
+_lock = threading.Lock()  # Alembic keeps the migration that runs in a global
+
+
+def ensure_schema(engine: Engine) -> None:
+    """Creates the tables of an empty database, and refuses one of another schema.
+
+    Raises:
+        SchemaTooOld: an older dermfed made it.
+        SchemaTooNew: a newer dermfed made it.
+        DatabaseError: its tables are somebody else's.
+    """
+    with reading(engine) as connection:
+        found = _revision(connection)
+    if found is None:
+        with _lock, writing(engine) as connection:
+            # Another process may have been first: only what this transaction sees counts.
+            if (found := _revision(connection)) is None:
+                _migrate(connection)
+                return
+    if found < SCHEMA:
+        raise SchemaTooOld(
+            f"the database {url_text(engine.url)} has schema {found} and this dermfed needs {SCHEMA}; "
+            "copy it, then run `dermfed-registry upgrade`"
+        )
+
+
+def upgrade_schema(engine: Engine) -> tuple[str | None, str]:
+    """Migrates the database to the newest schema; returns its schema before and after.
+
+    Raises:
+        SchemaTooNew: a newer dermfed made it.
+        DatabaseError: its tables are somebody else's.
+    """
+    with _lock, writing(engine) as connection:
+        found = _revision(connection)
+        if found is None or found < SCHEMA:
+            _migrate(connection)
+    return found, SCHEMA
+
+
+def _revision(connection: Connection) -> str | None:
+    """The schema version of the database; None where it is empty."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if SCHEMA_TABLE not in tables:
+        raise DatabaseError(
+            f"the database {url_text(connection.engine.url)} holds other tables ({', '.join(tables[:5])}); "
+            "name a database of the registry's own with --url"
+        )
+    found = connection.scalar(text(f"SELECT version_num FROM {SCHEMA_TABLE}"))
+    if not isinstance(found, str):
+        raise DatabaseError(
+            f"the database {url_text(connection.engine.url)} does not say its schema; restore a copy of it"
+        )
+    if found > SCHEMA:
+        writer = _writer(connection, found) if "schema_changes" in tables else None
+        raise SchemaTooNew(
+            f"the database {url_text(connection.engine.url)} has schema {found}; this dermfed reads up to "
+            f"{SCHEMA}. Install " + (f"dermfed {writer} or newer" if writer else "a newer dermfed")
+        )
+    return found
+
+
+def _writer(connection: Connection, revision: str) -> str | None:
+    return connection.scalar(select(SchemaChangeRow.code_version).where(SchemaChangeRow.revision == revision))
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    scripts = ScriptDirectory.from_config(config)
+    with EnvironmentContext(config, scripts, fn=lambda at, _: scripts._upgrade_revs(SCHEMA, at)) as context:
+        context.configure(connection=connection, version_table=SCHEMA_TABLE)
+        context.run_migrations()
+    change = {"revision": SCHEMA, "code_version": own_version(), "time": datetime.now(UTC)}
+    connection.execute(insert(SchemaChangeRow), change)
+
+
+def schema_differences(connection: Connection) -> list[str]:
+    """The differences between the database's tables and the schema of this dermfed."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    context = MigrationContext.configure(connection, opts={"version_table": SCHEMA_TABLE})
+    return [
+        f"a table differs from what this dermfed needs ({difference}); restore a copy of the database"
+        for difference in compare_metadata(context, Table.metadata)
+    ]

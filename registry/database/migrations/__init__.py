@@ -1,0 +1,1 @@
+"""The schema migrations of the registry's database, in order."""

@@ -1,0 +1,199 @@
+"""The queries of the registry: rows of the tables as records."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Text, cast, func, select
+
+from registry.bundle.manifest.schema import Subgroup
+from registry.database.tables import AliasRow, EventRow, KeyRow, MemberRow, ReleaseRow, VersionRow
+from registry.errors import NotFound
+from registry.gate_report import GateReport
+from registry.names import no_such_version, not_found
+from registry.records import ApiKey, Event, Release, Version
+
+_VERSION = (
+    VersionRow.model,
+    VersionRow.number,
+    VersionRow.digest,
+    VersionRow.subgroup,
+    VersionRow.scale,
+    cast(VersionRow.tones, Text).label("tones"),  # thousands of versions share a few
+    VersionRow.created,
+)
+_LARGEST = 2**31 - 1  # what an INTEGER holds in every database
+
+
+def model_names(connection: Connection) -> tuple[str, ...]:
+    """Every model that has a version."""
+    return tuple(sorted(connection.scalars(select(VersionRow.model).distinct())))
+
+
+def require_model(connection: Connection, model: str) -> None:
+    """Checks that the model has a version.
+
+    Raises:
+        NotFound: it has none.
+    """
+    if not connection.scalar(select(func.count()).where(VersionRow.model == model)):
+        raise _unknown_model(model, model_names(connection))
+
+
+def all_versions(connection: Connection, model: str | None, newest: int | None = None) -> tuple[Version, ...]:
+    """Every version, of one model or of all; or only so many, those that were added last."""
+    query = select(*_VERSION)
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    if newest is not None:
+        query = query.order_by(VersionRow.id.desc()).limit(newest)
+    versions = [
+        Version(model, number, digest, _subgroup(subgroup, scale, tones), created)
+        for model, number, digest, subgroup, scale, tones, created in connection.execute(query).all()
+    ]
+    return tuple(sorted(versions, key=lambda one: (one.model, one.number)))
+
+
+def version_count(connection: Connection, model: str | None) -> int:
+    """How many versions there are, of one model or of all."""
+    query = select(func.count()).select_from(VersionRow)
+    return connection.scalar(query if model is None else query.where(VersionRow.model == model)) or 0
+
+
+def versions_by_number(connection: Connection, model: str, numbers: Sequence[int]) -> tuple[Version, ...]:
+    """These versions, in this order.
+
+    Raises:
+        NotFound: the model has no such version, or there is no such model.
+    """
+    storable = [number for number in numbers if 0 < number <= _LARGEST]
+    query = select(*_VERSION).where(VersionRow.model == model, VersionRow.number.in_(storable))
+    found = {row.number: _version(row) for row in connection.execute(query)}
+    for number in numbers:
+        if number not in found:
+            require_model(connection, model)
+            known = connection.scalars(select(VersionRow.number).where(VersionRow.model == model))
+            raise no_such_version(model, number, known)
+    return tuple(found[number] for number in numbers)
+
+
+def version_by_digest(connection: Connection, model: str, digest: str) -> Version | None:
+    """The version of a bundle, by its digest, if it was added."""
+    query = select(*_VERSION).where(VersionRow.model == model, VersionRow.digest == digest)
+    row = connection.execute(query).first()
+    return None if row is None else _version(row)
+
+
+def current_releases(connection: Connection, alias: str) -> dict[str, Release]:
+    """Every model's release under the alias, by model."""
+    return {one.model: one for one in _pointed_to(connection, AliasRow.alias == alias)}
+
+
+def current_release(connection: Connection, model: str, alias: str) -> Release | None:
+    """The release that the alias points to, if it points to any."""
+    found = _pointed_to(connection, AliasRow.alias == alias, AliasRow.model == model)
+    return found[0] if found else None
+
+
+def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
+    """The aliases of a model."""
+    return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
+
+
+def events_of(connection: Connection, model: str, alias: str | None = None) -> tuple[Event, ...]:
+    """The events of a model, or of one alias of it, the oldest first."""
+    query = select(*EventRow.__table__.columns).where(EventRow.model == model).order_by(EventRow.id)
+    if alias is not None:
+        query = query.where(EventRow.alias == alias)
+    return tuple(_event(row) for row in connection.execute(query))
+
+
+def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:
+    """The promotions of a model that overrode a gate's refusal, the oldest first."""
+    query = select(*EventRow.__table__.columns).where(EventRow.model == model, EventRow.overridden)
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
+
+
+def last_event(connection: Connection) -> Event:
+    """The newest event of the registry, which must have one."""
+    query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
+    return _event(connection.execute(query).one())
+
+
+def release_stack(events: Sequence[Event]) -> list[int]:
+    """The stack of releases of one alias: a promotion pushes one, a rollback pops one."""
+    return stack_of((event.kind, event.release) for event in events)
+
+
+def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int]:
+    """The stack of releases of one alias, from the kinds and releases of its events."""
+    stack: list[int] = []
+    for kind, release in steps:
+        if kind == "promoted" and release is not None:
+            stack.append(release)
+        elif kind == "rolled-back" and stack:
+            stack.pop()
+    return stack
+
+
+def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
+    """Every key, revoked ones too, the oldest first."""
+    query = select(*KeyRow.__table__.columns).order_by(KeyRow.created, KeyRow.id)
+    return tuple(ApiKey(**{**row._mapping, "scopes": tuple(row.scopes)}) for row in connection.execute(query))
+
+
+def _unknown_model(model: str, known: Sequence[str]) -> NotFound:
+    return not_found("model", model, known)
+
+
+def _pointed_to(connection: Connection, *which: ColumnElement[bool]) -> list[Release]:
+    query = (
+        select(ReleaseRow.id.label("release"), *_VERSION)
+        .select_from(AliasRow)
+        .join(ReleaseRow, ReleaseRow.id == AliasRow.release_id)
+        .join(MemberRow, MemberRow.release_id == ReleaseRow.id)
+        .join(VersionRow, VersionRow.id == MemberRow.version_id)
+        .where(*which)
+    )
+    members: dict[tuple[int, str], list[Version]] = {}
+    for row in connection.execute(query):
+        members.setdefault((row.release, row.model), []).append(_version(row))
+    found = sorted(members.items(), key=lambda one: one[0][1])
+    return [Release(number, model, tuple(versions)) for (number, model), versions in found]
+
+
+def _version(row: "Row[*tuple[Any, ...]]") -> Version:
+    return Version(
+        model=row.model,
+        number=row.number,
+        digest=row.digest,
+        subgroup=_subgroup(row.subgroup, row.scale, row.tones),
+        created=row.created,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _subgroup(name: str, scale: str | None, tones: str) -> Subgroup:
+    return Subgroup(name=name, scale=scale, values=tuple(json.loads(tones)))
+
+
+def _event(row: "Row[*tuple[Any, ...]]") -> Event:
+    return Event(
+        id=row.id,
+        time=row.time,
+        actor=row.actor,
+        kind=row.kind,
+        model=row.model,
+        alias=row.alias,
+        versions=tuple(row.versions),
+        release=row.release_id,
+        before=row.before_id,
+        reason=row.reason,
+        gates=None if row.gates is None else GateReport.model_validate(row.gates),
+        overridden=row.overridden,
+        host=row.host,
+        details=row.details,
+        previous=row.previous,
+        hash=row.hash,
+    )

@@ -1,0 +1,173 @@
+"""The schema of the registry's database. A change here needs a migration of its own and a new `SCHEMA`."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+SCHEMA: Final = "0003"
+"""The newest migration: the schema that this dermfed reads and writes."""
+
+SCHEMA_TABLE: Final = "dermfed_schema"
+
+GUARDED: Final = ("events", "versions", "releases", "release_members", "gate_sets", "signatures")
+"""Tables whose rows never change. A migration that makes one of them anew must guard it anew."""
+
+
+def stored_time(time: datetime) -> str:
+    """The text that is stored of an aware time."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A time as ISO 8601 text in UTC, which sorts as text and reads back aware."""
+
+    impl = String(32)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """The text of an aware time."""
+        return None if value is None else stored_time(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
+        """The time that a text says."""
+        return None if value is None else datetime.fromisoformat(value)
+
+
+class Table(DeclarativeBase):
+    """Base of all tables."""
+
+
+class SchemaChangeRow(Table):
+    """Which dermfed made each migration, so that an older one can say what it needs."""
+
+    __tablename__ = "schema_changes"
+    revision: Mapped[str] = mapped_column(String(32), primary_key=True)
+    code_version: Mapped[str] = mapped_column(String(64))
+    time: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class VersionRow(Table):
+    """One version of a model; `tones` are the values of its subgroup."""
+
+    __tablename__ = "versions"
+    __table_args__ = (
+        UniqueConstraint("model", "number", name="uq_versions_model_number"),
+        UniqueConstraint("model", "digest", name="uq_versions_model_digest"),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    number: Mapped[int]
+    digest: Mapped[str] = mapped_column(String(71))
+    model_digest: Mapped[str] = mapped_column(String(71))
+    subgroup: Mapped[str] = mapped_column(Text)
+    scale: Mapped[str | None] = mapped_column(Text)
+    tones: Mapped[list[str]] = mapped_column(JSON)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class ReleaseRow(Table):
+    """One release; its members never change."""
+
+    __tablename__ = "releases"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class MemberRow(Table):
+    """One version in a release; the primary key allows one for each subgroup."""
+
+    __tablename__ = "release_members"
+    release_id: Mapped[int] = mapped_column(
+        ForeignKey("releases.id", name="fk_members_release"), primary_key=True
+    )
+    subgroup: Mapped[str] = mapped_column(Text, primary_key=True)
+    version_id: Mapped[int] = mapped_column(ForeignKey("versions.id", name="fk_members_version"))
+
+
+class AliasRow(Table):
+    """The release that an alias of a model points to now."""
+
+    __tablename__ = "aliases"
+    model: Mapped[str] = mapped_column(String(100), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(100), primary_key=True)
+    release_id: Mapped[int] = mapped_column(ForeignKey("releases.id", name="fk_aliases_release"))
+
+
+class EventRow(Table):
+    """One event of the audit log; `hash` is of all other columns, `previous` the hash of the event before."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index("ix_events_model_alias", "model", "alias"),
+        UniqueConstraint("hash", name="uq_events_hash"),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[datetime] = mapped_column(UtcTime)
+    actor: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(String(32))
+    model: Mapped[str] = mapped_column(String(100))
+    alias: Mapped[str | None] = mapped_column(String(100))
+    versions: Mapped[list[int]] = mapped_column(JSON)
+    release_id: Mapped[int | None] = mapped_column(ForeignKey("releases.id", name="fk_events_release"))
+    before_id: Mapped[int | None] = mapped_column(ForeignKey("releases.id", name="fk_events_before"))
+    reason: Mapped[str | None] = mapped_column(Text)
+    gates: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    overridden: Mapped[bool] = mapped_column(Boolean)
+    host: Mapped[str | None] = mapped_column(Text)
+    details: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    previous: Mapped[str] = mapped_column(String(71))
+    hash: Mapped[str] = mapped_column(String(71))
+
+
+class HeadRow(Table):
+    """The head of the hash chain: how many events there are, and the hash of the last. One row, of id 1."""
+
+    __tablename__ = "audit_head"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    events: Mapped[int]
+    hash: Mapped[str] = mapped_column(String(71))
+
+
+class GateSetRow(Table):
+    """One numbered gate set of a model, or of all models where `model` is empty."""
+
+    __tablename__ = "gate_sets"
+    __table_args__ = (UniqueConstraint("model", "number", name="uq_gate_sets_model_number"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(String(100))
+    number: Mapped[int]
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    actor: Mapped[str] = mapped_column(Text)
+    content: Mapped[Any] = mapped_column(JSON)
+
+
+class SignatureRow(Table):
+    """One signature of a version; its bytes are an object of the store."""
+
+    __tablename__ = "signatures"
+    version_id: Mapped[int] = mapped_column(
+        ForeignKey("versions.id", name="fk_signatures_version"), primary_key=True
+    )
+    object: Mapped[str] = mapped_column(String(71), primary_key=True)
+    identity: Mapped[str] = mapped_column(Text)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class KeyRow(Table):
+    """One API key of the service; of the secret, its sha256."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (UniqueConstraint("sha256", name="uq_api_keys_sha256"),)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    sha256: Mapped[str] = mapped_column(String(71))
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    revoked: Mapped[datetime | None] = mapped_column(UtcTime)
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    expires: Mapped[datetime | None] = mapped_column(UtcTime)
+    per_minute: Mapped[int | None]
+    replaces: Mapped[str | None] = mapped_column(String(32))

@@ -1,0 +1,35 @@
+"""Defaults from the environment: the database, the store, the current user and the host."""
+
+import getpass
+import os
+import socket
+from pathlib import Path
+
+import platformdirs
+
+
+def database_url(given: str | None) -> str:
+    """The URL of the database: `given`, or `DERMFED_REGISTRY_URL`, or a file in the user's data folder."""
+    return given or os.environ.get("DERMFED_REGISTRY_URL") or f"sqlite:///{_user_folder() / 'registry.db'}"
+
+
+def store_location(given: str | None) -> str:
+    """The URI of the store: `given`, or `DERMFED_STORE`, or a folder in the user's data folder."""
+    return given or os.environ.get("DERMFED_STORE") or str(_user_folder() / "store")
+
+
+def current_user() -> str:
+    """The current user's name, as events record the actor."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user often has no name
+        return f"user {os.getuid()}"
+
+
+def current_host() -> str:
+    """The name of this machine, as events record the host."""
+    return socket.gethostname()
+
+
+def _user_folder() -> Path:
+    return Path(platformdirs.user_data_dir("dermfed"))

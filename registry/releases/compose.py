@@ -1,0 +1,117 @@
+"""Composes the release that a promotion would make, and checks that its versions fit together."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from registry.bundle.manifest.schema import BundleManifest, sha256
+from registry.bundle.skin_tone.scales import canonical_tone
+from registry.errors import ReleaseRefused
+from registry.records import Release, Version
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The release that a promotion would make.
+
+    Attributes:
+        model: the model's name.
+        named: the versions that the promotion names.
+        before: the release that the alias points to, if any.
+        versions: `named`, and those of `before` whose subgroup is not among them.
+    """
+
+    model: str
+    named: tuple[Version, ...]
+    before: Release | None
+    versions: tuple[Version, ...]
+
+    @property
+    def title(self) -> str:
+        """The named versions as messages describe them."""
+        numbers = ", ".join(str(version.number) for version in self.named)
+        return f"version{'s' if len(self.named) > 1 else ''} {numbers} of {self.model}"
+
+    def digest(self, alias: str) -> str:
+        """The digest that an approval is for: of the bundles of the whole release, and the alias."""
+        named = {"alias": alias, "bundles": sorted(version.digest for version in self.versions)}
+        text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return sha256(text.encode())
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the alias points to exactly these versions already."""
+        return self.before is not None and self.before.versions == self.versions
+
+
+def compose(model: str, named: Sequence[Version], before: Release | None) -> Candidate:
+    """Composes a candidate: the `named` versions replace those of `before` for the same subgroups.
+
+    Raises:
+        ReleaseRefused: no version is named, or two for one subgroup.
+    """
+    if not named:
+        raise ReleaseRefused(f"no version of {model} is named; name at least one, such as 1")
+    chosen: dict[str, Version] = {}
+    for version in named:
+        other = chosen.setdefault(version.subgroup.name, version)
+        if other != version:
+            raise ReleaseRefused(
+                f"versions {other.number} and {version.number} of {model} are both for "
+                f"{version.subgroup.name}; name one version for each subgroup"
+            )
+    carried = {} if before is None else {one.subgroup.name: one for one in before.versions}
+    versions = tuple({**carried, **chosen}.values())
+    return Candidate(model, tuple(chosen.values()), before, Release(0, model, versions).versions)
+
+
+def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest]) -> None:
+    """Checks that the versions of a candidate fit together; nothing overrides this.
+
+    Args:
+        candidate: the release.
+        manifests: the manifest of each of its versions, by number.
+
+    Raises:
+        ReleaseRefused: no version is for everybody, two are for the same skin tone, or their
+            labels differ.
+    """
+    _one_for_everybody(candidate)
+    _each_tone_once(candidate)
+    _same_labels(candidate, manifests)
+
+
+def _one_for_everybody(candidate: Candidate) -> None:
+    if not any(version.subgroup.is_global for version in candidate.versions):
+        named = ", ".join(f"{one.number} ({one.subgroup.name})" for one in candidate.versions)
+        raise ReleaseRefused(
+            f"the release of {candidate.model} would have no version for everybody, only {named}; "
+            "promote a global version together with these, or before them"
+        )
+
+
+def _each_tone_once(candidate: Candidate) -> None:
+    owners: dict[tuple[str, str], Version] = {}
+    for version in candidate.versions:
+        scale = version.subgroup.scale or ""
+        for tone in dict.fromkeys(version.subgroup.values):
+            other = owners.setdefault((scale, canonical_tone(tone, scale)), version)
+            if other != version:
+                raise ReleaseRefused(
+                    f"versions {other.number} ({other.subgroup.name}) and {version.number} "
+                    f"({version.subgroup.name}) of {candidate.model} both claim the skin tone {tone!r} "
+                    f"of the scale {scale!r}; a tone belongs to one subgroup of a release"
+                )
+
+
+def _same_labels(candidate: Candidate, manifests: Mapping[int, BundleManifest]) -> None:
+    first = candidate.versions[0]
+    expected = [label.code for label in manifests[first.number].labels]
+    for version in candidate.versions[1:]:
+        codes = [label.code for label in manifests[version.number].labels]
+        if codes != expected:
+            raise ReleaseRefused(
+                f"version {version.number} ({version.subgroup.name}) of {candidate.model} answers "
+                f"{', '.join(codes)}, and version {first.number} ({first.subgroup.name}) answers "
+                f"{', '.join(expected)}; all versions of a release have the same labels in the same order"
+            )

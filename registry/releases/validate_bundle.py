@@ -1,0 +1,141 @@
+"""Validates a bundle before it becomes a version: its files, sizes, digests and graph must agree.
+
+Its folder holds two files and nothing else, neither larger than allowed; that is checked before anything is
+read. Its graph is ONNX in standard operators with all weights in it; that is checked before it is loaded.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from registry.bundle.errors import FolderError, GraphError, ManifestError
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle
+from registry.bundle.manifest.schema import ModelFile, sha256
+from registry.bundle.manifest.text import canonical
+from registry.bundle.model_file.header import check_header
+from registry.errors import BundleRefused, InvalidName
+from registry.names import check_name
+
+MAX_MODEL_BYTES: Final = 2**30
+"""The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""
+
+MAX_MANIFEST_BYTES: Final = 2**26
+"""The largest `bundle.json`: the statistics of an embedding of 4096 features take most of it."""
+
+_VARIABLE = "DERMFED_MAX_MODEL_BYTES"
+_LARGEST_ONNX = 2**31 - 1  # what one ONNX file can be
+
+
+def read_folder(folder: Path) -> Bundle:
+    """Reads the bundle in a folder that holds nothing else.
+
+    Files whose names begin with a dot are the desktop's and are never read.
+
+    Raises:
+        BundleRefused: something else lies in the folder, or a file is too large.
+        BundleError: the folder holds no sound bundle.
+    """
+    try:
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if not path.name.startswith(".")}
+    except OSError as error:
+        raise FolderError(
+            f"{folder} cannot be read ({error.strerror}); give a folder with {MODEL_FILE} and {MANIFEST_FILE}"
+        ) from error
+    if beside := sorted(set(sizes) - {MODEL_FILE, MANIFEST_FILE}):
+        raise BundleRefused(
+            f"{folder} holds {_few(beside)} beside {MODEL_FILE} and {MANIFEST_FILE}, which no digest covers "
+            "and nobody checks; move what else there is out of the folder"
+        )
+    check_size(f"{folder / MODEL_FILE}", sizes.get(MODEL_FILE, 0))
+    if (size := sizes.get(MANIFEST_FILE, 0)) > MAX_MANIFEST_BYTES:
+        raise BundleRefused(
+            f"{folder / MANIFEST_FILE} has {size:,} bytes; allowed are {MAX_MANIFEST_BYTES:,}: export the "
+            "model again"
+        )
+    return read_bundle(folder)
+
+
+def check_size(what: str, size: int) -> None:
+    """Checks the size of a model against the limit.
+
+    Raises:
+        BundleRefused: it is too large.
+        InvalidName: `DERMFED_MAX_MODEL_BYTES` is no such number.
+    """
+    if size > (limit := _max_model_bytes()):
+        raise BundleRefused(
+            f"{what} has {size:,} bytes; allowed are {limit:,}: choose a smaller network, or set {_VARIABLE} "
+            f"(up to {_LARGEST_ONNX:,})"
+        )
+
+
+def _max_model_bytes() -> int:
+    text = os.environ.get(_VARIABLE, str(MAX_MODEL_BYTES))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _LARGEST_ONNX):
+        raise InvalidName(
+            f"{_VARIABLE} is {text!r}; it is a whole number of bytes from 1 to {_LARGEST_ONNX:,}"
+        )
+    return int(text)
+
+
+def check_bundle(bundle: Bundle) -> bytes:
+    """Validates a bundle: whether any machine could serve it; returns the canonical text of its manifest.
+
+    Raises:
+        InvalidName: its model has a name that the registry cannot take.
+        BundleRefused: its digests are not those of its files, or its graph is too large, not written in
+            standard operators, does not load or does not fit.
+    """
+    manifest = bundle.manifest
+    check_name("model", manifest.model)
+    check_size(f"the model of {_title(bundle)}", len(bundle.model))
+    try:
+        content = canonical(manifest)
+    except ManifestError as error:
+        raise BundleRefused(f"{_title(bundle)} cannot be written: {error}") from error
+    if (actual := sha256(content)) != bundle.digest:
+        raise BundleRefused(f"{_title(bundle)} has a manifest of {actual}; read the bundle again")
+    if (file := ModelFile.of(bundle.model)) != manifest.file:
+        raise BundleRefused(
+            f"{_title(bundle)} is for a model with {manifest.file.sha256}, and its model has {file.sha256}; "
+            "fetch the bundle again"
+        )
+    if not manifest.subgroup.name.isprintable():
+        raise BundleRefused(f"{_title(bundle)} is for a subgroup whose name cannot be printed; name it anew")
+    _check_graph(bundle)
+    return content
+
+
+def _check_graph(bundle: Bundle) -> None:
+    try:
+        check_header(bundle.model)
+    except GraphError as error:
+        raise BundleRefused(f"{_title(bundle)} has a model that is refused: {error}") from error
+    from registry.bundle.model_file.graph import (
+        Graph,  # ONNX Runtime takes long to load, and only this needs it
+    )
+
+    try:
+        graph = Graph(bundle.model)
+    except GraphError as error:
+        raise BundleRefused(f"{_title(bundle)} has a model that does not load: {error}") from error
+    size, classes = bundle.manifest.picture.size, len(bundle.manifest.labels)
+    if graph.size != size:
+        raise BundleRefused(
+            f"{_title(bundle)} has a model for pictures of {graph.size} pixels and a picture rule of {size}; "
+            "export it again"
+        )
+    if graph.num_classes != classes:
+        raise BundleRefused(
+            f"{_title(bundle)} has {classes} labels and a model of {graph.num_classes} classes; "
+            "export it again"
+        )
+
+
+def _few(names: list[str]) -> str:
+    shown = [repr(name[:60]) for name in names[:3]]
+    return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
+
+
+def _title(bundle: Bundle) -> str:
+    return f"the bundle {bundle.digest} of {bundle.manifest.model} ({bundle.manifest.subgroup.name})"

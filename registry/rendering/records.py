@@ -1,0 +1,214 @@
+"""What the commands print: records as JSON for programs, and as lines and columns for people."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.manifest.schema import BundleManifest
+from registry.gate_report import GateFinding, GateReport, GateResult
+from registry.gates import figures_by_subgroup, interval_of, is_share
+from registry.records import ApiKey, Event, Release, Version
+from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
+
+FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
+
+
+def as_data(record: Any) -> Any:
+    """A record, or a tuple or dict of them, as what JSON can hold."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")
+
+
+def answer(data: Any, text: str, as_json: bool) -> None:
+    """Print what a command found, for a program or for a person."""
+    print(json.dumps(data, indent=2) if as_json else text)
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def version_table(versions: Sequence[Version], states: Sequence[str] | None = None) -> str:
+    """Versions, one on each line; `states` adds a last column."""
+    header = ["model", "version", "subgroup", "created", "digest"]
+    rows = [
+        [one.model, str(one.number), one.subgroup.name, moment(one.created), one.digest] for one in versions
+    ]
+    if states is not None:
+        header, rows = [*header, "state"], [[*row, state] for row, state in zip(rows, states, strict=True)]
+    return columns(header, rows)
+
+
+def release_line(alias: str, release: Release, overridden: Event | None = None) -> str:
+    """Where an alias points, and by which event if that overrode the gates."""
+    versions = ", ".join(f"{one.number} ({one.subgroup.name})" for one in release.versions)
+    line = f"{alias}: release {release.id}, versions {versions}"
+    if overridden is None:
+        return lines_of([line])
+    return lines_of(
+        [
+            line,
+            f"  GATES OVERRIDDEN by {overridden.actor} at {moment(overridden.time)}: {overridden.reason}",
+        ]
+    )
+
+
+def version_page(version: Version, manifest: BundleManifest) -> str:
+    """Figures by subgroup, calibration and lineage of one version."""
+    subgroup, lineage = version.subgroup, manifest.lineage
+    tones = "" if subgroup.is_global else f", {subgroup.scale} {', '.join(subgroup.values)}"
+    conformal, abstention = manifest.conformal, manifest.abstention
+    return lines_of(
+        [
+            f"version {version.number} for {subgroup.name}{tones}",
+            f"  digest       {version.digest}",
+            f"  added        {moment(version.created)}",
+            f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
+            f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
+            f"  referral     target risk {abstention.target_risk:.3g}, "
+            f"below {manifest.reports_from / SCORE_BINS:.3f} (n {abstention.n})",
+            f"  lineage      recipe {lineage.recipe}, seed {lineage.seed}, dermfed {lineage.code_version}, "
+            f"parent {lineage.parent or 'none'}",
+            f"  job          {lineage.job}",
+            *(f"  data         {client}: {fingerprint}" for client, fingerprint in lineage.data.items()),
+            *(f"  {line}" for line in _figures(manifest).split("\n")),
+        ]
+    )
+
+
+def event_lines(event: Event) -> str:
+    """One event, with all that was said of it."""
+    head = f"{event.id}  {moment(event.time)}  {event.actor}  {event.kind}"
+    if event.versions:
+        head += (
+            f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
+        )
+    if event.release is not None:
+        head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+    elif event.alias is not None:
+        head += f" for {event.alias}"
+    lines = [head]
+    if event.kind == "gates-changed" and event.details:
+        before, after = (_set_name(event.details[end]) for end in ("before", "after"))
+        lines[0] += f": {before} -> {after}"
+    if event.kind == "imported" and event.details:
+        lines.append(f"    from: {_origin(event.details['origin'])}")
+    if event.reason is not None:
+        lines.append(f"    reason: {event.reason}")
+    if event.gates is not None:
+        lines += [f"    {line}" for line in _told(event.gates.results)]
+    if event.overridden:
+        lines.append("    GATES OVERRIDDEN")
+    return lines_of(lines)
+
+
+def _origin(origin: dict[str, Any]) -> str:
+    numbers = ", ".join(str(version["number"]) for version in origin["versions"])
+    return (
+        f"release {origin['release']} under {origin['alias']} (versions {numbers} there), promoted at "
+        f"{origin['time']} by {origin['actor']} on {origin['host'] or 'a host that is not told'}"
+    )
+
+
+def _set_name(named: dict[str, Any]) -> str:
+    return f"set {named['number']} {'of ' + named['model'] if named['model'] else 'for all models'}"
+
+
+def _told(results: Sequence[GateResult]) -> list[str]:
+    """What each gate said."""
+    return [f"gate {one.gate}: {one.verdict}: {one.detail}" for one in results]
+
+
+def gate_table(report: GateReport) -> str:
+    """Each gate with each subgroup, its figure, limit and verdict; below, what refuses and what to do."""
+    rows = [row for result in report.results for row in _gate_rows(result)]
+    whose = f"of {report.set_model}" if report.set_model else "for all models"
+    table = columns(("gate", "subgroup", "figure", "limit", "verdict"), rows)
+    telling = _told([one for one in report.results if one.verdict != "passed"])
+    return lines_of([f"gate set {report.set_number} {whose}", *table.split("\n"), *telling])
+
+
+def _gate_rows(result: GateResult) -> list[list[str]]:
+    if not result.findings:
+        return [[result.gate, "", "", "", result.verdict]]
+    return [
+        [
+            result.gate,
+            one.subgroup,
+            _measured(one),
+            "" if one.limit is None else f"{one.bound} {_brief(one.limit)}",
+            one.verdict,
+        ]
+        for one in result.findings
+    ]
+
+
+def _measured(finding: GateFinding) -> str:
+    told = finding.measure
+    if finding.value is not None:
+        told += f" {_brief(finding.value)}"
+    beside = [] if finding.n is None else [f"n {finding.n}"]
+    if finding.interval is not None:
+        beside.append(f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}")
+    if finding.note:
+        beside.append(finding.note)
+    return f"{told} ({', '.join(beside)})" if beside else told
+
+
+def _brief(value: float) -> str:
+    """A share to three places, a count whole, and a tiny difference as it is."""
+    if value and abs(value) < 0.0005:
+        return f"{value:.2g}"
+    return f"{value:.0f}" if value >= 1 and value == int(value) else f"{value:.3f}"
+
+
+def key_table(keys: Sequence[ApiKey]) -> str:
+    """Keys, one on each line; no secret is known here."""
+    now = datetime.now(UTC)
+    rows = [
+        [
+            *(key.id, key.name, moment(key.created), _key_state(key, now)),
+            *(", ".join(key.scopes), str(key.per_minute or ""), key.replaces or ""),
+        ]
+        for key in keys
+    ]
+    return columns(("id", "name", "created", "state", "scopes", "per minute", "replaces"), rows)
+
+
+def _key_state(key: ApiKey, now: datetime) -> str:
+    if key.revoked is not None:
+        return f"revoked {moment(key.revoked)}"
+    if key.expires is None:
+        return "valid"
+    return f"{'expired' if key.expired(now) else 'valid until'} {moment(key.expires)}"
+
+
+def measured(value: float | None, interval: tuple[float, float] | None) -> Cell:
+    """A figure to three places with its interval."""
+    text = "unknown" if value is None else f"{value:.3f}"
+    return Cell(text, "" if interval is None else f"({interval[0]:.3f} to {interval[1]:.3f})")
+
+
+def _figures(manifest: BundleManifest) -> str:
+    rows = tuple(
+        Row(name, (_count(figures.get("n")), *(_figure(figures, figure) for figure in FIGURES)))
+        for name, figures in figures_by_subgroup(manifest).items()
+        if isinstance(figures, dict)
+    )
+    if not rows:
+        return "no test figures by subgroup"
+    header = ("subgroup", "n", *(figure.replace("_", " ") for figure in FIGURES))
+    return text_of(Table("subgroups", "test figures by subgroup", header, rows))
+
+
+def _count(value: Any) -> Cell:
+    return Cell(str(value) if isinstance(value, int) else "unknown")
+
+
+def _figure(figures: dict[str, Any], figure: str) -> Cell:
+    value = figures.get(figure)
+    return measured(value, interval_of(figures, figure)) if is_share(value) else measured(None, None)

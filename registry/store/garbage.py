@@ -1,0 +1,128 @@
+"""Garbage collection: removes from the store what nothing refers to and nobody can be about to refer to.
+
+An object is in use while a version, a signature or an event names its digest: events name what history
+needs for ever, such as the index of an import. A writer puts objects first and refers to them in a
+transaction afterwards, so three things keep one from losing what it has just put:
+
+- an object younger than a grace period is spared, and putting one that is there makes it young again;
+- objects are removed within a writing transaction, after looking again at what is in use and how old
+  each is, and writing transactions are one at a time;
+- a writer restores, within its writing transaction, what was collected meanwhile (`restore_collected`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from sqlalchemy import Connection, Engine, String, cast, select
+
+from registry.bundle.manifest.schema import sha256
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import reading, writing
+from registry.database.tables import EventRow, SignatureRow, VersionRow
+from registry.errors import InvalidName, StoreError
+from registry.store.base import Store, StoreFile
+
+GRACE = timedelta(days=1)
+"""How old an object must be before it can be removed, by default."""
+
+WRITING = timedelta(hours=1)
+"""How old an unfinished object must be at least: somebody may be writing it still."""
+
+_AT_ONCE = 200  # files removed in one transaction, during which nobody else writes
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The result of garbage collection: what was removed, or would be.
+
+    Attributes:
+        files: each object, and each file that a killed process left.
+        removed: whether they are gone; False after a dry run.
+    """
+
+    files: tuple[StoreFile, ...]
+    removed: bool
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all these files."""
+        return sum(file.size for file in self.files)
+
+
+def collect_garbage(
+    engine: Engine, store: Store, actor: str, *, older_than: timedelta = GRACE, dry_run: bool = False
+) -> Collection:
+    """Removes what nothing refers to and is older than this, and records it in events.
+
+    A file is left whose filesystem does not say when it was written, and an unfinished one for an hour. There
+    is an event for each transaction that removed something, that is for every 200 files.
+
+    Raises:
+        InvalidName: a negative age.
+        StoreError: the store cannot be listed or refuses; what was removed before stays removed.
+    """
+    if older_than < timedelta(0):
+        raise InvalidName(f"an age of {older_than} is none; give 0 or more, such as 24h")
+    with reading(engine) as connection:
+        used = digests_in_use(connection)
+    before = datetime.now(UTC) - older_than
+    unused = (file for file in store.files() if _is_garbage(file, used, before))
+    if dry_run:
+        return Collection(tuple(unused), removed=False)
+    removed: list[StoreFile] = []
+    while batch := list(islice(unused, _AT_ONCE)):
+        removed += _remove(engine, store, actor, batch, before)
+    return Collection(tuple(removed), removed=True)
+
+
+def digests_in_use(connection: Connection) -> frozenset[str]:
+    """Every digest that a version, a signature or an event refers to."""
+    columns = (VersionRow.digest, VersionRow.model_digest, SignatureRow.object)
+    named = {digest for column in columns for digest in connection.scalars(select(column))}
+    recorded = connection.scalars(select(cast(EventRow.details, String)).where(EventRow.details.is_not(None)))
+    return frozenset(named.union(*(_DIGEST.findall(text) for text in recorded)))
+
+
+def restore_collected(store: Store, contents: Iterable[bytes]) -> None:
+    """Restores contents that were collected meanwhile; call it in the transaction that refers to them.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    for content in contents:
+        if not store.has(sha256(content)):
+            store.put(content)
+
+
+def _remove(
+    engine: Engine, store: Store, actor: str, files: Sequence[StoreFile], before: datetime
+) -> list[StoreFile]:
+    failure = None
+    with writing(engine) as connection:
+        used = digests_in_use(connection)
+        removed = []
+        for listed in files:
+            try:
+                now = store.look(listed.name)
+                if now is not None and _is_garbage(now, used, before):
+                    store.remove(now.name)
+                    removed.append(now)
+            except StoreError as error:
+                failure = error  # raised after the event of what is gone already
+                break
+        if removed:
+            details = {"objects": len(removed), "bytes": sum(file.size for file in removed)}
+            insert_event(connection, "collected", "", AuditContext(actor), details=details)
+    if failure is not None:
+        raise failure
+    return removed
+
+
+def _is_garbage(file: StoreFile, used: frozenset[str], before: datetime) -> bool:
+    if file.digest is None:
+        before = min(before, datetime.now(UTC) - WRITING)
+    return file.digest not in used and file.written is not None and file.written <= before

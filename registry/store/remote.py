@@ -1,0 +1,222 @@
+"""A store on any filesystem of fsspec: `s3://`, `gs://`, `az://`, `sftp://`, `memory://`, ….
+
+How an object gets its name atomically depends on the filesystem:
+
+- Object stores (`_PUTS`) have no move, only copy and delete, and there a single put is atomic: the object
+  is visible when all of it has arrived. So it is put under its name.
+- Elsewhere (`sftp`, `smb`, `hdfs` and whatever else) a put is visible from its first byte, and a move within
+  a folder is atomic: the object is put under a name that starts with a dot, and then moved. A filesystem
+  whose move is secretly a copy may show half an object to whoever lists it; nobody is handed it, since
+  every read compares the digest.
+
+What was written is read back and compared before it gets its name (for a put: before `put` returns), since
+not every filesystem reports a partial write. `memory://` lasts as long as the process: it is for tests.
+"""
+
+import contextlib
+import posixpath
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from registry.bundle.manifest.schema import sha256
+from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
+from registry.store.base import OBJECTS, Store, StoreFile, intact, object_name, store_file, unfinished_name
+
+_PUTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos", "tosfs", "memory"}
+_READ_ONLY = {"http", "https", "data", "git", "github", "gist", "zip", "tar", "libarchive", "reference"}
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")  # of fsspec's `info`
+
+
+def open_remote(uri: str) -> "RemoteStore":
+    """Opens the store at an address that fsspec understands.
+
+    Raises:
+        InvalidName: no such kind of address, or one of a kind that cannot be written to.
+        StoreError: the location cannot be opened, or needs a package that is not installed.
+    """
+    location = without_secrets(uri)
+    scheme = uri.partition("://")[0].lower()
+    allowed = "use a folder, or a place that can be written to, such as s3://bucket/models"
+    if "::" in uri or scheme in _READ_ONLY:
+        raise InvalidName(f"the store {location!r} cannot be used: it is read-only or a chain; {allowed}")
+    try:
+        import fsspec
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise StoreError(
+            f'the store {location} needs fsspec, which is not installed: pip install "dermfed[store]"'
+        ) from error
+    if scheme not in fsspec.available_protocols():
+        raise InvalidName(f"the store {location!r} is of an unknown kind {scheme!r}; {allowed}")
+    try:
+        filesystem, root = url_to_fs(uri)
+    except ImportError as error:
+        package = _PACKAGES.get(scheme)
+        advice = f"pip install {package}" if package else "see the documentation of fsspec"
+        raise StoreError(
+            f"the store {location} needs a package that is not installed ({_masked(error, uri)}): {advice}"
+        ) from error
+    except Exception as error:  # of whatever kind the filesystem's author chose
+        cause = _masked(error, uri)
+        raise StoreError(
+            f"the store {location} cannot be opened ({cause}); check the address and who you are"
+        ) from error
+    if not root.strip("/"):
+        raise InvalidName(f"the store {location!r} names no folder; {allowed}")
+    return RemoteStore(filesystem, root, uri)
+
+
+def without_secrets(uri: str) -> str:
+    """The address without user, password and query."""
+    scheme, _, rest = uri.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
+
+
+class RemoteStore(Store):
+    """An object store on a filesystem of fsspec.
+
+    Args:
+        filesystem: an `fsspec.AbstractFileSystem`.
+        root: the store's folder there.
+        uri: its address, which may hold secrets.
+    """
+
+    def __init__(self, filesystem: Any, root: str, uri: str) -> None:
+        self.location = without_secrets(uri)
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+        self._uri = uri
+        self._moves = uri.partition("://")[0].lower() not in _PUTS
+
+    def put(self, content: bytes) -> str:
+        """Stores `content`, always written anew: that costs less than reading what is there."""
+        digest = sha256(content)
+        name = object_name(digest)
+        first = unfinished_name(digest) if self._moves else name
+        with self._explained(f"{digest} cannot be written to {self.location}"):
+            try:
+                if self._moves:
+                    self._filesystem.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
+                self._filesystem.pipe_file(self._path(first), content)
+                self._read_back(first, digest)
+                if self._moves:
+                    self._filesystem.mv(self._path(first), self._path(name))
+                    self._read_back(name, digest)
+            except BaseException:
+                self._undo(first if self._moves else None, name, digest)
+                raise
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """The object's bytes, their digest verified."""
+        with self._explained(f"{digest} cannot be read from {self.location}"):
+            try:
+                content = self._read(object_name(digest))
+            except FileNotFoundError as error:
+                raise ObjectMissing(f"object {digest} is not in {self.location}") from error
+            return intact(content, digest, self.location)
+
+    def has(self, digest: str) -> bool:
+        """Whether the object is there, altered or not.
+
+        Raises:
+            StoreError: the filesystem does not answer.
+        """
+        return self.look(object_name(digest)) is not None
+
+    def files(self) -> Iterator[StoreFile]:
+        """Every object and every unfinished one, by name."""
+        with self._explained(f"{self.location} cannot be listed"):
+            self._filesystem.invalidate_cache()
+            try:
+                found = self._filesystem.find(self._path(OBJECTS), detail=True)
+            except FileNotFoundError:
+                found = {}
+        for path in sorted(found):
+            if (one := self._file(found[path])) is not None:
+                yield one
+
+    def look(self, name: str) -> StoreFile | None:
+        """The current size and age of a file."""
+        with self._explained(f"{name} cannot be read from {self.location}"):
+            self._filesystem.invalidate_cache()
+            try:
+                return self._file(self._filesystem.info(self._path(name)))
+            except FileNotFoundError:
+                return None
+
+    def remove(self, name: str) -> None:
+        """Removes a file."""
+        with (
+            self._explained(f"{name} cannot be removed from {self.location}"),
+            contextlib.suppress(FileNotFoundError),
+        ):
+            self._filesystem.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _read(self, name: str) -> bytes:
+        return bytes(self._filesystem.cat_file(self._path(name)))
+
+    def _read_back(self, name: str, digest: str) -> None:
+        if (actual := sha256(self._read(name))) != digest:
+            raise StoreError(
+                f"{digest} was written to {self.location}, which keeps other bytes ({actual}); try again, "
+                "and choose another place if it happens again"
+            )
+
+    def _undo(self, unfinished: str | None, name: str, digest: str) -> None:
+        """Removes what a failed write left, as far as the filesystem still answers."""
+        with contextlib.suppress(Exception):
+            if unfinished is not None:
+                self.remove(unfinished)
+        with contextlib.suppress(Exception):
+            # An object that was whole before is left: it is still what its name says.
+            if self.check(digest) == "altered":
+                self.remove(name)
+
+    def _file(self, info: dict[str, Any]) -> StoreFile | None:
+        if info.get("type") != "file" or info.get("islink"):
+            return None
+        name = "/".join(str(info["name"]).split("/")[-3:])
+        return store_file(name, int(info.get("size") or 0), _written(info))
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except RegistryError:
+            raise
+        except Exception as error:  # of whatever kind the filesystem's author chose
+            raise StoreError(
+                f"{what} ({_masked(error, self._uri)}); check the place, the network and who you are there"
+            ) from error
+
+
+def _written(info: dict[str, Any]) -> datetime | None:
+    """When a file was written, by the keys that fsspec's filesystems use."""
+    for key in _TIMES:
+        value = info.get(key)
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = datetime.fromisoformat(value)
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value, UTC)
+        if isinstance(value, datetime):
+            return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return None
+
+
+def _masked(error: Exception, uri: str) -> str:
+    """The text of an error, without the secrets of the address."""
+    said = f"{type(error).__name__}: {error}".replace(uri, without_secrets(uri))
+    address = urlsplit(uri)
+    hidden = [address.password, *(value for _, value in parse_qsl(address.query))]
+    for secret in (one for one in hidden if one):
+        said = said.replace(secret, "***").replace(unquote(secret), "***")
+    return said

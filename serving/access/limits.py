@@ -1,0 +1,135 @@
+"""Rate limits: how often an API key may ask, and how often an address may send a key that does not exist.
+
+Every counted response says what is left of the limit (`RateLimit-Policy` and `RateLimit`,
+draft-ietf-httpapi-ratelimit-headers), and a refusal when to ask again (`Retry-After`). A caller
+with a good key is never refused for what somebody at the same address has sent, as behind a proxy all come
+from one.
+"""
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+
+from registry.records import ApiKey
+from serving.access.gcra import MINUTE, Rate, RateLimiter, RateLimitResult
+from serving.metrics.metrics import Metrics
+from serving.metrics.multiprocess import SHARED_FOLDER
+from serving.protocol.problems import TooManyRequests
+from serving.settings import ServeSettings
+
+UNKNOWN_KEY_RATE: Final = Rate(per_minute=30, burst=30)
+"""How often an address may send a key that does not exist."""
+
+_SECOND: Final = MINUTE // 60
+_NETWORK_BITS: Final = 64  # of IPv6, that is what one caller is given
+
+
+class Limits:
+    """The rate limits of one service, shared by its workers.
+
+    Attributes:
+        health_issues: why the workers cannot share them.
+    """
+
+    def __init__(self, settings: ServeSettings, metrics: Metrics, folder: Path | None) -> None:
+        """Counts in files of this folder, or without one in this process alone."""
+        self._settings = settings
+        self._metrics = metrics
+        self._keys = RateLimiter(folder and folder / "keys")
+        self._guesses = RateLimiter(folder and folder / "guesses")
+
+    @property
+    def health_issues(self) -> list[str]:
+        """Why the limits cannot be shared by all workers; empty where they are."""
+        return sorted({limiter.health_issue for limiter in (self._keys, self._guesses)} - {""})
+
+    def count(self, request: Request, key: ApiKey | None) -> None:
+        """Counts an authorised request, and leaves its rate limit headers in `request.state.headers`.
+
+        Raises:
+            TooManyRequests: its key, or without keys this machine, has asked too often.
+        """
+        rate = self._rate(key)
+        if rate is None:
+            return
+        result = self._keys.spend("open" if key is None else key.id, rate)
+        headers = rate_limit_headers(rate, result)
+        if not result.admitted:
+            who = "this machine" if key is None else f"the API key {key.id}"
+            raise self._refusal(
+                result,
+                f"{who} may ask {rate.per_minute} times a minute, and {rate.burst} times at once",
+                headers,
+            )
+        request.state.headers = headers
+
+    def count_unknown_key(self, request: Request) -> None:
+        """Counts a request with a key that does not exist, by its address.
+
+        Raises:
+            TooManyRequests: its address has sent too many.
+        """
+        result = self._guesses.spend(network_address(request), UNKNOWN_KEY_RATE)
+        if not result.admitted:
+            raise self._refusal(
+                result, "too many API keys that are not known came from this address; use one that is"
+            )
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._keys.close()
+        self._guesses.close()
+
+    def _refusal(
+        self, result: RateLimitResult, why: str, headers: Mapping[str, str] | None = None
+    ) -> TooManyRequests:
+        self._metrics.limited()
+        again = _seconds(result.wait)
+        return TooManyRequests(
+            f"{why}; ask again in {again} s", {**(headers or {}), "Retry-After": str(again)}
+        )
+
+    def _rate(self, key: ApiKey | None) -> Rate | None:
+        settings = self._settings
+        per_minute = settings.open_per_minute
+        if key is not None:
+            per_minute = key.per_minute or settings.requests_per_minute
+        return Rate(per_minute, min(settings.burst, per_minute)) if per_minute else None
+
+
+def rate_limit_headers(rate: Rate, result: RateLimitResult) -> dict[str, str]:
+    """The `RateLimit` headers: the policy, and what is left of it."""
+    return {
+        "RateLimit-Policy": f'"key";q={rate.burst};w={_seconds(rate.window)}',
+        "RateLimit": f'"key";r={result.remaining};t={_seconds(result.restored)}',
+    }
+
+
+def network_address(request: Request) -> str:
+    """The address that a caller is counted by: IPv4 as it is, IPv6 by its /64 network."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped:
+        return str(getattr(address, "ipv4_mapped", None) or address)
+    return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
+
+
+def shared_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder of files that all workers of this service share; None where it is one process.
+
+    It is beside the one in which they count for Prometheus, which whoever starts the workers names to all.
+    """
+    counts = environ.get(SHARED_FOLDER)
+    return Path(counts).absolute().parent / "dermfed-rates" if counts else None
+
+
+def _seconds(nanoseconds: int) -> int:
+    """Nanoseconds as whole seconds, rounded up and at least 1."""
+    return max(1, -(-nanoseconds // _SECOND))

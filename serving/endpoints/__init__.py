@@ -1,1 +1,0 @@
-"""The paths of the interface, by what they are about; each over what `serving.running` shares."""

@@ -1,0 +1,55 @@
+"""The ASGI application: every route, the middleware around them, and the start and end of the service."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.http.endpoints.description import Description
+from serving.http.endpoints.diagnoses import Diagnoses
+from serving.http.endpoints.health import Health
+from serving.http.endpoints.models import ServedModels
+from serving.http.endpoints.pages import Pages
+from serving.http.middleware import RequestMiddleware
+from serving.settings import ServeSettings
+from serving.state import ServiceState
+
+
+def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManager[Any]]) -> Starlette:
+    """The Starlette application of all endpoints; its lifespan starts and ends the service.
+
+    Args:
+        settings: what an operator set.
+        source: opens the registry when the application starts.
+    """
+    service = ServiceState(settings)
+    diagnoses = Diagnoses(service)
+    endpoints = (
+        *(diagnoses, ServedModels(service), Health(service), Description(service)),
+        Pages(service, diagnoses),
+    )
+    routes = [route for endpoint in endpoints for route in endpoint.routes()]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with service.start(source):
+            yield
+
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(RequestMiddleware, routes=routes, metrics=service.metrics)],
+        # RequestMiddleware turns what goes wrong into an answer: let it through.
+        exception_handlers={HTTPException: _pass_on},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _pass_on(request: Request, error: Exception) -> Response:
+    raise error

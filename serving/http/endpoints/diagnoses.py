@@ -1,0 +1,122 @@
+"""`POST /v1/diagnoses`: a picture in, a diagnosis out."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from serving.access.auth import refuse_other_sites
+from serving.fhir.bundle import fhir_bundle
+from serving.fhir.negotiation import FHIR, prefers_fhir
+from serving.http.middleware import request_id
+from serving.http.upload import Upload, check_format, read_upload
+from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
+from serving.monitoring.decision_log.decision_log import PendingEntry
+from serving.protocol.parameters import Parameters, read_parameters
+from serving.protocol.routing import select_subgroup
+from serving.protocol.schemas import Diagnosis
+from serving.state import ServiceState, select_release
+
+Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
+"""Reads the parameters of a diagnosis from the query and the form's fields."""
+
+
+class Diagnoses:
+    """The endpoint that takes a picture and answers its diagnosis, as JSON or as FHIR."""
+
+    def __init__(self, service: ServiceState) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        """Its path."""
+        return [Route("/v1/diagnoses", self.diagnose, methods=["POST"])]
+
+    async def diagnose(self, request: Request) -> Response:
+        """Answers `POST /v1/diagnoses`, with one entry in the decision log."""
+        with self._service.decision_log.entry_of(request) as entry:
+            return await self._diagnose(request, entry)
+
+    async def _diagnose(self, request: Request, entry: PendingEntry) -> Response:
+        await self._service.authorise(request, "diagnose")
+        if request.state.key is None:  # any page that is open on this machine could send pictures
+            refuse_other_sites(request)
+        result = await self.run_diagnosis(request, entry)
+        answer: Response
+        if prefers_fhir(request.headers.getlist("accept")):
+            bundle = fhir_bundle(result.diagnosis, result.loaded.manifest.labels, result.parameters)
+            answer = JSONResponse(bundle, media_type=FHIR)
+        else:
+            answer = Response(result.diagnosis.model_dump_json(), media_type="application/json")
+        return self.respond(request, entry, result, answer)
+
+    def respond(
+        self, request: Request, entry: PendingEntry, result: "DiagnosisResult", answer: Response
+    ) -> Response:
+        """Counts and logs a diagnosis whose answer is built, and attaches the work to do after sending it."""
+        self._service.metrics.diagnosis(result.diagnosis, time.monotonic() - request.state.began)
+        entry.diagnosed(result.diagnosis)
+        answer.background = result.after_response
+        return answer
+
+    async def run_diagnosis(
+        self, request: Request, entry: PendingEntry, read: Reader = read_parameters
+    ) -> "DiagnosisResult":
+        """Reads, decodes and diagnoses the picture of an authorised request; `respond` counts and logs it.
+
+        Args:
+            request: the request, of which nothing has been read.
+            entry: of the request, in the decision log.
+            read: how its parameters are read.
+        """
+        service = self._service
+        async with service.admission.admit(request) as admitted:
+            upload = await read_upload(request, service.settings.max_bytes)
+            admitted.watch_for_disconnect()
+            await entry.hash_picture(upload.content)
+            parameters = read(request.query_params.multi_items(), upload.fields)
+            asked = parameters.model or service.settings.default_model
+            release = select_release(await service.served(request, asked), asked)
+            routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+            loaded = release.versions[routed.subgroup]
+            decoded, outputs = await service.scheduler.infer(
+                loaded, partial(prepare, loaded, upload, service.settings.max_pixels)
+            )
+            diagnosis = build_diagnosis(
+                loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
+            )
+        after_response = service.monitoring.background_task(
+            release, loaded, parameters, upload.content, decoded, outputs, diagnosis
+        )
+        return DiagnosisResult(diagnosis, loaded, parameters, after_response)
+
+
+def prepare(loaded: LoadedVersion, upload: Upload, max_pixels: int) -> Decoded:
+    """Decodes an upload for one version's model, after checking its format; blocks, so run it in a thread.
+
+    Raises:
+        NotAnImage, WrongMediaType, BodyTooLarge: it cannot be shown to a model.
+    """
+    check_format(upload.content, upload.declared)
+    return decode(loaded, upload.content, max_pixels)
+
+
+@dataclass(frozen=True)
+class DiagnosisResult:
+    """A diagnosis with the version and the parameters it was made with.
+
+    Attributes:
+        diagnosis: the answer.
+        loaded: the version that gave it.
+        parameters: what was asked for.
+        after_response: the work to be done once the answer has been sent.
+    """
+
+    diagnosis: Diagnosis
+    loaded: LoadedVersion
+    parameters: Parameters
+    after_response: BackgroundTask

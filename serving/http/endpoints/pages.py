@@ -1,0 +1,125 @@
+"""`/` and `/operator`: the pages for people, and the files that they load.
+
+A key is the password of the browser's own dialogue. A form that another site's page sends is refused, for
+the browser would send the key with it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial, wraps
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from registry.records import Event
+from serving.access.auth import refuse_other_sites
+from serving.http.endpoints.diagnoses import Diagnoses
+from serving.http.endpoints.models import served_model
+from serving.http.headers import PAGE_POLICY, POLICY
+from serving.http.middleware import request_id
+from serving.protocol.problems import ProblemResponse
+from serving.state import ServiceState
+from serving.web.operator_page import Seen, operator_page
+from serving.web.picture_page import picture_page, read_form
+from serving.web.rendering import ASSETS, asset, render
+
+_OPERATOR_PAGES = 4
+"""How many operator pages are made at once."""
+
+Endpoint = Callable[["Pages", Request], Awaitable[Response]]
+
+
+def problems_as_pages(endpoint: Endpoint) -> Endpoint:
+    """Decorates an endpoint so that browsers get its problem responses as pages, with the same status."""
+
+    @wraps(endpoint)
+    async def wrapped(self: "Pages", request: Request) -> Response:
+        try:
+            return await endpoint(self, request)
+        except ProblemResponse as problem:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            shown = render("problem.html", here="", problem=problem, request_id=request_id(request))
+            return page(shown, problem.status, problem.headers)
+
+    return wrapped
+
+
+class Pages:
+    """The endpoints of the pages for people: trying a picture, and the operator's view."""
+
+    def __init__(self, service: ServiceState, diagnoses: Diagnoses) -> None:
+        self._service = service
+        self._diagnoses = diagnoses
+        # A registry that does not answer keeps these threads, and no others.
+        self._operator_pages = anyio.CapacityLimiter(_OPERATOR_PAGES)
+
+    def routes(self) -> list[Route]:
+        """Their paths."""
+        files = [
+            Route(f"/assets/{name}", partial(self.asset, name), methods=["GET"], include_in_schema=False)
+            for name in ASSETS
+        ]
+        return [
+            Route("/", self.picture, methods=["GET"], include_in_schema=False),
+            Route("/", self.diagnose, methods=["POST"], include_in_schema=False),
+            Route("/operator", self.operator, methods=["GET"], include_in_schema=False),
+            *files,
+        ]
+
+    async def asset(self, name: str, request: Request) -> Response:
+        """A style sheet, script or icon that pages load; open to all."""
+        return Response(asset(name), media_type=ASSETS[name])
+
+    @problems_as_pages
+    async def picture(self, request: Request) -> Response:
+        """The form on which a picture is chosen."""
+        await self._service.authorise(request, "diagnose", page=True)
+        return page(picture_page(await self._service.served(request)))
+
+    @problems_as_pages
+    async def diagnose(self, request: Request) -> Response:
+        """The form with the answer for the picture in it."""
+        refuse_other_sites(request)  # first, for it would count for the user whose browser sends it
+        with self._service.decision_log.entry_of(request) as entry:
+            await self._service.authorise(request, "diagnose", page=True)
+            result = await self._diagnoses.run_diagnosis(request, entry, read_form)
+            shown = picture_page(self._service.current_release.served, result.diagnosis, result.parameters)
+            return self._diagnoses.respond(request, entry, result, page(shown))
+
+    @problems_as_pages
+    async def operator(self, request: Request) -> Response:
+        """The operator's page: releases, fairness, history, health issues, drift and shadow comparisons."""
+        await self._service.authorise(request, "operate", page=True)
+        content = await anyio.to_thread.run_sync(
+            lambda: operator_page(self._operator_view()), limiter=self._operator_pages
+        )
+        return page(content)
+
+    def _operator_view(self) -> Seen:
+        service = self._service
+        served, alias = service.current_release.served, service.settings.alias
+        history: dict[str, Sequence[Event]] = {}
+        unread = []
+        for name in served.releases:
+            try:
+                history[name] = service.registry.history(name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the rest is needed now more than ever
+                unread.append(f"what was done to {name} cannot be read: {error}")
+        return Seen(
+            state=served,
+            served={name: served_model(one, alias) for name, one in served.releases.items()},
+            history=history,
+            troubles=[*service.health_issues, *unread],
+            drift=service.monitoring.drift(),
+            decisions=service.monitoring.decisions(),
+            shadow=service.monitoring.shadow(),
+            shadow_alias=service.settings.shadow_alias,
+        )
+
+
+def page(content: str, status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
+    """An HTML response with the content security policy of pages."""
+    return HTMLResponse(content, status, headers={**(headers or {}), POLICY: PAGE_POLICY})

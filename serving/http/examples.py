@@ -1,0 +1,212 @@
+"""Examples for the description of the interface, made with the very schemas and functions of real answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from registry.bundle.manifest.codings import ICD10, SNOMED_CT, short
+from registry.bundle.manifest.labels import Coding, Label
+from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.pictures.rule import PictureRule
+from registry.card.contents import Entry, release_card
+from registry.records import Release, Version
+from serving.protocol.fields import example
+from serving.protocol.problems import (
+    BodyTooLarge,
+    Busy,
+    DeadlinePassed,
+    Draining,
+    InvalidParameter,
+    KeyMissing,
+    MalformedRequest,
+    NotAnImage,
+    NothingServed,
+    ProblemResponse,
+    ScopeMissing,
+    TooManyRequests,
+    UnknownModel,
+    WrongMediaType,
+    problem_response,
+)
+from serving.protocol.schemas import (
+    Card,
+    Diagnosis,
+    Finding,
+    Models,
+    Readiness,
+    Reason,
+    ServedModel,
+    ServedVersion,
+)
+
+_DIAGNOSIS: Final = example(Diagnosis)
+_DIGEST: Final = _DIAGNOSIS.model.digest
+_ICD10: Final = Coding(
+    system=ICD10,
+    version="2019",
+    code="C43.9",
+    display="Malignant melanoma of skin, unspecified",
+    certain=True,
+)
+_SNOMED_CT: Final = Coding(
+    system=SNOMED_CT,
+    version="http://snomed.info/sct/900000000000207008/version/20250201",
+    code="93655004",
+    display="Malignant melanoma of skin",
+)
+_MELANOMA: Final = (_ICD10, _SNOMED_CT)
+_DECLARED: Final = Reason(
+    code="declared",
+    text="A skin tone 5 (fitzpatrick) was declared: version 3, which is for skin tones V, VI (fitzpatrick), "
+    "answered.",
+)
+_BLURRED: Final = (
+    "The picture is too blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
+)
+
+PARAMETERS: Final[Mapping[str, Any]] = {
+    "skin_tone": "V",
+    "skin_tone_scale": "fitzpatrick",
+    "model": "skin-lesion",
+    "top": 3,
+}
+"""One value of each parameter."""
+
+REQUESTS: Final[Mapping[str, str]] = {
+    "the picture is the body": "curl --data-binary @lesion.jpg -H 'Content-Type: image/jpeg' "
+    "'http://localhost:3000/v1/diagnoses?skin_tone=V'",
+    "a form": "curl -F 'image=@lesion.jpg;type=image/jpeg' -F skin_tone=V http://localhost:3000/v1/diagnoses",
+}
+"""Whole requests: a document in JSON cannot hold a picture as an example of a body."""
+
+PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
+    "400": (
+        NotAnImage("9 bytes that are no picture: JPEG, PNG and WebP are accepted, told by their content"),
+        MalformedRequest("the connection ended before the picture did; send it again"),
+    ),
+    "401": (KeyMissing("send an API key: Authorization: Bearer KEY"),),
+    "403": (ScopeMissing("the API key is for read; this needs one for diagnose"),),
+    "404": (UnknownModel("no model 'skin' is served; did you mean skin-lesion?"),),
+    "413": (BodyTooLarge("the picture has more than 20,971,520 bytes; send a smaller copy"),),
+    "415": (WrongMediaType("the picture is PNG, but declared as image/jpeg; declare what it is"),),
+    "422": (
+        InvalidParameter(
+            "skin tone '7' is not on the scale fitzpatrick; allowed: 1, 2, 3, 4, 5, 6 (or I to VI), or empty"
+        ),
+    ),
+    "429": (TooManyRequests("the API key has made as many requests as it may; try again in 2 seconds"),),
+    "503": (
+        NothingServed("no model has been promoted to production"),
+        Busy("as many pictures are waiting as may; try again"),
+        DeadlinePassed("the answer was not ready in time; try again"),
+        Draining("the service is ending; try again"),
+    ),
+}
+"""What each status may be about."""
+
+
+def diagnoses() -> dict[str, Diagnosis]:
+    """A diagnosis of each decision."""
+    return {
+        "report": _diagnosis(
+            "report",
+            0.71,
+            Reason(
+                code="confident",
+                text="The highest probability is 0.710; from 0.550 on, chosen on 400 pictures, this version "
+                "reports.",
+            ),
+        ),
+        "refer": _diagnosis("refer", 0.52, example(Reason)),
+        "retake": _diagnosis("retake", 0.71, Reason(code="blurred", text=_BLURRED)),
+    }
+
+
+def _diagnosis(decision: str, confidence: float, ground: Reason) -> Diagnosis:
+    bad = decision == "retake"
+    return example(
+        Diagnosis,
+        decision=decision,
+        reasons=[ground, _DECLARED],
+        findings=[
+            example(Finding, probability=confidence, coding=short(_MELANOMA)),
+            example(
+                Finding,
+                code="NV",
+                name="Melanocytic nevus",
+                malignancy="benign",
+                probability=round(1 - confidence, 2),
+                coding={"icd10": "D22.9"},
+            ),
+        ],
+        malignancy={"probability": confidence},
+        confidence={"value": confidence},
+        quality={"acceptable": not bad, "issues": [_BLURRED] if bad else []},
+    )
+
+
+def models() -> Models:
+    """A model with a version for everybody and one for dark skin."""
+    return Models(
+        models=[
+            ServedModel(
+                name="skin-lesion",
+                release=7,
+                alias="production",
+                labels=["MEL", "NV"],
+                codings={"MEL": list(_MELANOMA), "NV": []},
+                versions=[
+                    ServedVersion(version=1, subgroup="global", scale=None, skin_tones=[], digest=_DIGEST),
+                    ServedVersion(
+                        version=3,
+                        subgroup="dark",
+                        scale="fitzpatrick",
+                        skin_tones=["V", "VI"],
+                        digest=_DIGEST,
+                    ),
+                ],
+            )
+        ]
+    )
+
+
+def card() -> Card:
+    """The card of a version for everybody, as the function that makes cards makes it."""
+    subgroups = {
+        name: {"n": 50, "accuracy": value, "intervals": {"accuracy": [value - 0.12, value + 0.1]}}
+        for name, value in (("light", 0.84), ("dark", 0.8))
+    }
+    manifest = BundleManifest(
+        model="skin-lesion",
+        file=ModelFile.of(b""),
+        labels=(
+            Label(
+                code="MEL",
+                name="Melanoma",
+                malignancy="malignant",
+                coding=short(_MELANOMA),
+                codings=_MELANOMA,
+            ),
+            Label(code="NV", name="Melanocytic nevus", malignancy="benign"),
+        ),
+        picture=PictureRule(size=224),
+        conformal=Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="global"),
+        abstention=Abstention(target_risk=0.1, threshold_bin=275, n=400, risk=0.08),
+        metrics={"n": 100, "accuracy": 0.82, "by_subgroup": subgroups},
+        lineage=Lineage(job=_DIGEST, recipe="fedauto", seed=0, code_version="0.1.0"),
+    )
+    version = Version("skin-lesion", 1, _DIGEST, manifest.subgroup, _DIAGNOSIS.created)
+    release = Release(7, "skin-lesion", (version,))
+    made = release_card([Entry.of(version, manifest)], release=release, alias="production")
+    return Card.model_validate(made)
+
+
+def readiness() -> Readiness:
+    """A service that serves one model."""
+    return Readiness(status="ready", models=["skin-lesion"], troubles=[])
+
+
+def problem(one: ProblemResponse) -> dict[str, Any]:
+    """The document that a problem is answered with."""
+    document: dict[str, Any] = json.loads(bytes(problem_response(one, _DIAGNOSIS.id).body))
+    return document

@@ -1,0 +1,188 @@
+"""Reading an uploaded picture and its form fields, in memory alone and never more than allowed.
+
+The body is the picture itself, or a form with one file `image`. Nothing is written to disk: the form
+parser's own habit of spooling large files to a temporary one is switched off. No URL is ever fetched:
+a string where the picture belongs is refused.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from registry.bundle.errors import NotAPicture, UnsupportedPicture
+from registry.bundle.pictures.open_file import Format, picture_format
+from serving.http.polyglot import other_format
+from serving.protocol.problems import (
+    BodyTooLarge,
+    InvalidParameter,
+    MalformedRequest,
+    NotAnImage,
+    WrongMediaType,
+)
+
+FORM: Final = "multipart/form-data"
+FIELD: Final = "image"
+
+MEDIA_TYPES: Final[Mapping[str, Format]] = {
+    "image/jpeg": "JPEG",
+    "image/jpg": "JPEG",
+    "image/png": "PNG",
+    "image/webp": "WebP",
+    "application/dicom": "DICOM",
+}
+
+# What a form's file is called by senders who do not look.
+_UNDECLARED = frozenset({"", "application/octet-stream"})
+
+# Starlette decodes by whichever of Python's codecs a form names; not all of them are for text.
+_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
+
+_MAX_FIELDS = 16
+_FORM_OVERHEAD = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An uploaded file, not looked at yet, with the form's other fields.
+
+    Attributes:
+        content: its bytes.
+        declared: its declared media type; `check_format` checks it.
+        fields: of the form.
+    """
+
+    content: bytes
+    declared: str
+    fields: Mapping[str, str]
+
+
+class _InMemory(MultiPartParser):
+    """Starlette's parser, which never reaches for a temporary file: the body's size is capped."""
+
+    spool_max_size = 2**62
+
+    def close(self) -> None:
+        """Lets go of every file, also of one that the form breaks off in."""
+        for file in self._files_to_close_on_error:
+            file.close()
+
+
+async def read_upload(request: Request, max_bytes: int) -> Upload:
+    """Reads the picture in a request's body or form.
+
+    Raises:
+        WrongMediaType: not declared as a picture.
+        BodyTooLarge: more than `max_bytes`; the rest is thrown away unread.
+        InvalidParameter: a form without one file `image`.
+        MalformedRequest: a form that cannot be read, or a body that ended early.
+    """
+    declared = media_type(request.headers.get("content-type", ""))
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise WrongMediaType(f"the body is declared as compressed ({coding[:100]}); send it as it is")
+    if declared == FORM:
+        return await _from_form(request, max_bytes)
+    if declared not in MEDIA_TYPES:
+        raise WrongMediaType(
+            f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
+            f"image/png, image/webp or application/dicom, or a form ({FORM}) with one file `{FIELD}`"
+        )
+    content = b"".join([chunk async for chunk in _body(request, max_bytes, max_bytes)])
+    return Upload(content, declared, {})
+
+
+def media_type(header: str) -> str:
+    """The media type of a Content-Type header, without its parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def check_format(content: bytes, declared: str) -> None:
+    """Refuses bytes that are no picture, are of another format than declared, or are a polyglot.
+
+    Raises:
+        NotAnImage, WrongMediaType: as their names say.
+    """
+    try:
+        found = picture_format(content)
+    except UnsupportedPicture as error:
+        raise WrongMediaType(str(error)) from error
+    except NotAPicture as error:
+        raise NotAnImage(str(error)) from error
+    if declared not in _UNDECLARED and MEDIA_TYPES[declared] != found:
+        raise WrongMediaType(f"the picture is {found}, but declared as {declared}; declare what it is")
+    if also := other_format(content):
+        raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
+
+
+async def _body(request: Request, ceiling: int, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    """Streams the body, and refuses it past `ceiling` bytes."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > ceiling:
+        raise _too_large(max_bytes)
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > ceiling:
+                raise _too_large(max_bytes)
+            yield chunk
+    except ClientDisconnect as error:
+        raise MalformedRequest("the connection ended before the picture did; send it again") from error
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    # The connection stays open: closing it on a sender who is still sending loses him the answer.
+    return BodyTooLarge(f"the picture has more than {max_bytes:,} bytes; send a smaller copy")
+
+
+async def _from_form(request: Request, max_bytes: int) -> Upload:
+    _, options = parse_options_header(request.headers["content-type"])
+    charset = options.get(b"charset", b"utf-8").decode("latin-1").lower()
+    if charset not in _CHARSETS:
+        raise MalformedRequest(f"the form is declared as {charset[:100]}; send its fields as UTF-8")
+    stream = _body(request, max_bytes + _FORM_OVERHEAD, max_bytes)
+    parser = _InMemory(request.headers, stream, max_files=1, max_fields=_MAX_FIELDS)
+    try:
+        form = await parser.parse()
+        declared, content = await _picture(form)
+    except MultiPartException as error:
+        raise MalformedRequest(
+            f"the form cannot be read ({error.message}); send one file `{FIELD}`"
+        ) from error
+    finally:
+        parser.close()
+    if len(content) > max_bytes:
+        raise _too_large(max_bytes)
+    return Upload(content, declared, _fields(form.multi_items()))
+
+
+async def _picture(form: FormData) -> tuple[str, bytes]:
+    """The declared type and the bytes of a form's one file."""
+    files = [(name, value) for name, value in form.multi_items() if isinstance(value, UploadFile)]
+    if [name for name, _ in files] != [FIELD]:
+        raise InvalidParameter(
+            f"the form holds no file `{FIELD}`; send the picture's bytes as a file of this name. "
+            "A URL or a text in its place is not fetched or read"
+        )
+    file = files[0][1]
+    declared = media_type(file.content_type or "")
+    if declared not in _UNDECLARED and declared not in MEDIA_TYPES:
+        raise WrongMediaType(
+            f"the file `{FIELD}` is declared as {declared[:100]}; allowed are {', '.join(MEDIA_TYPES)}"
+        )
+    return declared, await file.read()
+
+
+def _fields(items: list[tuple[str, UploadFile | str]]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in items:
+        if isinstance(value, str):
+            if name in fields:
+                raise InvalidParameter(f"`{name}` is given twice; give it once")
+            fields[name] = value
+    return fields

@@ -1,0 +1,131 @@
+"""The reasons of a diagnosis: why `report`, `refer` or `retake`, and why this version answered.
+
+| code | decision |
+| --- | --- |
+| `confident` | `report`: the highest probability reaches the version's threshold |
+| `low-confidence` | `refer`: it does not |
+| `empty-set` | `refer`: it is too low even for the prediction set, in which no class is left |
+| `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
+| `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
+| what is wrong with the picture | `retake`: see `serving.inference.quality.rules` |
+
+The last reason is the route's, by the route's own name. There may be new codes: a program that meets one it
+does not know shows the text.
+"""
+
+from collections.abc import Sequence
+from math import floor
+from typing import Literal, get_args
+
+import numpy as np
+
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.decision import Decision
+from registry.bundle.manifest.schema import BundleManifest
+from registry.records import Version
+from serving.inference.quality import QualityAssessment
+from serving.inference.quality.rules import IssueCode
+from serving.protocol.parameters import Parameters
+from serving.protocol.routing import ROUTES, Route
+from serving.protocol.schemas import Reason
+
+ReasonCode = Literal["confident", "low-confidence", "empty-set", "refers-all", "unfamiliar"]
+CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTES)
+"""Every reason code there is."""
+
+
+def outcome(decision: Decision, quality: QualityAssessment) -> Literal["report", "refer", "retake"]:
+    """The decision of a diagnosis: `retake` for a bad picture, else what the model's decision says."""
+    if not quality.acceptable:
+        return "retake"
+    return "report" if decision.reported else "refer"
+
+
+def reasons(
+    decision: Decision,
+    quality: QualityAssessment,
+    manifest: BundleManifest,
+    version: Version,
+    route: Route,
+    parameters: Parameters,
+) -> list[Reason]:
+    """The reasons for the decision, then the one for the routing.
+
+    Args:
+        decision: the decision by the model's outputs.
+        quality: the quality of the picture.
+        manifest: the manifest of the version that answered.
+        version: that version.
+        route: why it was this one.
+        parameters: what the request declared.
+    """
+    if quality.acceptable:
+        found = [Reason(code=code, text=text) for code, text in _decision_reasons(decision, manifest)]
+    else:
+        found = [Reason(code=issue.code, text=issue.text) for issue in quality.issues if issue.bad]
+    return [*found, Reason(code=route, text=_route_reason(route, version, parameters))]
+
+
+def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[ReasonCode, str]]:
+    threshold_bin, known = manifest.abstention.threshold_bin, manifest.out_of_distribution
+    threshold, n = decision.confidence_threshold, decision.confidence_calibrated_on
+    # A threshold is a multiple of 1/500: cut to three digits a confidence stays on its side of it.
+    confidence = f"{floor(decision.confidence * 1000) / 1000:.3f}"
+    found: list[tuple[ReasonCode, str]] = []
+    if threshold_bin == SCORE_BINS:
+        why = f"on {n} pictures no confidence was high enough" if n else "it was not calibrated"
+        found.append(("refers-all", f"This version refers every picture: {why}."))
+    elif not decision.in_set:
+        from_ = manifest.conformal.threshold_bin / SCORE_BINS
+        found.append(
+            (
+                "empty-set",
+                f"The highest probability is {confidence}; below {from_:.3f}, chosen on "
+                f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
+                "reported.",
+            )
+        )
+    elif score_bin(np.asarray(decision.confidence)) < manifest.reports_from:
+        found.append(
+            (
+                "low-confidence",
+                f"The highest probability is {confidence}; below {threshold:.3f}, chosen on {n} pictures, "
+                "this version refers.",
+            )
+        )
+    if decision.unfamiliar and known is not None:
+        found.append(
+            (
+                "unfamiliar",
+                "The picture is unlike those that this version was trained on, as are at most "
+                f"{100 * known.rate:g} % of known pictures.",
+            )
+        )
+    if not found:
+        found.append(
+            (
+                "confident",
+                f"The highest probability is {confidence}; from {threshold:.3f} on, chosen on {n} pictures, "
+                "this version reports.",
+            )
+        )
+    return found
+
+
+def _route_reason(route: Route, version: Version, parameters: Parameters) -> str:
+    subgroup = version.subgroup
+    if subgroup.is_global:
+        answered = f"version {version.number}, which is for everybody, answered."
+    else:
+        answered = (
+            f"version {version.number}, which is for skin tones {', '.join(subgroup.values)} "
+            f"({subgroup.scale}), answered."
+        )
+    declared = f"skin tone {parameters.skin_tone} ({parameters.skin_tone_scale})"
+    begins = {
+        "declared": f"A {declared} was declared: ",
+        "unknown-tone": "No skin tone was declared: ",
+        "other-scale": f"No version is for tones on the scale {parameters.skin_tone_scale}: ",
+        "no-model-for-subgroup": f"No version is for {declared}: ",
+    }
+    return begins[route] + answered

@@ -1,0 +1,229 @@
+"""The dynamic batcher: threads that decode pictures and run the models on batches of them.
+
+No picture waits for a batch to fill. A thread that becomes free takes the decoded picture that has waited
+longest, and with it up to `max_batch` in all of those that wait for the same version; where some of these
+are not decoded yet, it decodes one. Where no decoded picture waits, it decodes the next. More threads than
+cores would only get in each other's way, and what is nearly done comes first. A picture that comes while
+nothing else is worked on goes at once, and may have several threads to itself.
+
+The threads hand work to each other and call the event loop with answers alone, so that a loop that is busy
+with requests keeps no core idle.
+
+A picture whose request was given up is neither decoded nor run. A version is referenced by its pictures only:
+one that was replaced is freed with the last of them.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from registry.bundle.model_file.graph import Graph, Outputs
+from serving.inference.predictor import Decoded, LoadedVersion
+from serving.inference.run_batch import run_batch
+from serving.metrics.metrics import Metrics
+
+log = logging.getLogger("dermfed.serve")
+
+Answer = tuple[Decoded, Outputs]
+Answers = Sequence[tuple["asyncio.Future[Answer]", Answer | Exception]]
+
+
+@dataclass(eq=False)
+class QueuedPicture:
+    """A picture in the queue of the batcher.
+
+    Attributes:
+        loaded: the version that it is for.
+        decode: decodes it for the version's model.
+        answer: the future of the decoded picture and the model's outputs.
+        waiting_since: when it began to wait, to be decoded or to be run; on the monotonic clock.
+        waited: seconds that it waited to be decoded.
+        decoded: what `decode` returned; None before.
+    """
+
+    loaded: LoadedVersion
+    decode: Callable[[], Decoded]
+    answer: "asyncio.Future[Answer]"
+    waiting_since: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    decoded: Decoded | None = None
+
+
+@dataclass(frozen=True)
+class SchedulerStep:
+    """One piece of work for a thread: decoding a picture, or running a model on a batch.
+
+    Attributes:
+        pictures: the one to decode, or the batch.
+        graph: the model to run; None where a picture is to be decoded.
+    """
+
+    pictures: Sequence[QueuedPicture]
+    graph: Graph | None = None
+
+
+class Scheduler:
+    """Decodes pictures and runs the models of all versions, batching pictures of one version."""
+
+    def __init__(self, max_threads: int, max_batch: int, metrics: Metrics) -> None:
+        """Starts no thread yet; threads are started when there is work for them.
+
+        Args:
+            max_threads: how many threads work at most, over all versions.
+            max_batch: the largest batch, in pictures.
+            metrics: where queue length, batch sizes and the time of each stage are counted.
+        """
+        self._max_threads = max_threads
+        self._max_batch = max_batch
+        self._metrics = metrics
+        self._undecoded: deque[QueuedPicture] = deque()
+        self._decoded: deque[QueuedPicture] = deque()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0  # threads that wait for work
+        self._busy = 0  # threads whose answers are not there yet
+        self._closed = False
+        self._work = threading.Condition()
+
+    async def infer(self, loaded: LoadedVersion, decode: Callable[[], Decoded]) -> Answer:
+        """Decodes one picture and runs the version's model; returns both, the outputs as a batch of one.
+
+        Raises:
+            Exception: whatever `decode` raises.
+            GraphError: the picture is not what the model takes, or its outputs are broken.
+        """
+        picture = QueuedPicture(loaded, decode, asyncio.get_running_loop().create_future())
+        with self._work:
+            self._undecoded.append(picture)
+            self._count_waiting()
+            if self._idle:
+                self._idle -= 1  # here, for it may take a while to wake up
+                self._work.notify()
+            elif len(self._threads) < self._max_threads:
+                thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        try:
+            return await picture.answer
+        finally:
+            if picture.answer.cancelled():
+                self._discard(picture)
+
+    def close(self) -> None:
+        """Ends the threads, each after the step it is in."""
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _discard(self, picture: QueuedPicture) -> None:
+        with self._work:
+            for waiting in (self._undecoded, self._decoded):
+                if picture in waiting:
+                    waiting.remove(picture)
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        self._metrics.waiting(len(self._undecoded) + len(self._decoded))
+
+    def _run(self) -> None:
+        """The loop of every thread."""
+        while (step := self._next()) is not None:
+            try:
+                answers = self._execute(step)
+            except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+                answers = [(picture.answer, error) for picture in step.pictures]
+            self._finish(step)
+            del step  # it references a version, which may be freed when its last answer is out
+            if answers:
+                deliver(answers)
+            del answers
+
+    def _next(self) -> SchedulerStep | None:
+        """Waits for the next step; None once the scheduler is closed."""
+        with self._work:
+            while not self._closed:
+                if step := self._choose_step():
+                    self._busy += 1
+                    self._count_waiting()
+                    return step
+                self._idle += 1
+                self._work.wait()
+            return None
+
+    def _finish(self, step: SchedulerStep) -> None:
+        with self._work:
+            self._busy -= 1
+            if step.graph is None:
+                # The thread that decoded looks for the next step at once: no other need be woken for these.
+                self._decoded += [one for one in step.pictures if one.decoded and not one.answer.done()]
+
+    def _choose_step(self) -> SchedulerStep | None:
+        if not self._decoded:
+            return SchedulerStep([self._undecoded.popleft()]) if self._undecoded else None
+        loaded = self._decoded[0].loaded
+        together = [one for one in self._decoded if one.loaded is loaded][: self._max_batch]
+        if len(together) < self._max_batch:
+            for one in self._undecoded:
+                if one.loaded is loaded:
+                    self._undecoded.remove(one)
+                    return SchedulerStep([one])
+        for one in together:
+            self._decoded.remove(one)
+        alone = len(together) == 1 and not (self._undecoded or self._decoded or self._busy)
+        graph = loaded.lone_graph if alone and loaded.lone_graph is not None else loaded.graph
+        return SchedulerStep(together, graph)
+
+    def _execute(self, step: SchedulerStep) -> Answers:
+        """Executes a step, and returns the answers that are complete after it."""
+        if step.graph is not None:
+            return self._run_model(step.graph, step.pictures)
+        for picture in step.pictures:
+            if not picture.answer.done():  # not given up
+                self._decode(picture)
+        return ()
+
+    def _decode(self, picture: QueuedPicture) -> None:
+        began = time.monotonic()
+        picture.waited = began - picture.waiting_since
+        picture.decoded = picture.decode()
+        picture.waiting_since = time.monotonic()
+        version = picture.loaded.version
+        self._metrics.stage(version.model, version.number, "decoding", picture.waiting_since - began)
+
+    def _run_model(self, graph: Graph, pictures: Sequence[QueuedPicture]) -> Answers:
+        shown = [(one, one.decoded) for one in pictures if one.decoded is not None]
+        began = time.monotonic()
+        outputs = run_batch(graph, [decoded.pixels for _, decoded in shown])
+        seconds = time.monotonic() - began
+        self._metrics.batch(len(shown))
+        answers: list[tuple[asyncio.Future[Answer], Answer | Exception]] = []
+        for (one, decoded), output in zip(shown, outputs, strict=True):
+            version = one.loaded.version
+            waited = one.waited + began - one.waiting_since
+            self._metrics.stage(version.model, version.number, "waiting", waited)
+            self._metrics.stage(version.model, version.number, "model", seconds)
+            answers.append((one.answer, output if isinstance(output, Exception) else (decoded, output)))
+        return answers
+
+
+def deliver(answers: Answers) -> None:
+    """Resolves the futures of answers in their event loop, from another thread."""
+    try:
+        answers[0][0].get_loop().call_soon_threadsafe(_resolve, answers)
+    except RuntimeError:  # the loop has ended, and with it whoever waited
+        log.warning("%d answers came after the service had ended", len(answers))
+
+
+def _resolve(answers: Answers) -> None:
+    for future, answer in answers:
+        if future.done():
+            continue  # nobody waits for it any more
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -1,0 +1,79 @@
+"""Warns where a picture contradicts the skin tone declared with it; the answer does not depend on it.
+
+The angle of the skin (`registry.bundle.skin_tone.typology_angle`) is compared with the ranges that the bundle
+learned from its own pictures. Nobody is routed by it and no tone is filled in: the answer is the same with
+and without the warning.
+
+It warns only where that was measured to mean something (docs/results.md, "Skin tone from pixels"). The bundle
+has to know ranges on the declared scale; in its pictures the angle has to follow the tone, as it does in
+close-ups (rank correlation 0.52) and does not in dermoscopic pictures (−0.04); and the picture has to be like
+those, for of dermoscopic pictures the ranges of close-ups would warn wrongly, most of all where skin is dark.
+Even then most wrong declarations go unnoticed: no warning says nothing.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.skin_tone.typology_angle import ToneRanges, contradicted_by, from_dark, skin_tone_angle
+from serving.protocol.parameters import Parameters
+
+FOLLOWS: Final = 0.4
+"""The least rank correlation of angle and tone from which on ranges are believed."""
+
+LEAST: Final = 64
+"""Pixels on both sides, the fewest that an angle is taken of."""
+
+SIDE: Final = 128
+"""Pixels on both sides that are enough; larger pictures are reduced."""
+
+
+def skin_angle(pixels: NDArray[np.uint8], manifest: BundleManifest) -> float | None:
+    """The typology angle of the skin in a picture, degrees; None where unused, or too little skin shows.
+
+    Args:
+        pixels: the picture as the model sees it, `(size, size, 3)` RGB.
+        manifest: the manifest of the version that answers.
+    """
+    if _reliable_ranges(manifest) is None or len(pixels) < LEAST:
+        return None
+    if len(pixels) > SIDE:
+        pixels = np.asarray(Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BOX))
+    return skin_tone_angle(pixels)
+
+
+def tone_warnings(
+    angle: float | None, parameters: Parameters, manifest: BundleManifest, unfamiliar: bool | None
+) -> list[str]:
+    """The warning that the picture looks unlike its declared tone; mostly none.
+
+    Args:
+        angle: what `skin_angle` measured.
+        parameters: what was declared.
+        manifest: of the version that answers.
+        unfamiliar: whether the picture is unlike those trained on; None where that is not known.
+    """
+    if unfamiliar is not False:
+        return []
+    known, tone, scale = _reliable_ranges(manifest), parameters.skin_tone, parameters.skin_tone_scale
+    if known is None or angle is None or tone is None or scale != known.scale:
+        return []
+    others = contradicted_by(angle, tone, scale, known.ranges)
+    if not others:
+        return []
+    tones = from_dark(scale)
+    looks = "lighter" if tones.index(others[0]) > tones.index(tone) else "darker"
+    return [
+        f"The skin in the picture looks {looks} than skin tone {tone} ({scale}), which was declared: more "
+        f"like {' or '.join(others)}. Check what was declared. Light, white balance and camera can do the "
+        "same; the answer does not depend on this."
+    ]
+
+
+def _reliable_ranges(manifest: BundleManifest) -> ToneRanges | None:
+    """The bundle's ranges of angles by tone; None where its angles do not follow the tones."""
+    known = manifest.tones
+    return known if known is not None and known.rank_correlation >= FOLLOWS else None

@@ -1,0 +1,228 @@
+"""The metrics exported to Prometheus: counts and latencies by route and decision, never by picture or caller.
+
+Labels come from closed lists (our own paths, the registry's models), so that no caller can make the
+number of time series grow. Counts are summed over all workers (`serving.metrics.multiprocess`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+
+from serving.metrics.multiprocess import RELEASE_WORKERS, WorkerTotals, sum_over_workers
+from serving.protocol.routing import ROUTES
+from serving.protocol.schemas import Diagnosis
+
+MEDIA_TYPE = CONTENT_TYPE_LATEST
+OTHER = "other"
+"""The path label of requests to unknown paths."""
+
+Stage = Literal["waiting", "decoding", "model"]
+"""The stages of a diagnosis that are timed: waiting in the queue, decoding the picture, the model's run."""
+
+_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_LOAD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+_BATCHES = (1, 2, 4, 8, 16, 32, 64)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_VERSION: Final = ("model", "version")
+
+
+class Metrics:
+    """The service's counters; with several workers, summed over all of them.
+
+    Attributes:
+        registry: the Prometheus registry, in which parts of the service register metrics of their own.
+        requests_waiting: whether pictures wait in this process's queue.
+    """
+
+    def __init__(self) -> None:
+        """Registers every metric of the service itself."""
+        own = self.registry = CollectorRegistry()
+        self.requests_waiting = False
+        self._computed: list[Callable[[WorkerTotals], Iterable[Metric]]] = []
+        self._requests = Counter("dermfed_requests", "Requests", ["method", "path", "status"], registry=own)
+        self._seconds = Histogram(
+            "dermfed_request_seconds",
+            "From the first byte of a request to the last of its answer",
+            ["path"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._diagnoses = Counter(
+            "dermfed_diagnoses",
+            "Diagnoses",
+            [*_VERSION, "subgroup", "route", "decision"],
+            registry=own,
+        )
+        self._diagnosis_seconds = Histogram(
+            "dermfed_diagnosis_seconds",
+            "From the first byte of a request to its diagnosis",
+            [*_VERSION, "route", "decision"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._stage_seconds = Histogram(
+            "dermfed_stage_seconds",
+            "What a diagnosis spends its time with",
+            [*_VERSION, "stage"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self._sets = Counter(
+            "dermfed_prediction_sets",
+            "Prediction sets, by what is promised of them",
+            [*_VERSION, "subgroup", "guarantee"],
+            registry=own,
+        )
+        self._set_codes = Counter(
+            "dermfed_prediction_set_codes",
+            "Classes in all prediction sets together",
+            [*_VERSION, "subgroup", "guarantee"],
+            registry=own,
+        )
+        self._reasons = Counter(
+            "dermfed_reasons",
+            "Reasons for decisions, by their code",
+            [*_VERSION, "reason"],
+            registry=own,
+        )
+        self._refused = Counter(
+            "dermfed_refused",
+            "Requests that were not worked on, by what was in the way",
+            ["why"],
+            registry=own,
+        )
+        self._records_lost = Counter(
+            "dermfed_records_lost", "Records of diagnoses that could not be written", registry=own
+        )
+        self._waiting = Gauge(
+            "dermfed_waiting", "Requests that wait for their turn", registry=own, multiprocess_mode="livesum"
+        )
+        self._batches = Histogram(
+            "dermfed_batch_size", "Pictures that a model was shown together", buckets=_BATCHES, registry=own
+        )
+        self._loads = Counter(
+            "dermfed_release_loads",
+            "Releases that were loaded, or could not be",
+            ["alias", "model", "outcome"],
+            registry=own,
+        )
+        self._load_seconds = Histogram(
+            "dermfed_release_load_seconds",
+            "How long loading a release took",
+            ["alias", "model"],
+            buckets=_LOAD_SECONDS,
+            registry=own,
+        )
+        self._serving = Gauge(
+            RELEASE_WORKERS,
+            "Workers that serve a release now",
+            ["alias", "model", "release"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self._health_issues = Gauge(
+            "dermfed_troubles",
+            "Workers in which a model's newest release is not served, or (no model) the registry not read",
+            ["alias", "model"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        # What the gauges say, by alias: models with their releases, and models with a health issue.
+        self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}
+
+    def request(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Counts a request that was answered."""
+        self._requests.labels(method if method in _METHODS else OTHER, path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def diagnosis(self, diagnosis: Diagnosis, seconds: float | None = None) -> None:
+        """Counts a diagnosis, made so many seconds after its request began."""
+        model, promised = diagnosis.model, diagnosis.prediction_set
+        version = (model.name, str(model.version))
+        self._diagnoses.labels(*version, model.subgroup, model.route, diagnosis.decision).inc()
+        if seconds is not None:
+            self._diagnosis_seconds.labels(*version, model.route, diagnosis.decision).observe(seconds)
+        self._sets.labels(*version, model.subgroup, promised.guarantee).inc()
+        self._set_codes.labels(*version, model.subgroup, promised.guarantee).inc(len(promised.codes))
+        for reason in diagnosis.reasons:
+            if reason.code not in ROUTES:  # which are a label of their own
+                self._reasons.labels(*version, reason.code).inc()
+
+    def stage(self, model: str, version: int, stage: Stage, seconds: float) -> None:
+        """Observes the time that a diagnosis spent in a stage; seconds."""
+        self._stage_seconds.labels(model, str(version), stage).observe(seconds)
+
+    def waiting(self, n: int) -> None:
+        """Sets how many pictures wait in this process's queue."""
+        self.requests_waiting = n > 0
+        self._waiting.set(n)
+
+    def batch(self, size: int) -> None:
+        """Observes the size of a batch that a model ran on."""
+        self._batches.observe(size)
+
+    def busy(self) -> None:
+        """Counts a request refused because too many wait."""
+        self._refused.labels("busy").inc()
+
+    def over_share(self) -> None:
+        """Counts a request refused because its key has as many in progress as places are left."""
+        self._refused.labels("share").inc()
+
+    def deadline(self) -> None:
+        """Counts a request given up at its deadline."""
+        self._refused.labels("deadline").inc()
+
+    def limited(self) -> None:
+        """Counts a request refused by a rate limit."""
+        self._refused.labels("limited").inc()
+
+    def cancelled(self) -> None:
+        """Counts a request given up because its caller disconnected."""
+        self._refused.labels("cancelled").inc()
+
+    def draining(self) -> None:
+        """Counts a request refused because the service is ending."""
+        self._refused.labels("draining").inc()
+
+    def record_lost(self) -> None:
+        """Counts an entry of the decision log that could not be written."""
+        self._records_lost.inc()
+
+    def loaded(self, alias: str, model: str, seconds: float) -> None:
+        """Counts a release that was loaded, and observes how long it took; seconds."""
+        self._loads.labels(alias, model, "loaded").inc()
+        self._load_seconds.labels(alias, model).observe(seconds)
+
+    def not_loaded(self, alias: str, model: str) -> None:
+        """Counts a release that could not be loaded."""
+        self._loads.labels(alias, model, "failed").inc()
+
+    def serving(self, alias: str, releases: Mapping[str, int], health_issues: Iterable[str]) -> None:
+        """Sets the gauges of what this process serves: each model's release, and models with an issue."""
+        present = set(releases.items()), set(health_issues)
+        past = self._present.get(alias, (set(), set()))
+        for model, release in past[0] ^ present[0]:
+            self._serving.labels(alias, model, str(release)).set(int((model, release) in present[0]))
+        for model in past[1] ^ present[1]:
+            self._health_issues.labels(alias, model).set(int(model in present[1]))
+        self._present[alias] = present
+
+    def add_computed(self, figures: Callable[[WorkerTotals], Iterable[Metric]]) -> None:
+        """Adds metrics that are computed from the totals at every scrape."""
+        self._computed.append(figures)
+
+    def totals(self) -> WorkerTotals:
+        """The samples of all metrics, summed over all workers."""
+        return sum_over_workers(self.registry)
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        totals = self.totals()
+        figures = [metric for compute in self._computed for metric in compute(totals)]
+        shown = CollectorRegistry()
+        shown.register(WorkerTotals.of([*totals.metrics, *figures]))
+        return generate_latest(shown)

@@ -1,0 +1,91 @@
+"""One file a day (UTC), `diagnoses-2026-01-31.jsonl`, to which all workers of a service append lines.
+
+A line is written in one piece to the file's end, whole or not at all: what a full disk took half of is cut
+off again. It is handed to the operating system before the answer is sent, so a worker that is killed loses
+none; a power cut may take the last seconds. Keep the folder on a local disk: what writes waits for it.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import threading
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger("dermfed.serve")
+
+NAME: Final = "diagnoses-{}.jsonl"
+_NAME: Final = re.compile(r"diagnoses-(\d{4}-\d\d-\d\d)\.jsonl")
+
+
+class DayFiles:
+    """Appends lines to the file of their day, and removes files past their retention."""
+
+    def __init__(self, folder: Path, days: int) -> None:
+        """Keeps each file for so many days; nothing is made before the first line."""
+        self.folder = folder
+        self._days = days
+        self._day: date | None = None
+        self._file: int | None = None
+        self._lock = threading.Lock()  # a lock on a file is of the whole process
+
+    def append(self, line: bytes, day: date) -> None:
+        """Appends a line to the file of a day.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            if day != self._day:
+                self._close()
+                self.remove_old(day)
+            if self._file is None or os.fstat(self._file).st_nlink == 0:  # somebody has removed it
+                self._close()
+                self._file, self._day = self._open(day), day
+            _write(self._file, line)
+
+    def remove_old(self, today: date) -> None:
+        """Removes files past their retention; logs those that cannot be removed."""
+        try:
+            found = [(path, _NAME.fullmatch(path.name)) for path in self.folder.iterdir()]
+        except OSError:
+            return  # not there yet, or to be reported when a line is written
+        oldest = (today - timedelta(days=self._days)).isoformat()
+        for path, named in found:
+            if named and named[1] < oldest:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    log.warning("the old records %s cannot be removed: %s", path, error.strerror)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            self._close()
+
+    def _open(self, day: date) -> int:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self.folder / NAME.format(day.isoformat()), flags, 0o600)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._day = None
+
+
+def _write(file: int, line: bytes) -> None:
+    """Appends a line as a whole, below whatever a worker that was killed while writing has left."""
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        if os.write(file, line) < len(line):
+            os.ftruncate(file, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        fcntl.lockf(file, fcntl.LOCK_UN)

@@ -1,0 +1,56 @@
+"""The bins of drift histograms: a few dozen, each made of whole bins of the bundle's own.
+
+A score has 25 bins of 20 score bins each (0.04 wide). A distance from the training pictures is given as a
+multiple of the distance from which on a picture is called unfamiliar: 32 bins of 10 distance bins each
+(12 % wide), from a tenth of it to three times as far, the outer ones open.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.familiarity import BINS_PER_DECADE, DISTANCE_BINS
+
+_SCORES_IN_ONE: Final = 20
+_DISTANCES_IN_ONE: Final = 10
+_NEAREST, _FARTHEST = -20, 10  # edges, in tens of distance bins from the threshold
+
+SCORE_EDGES: Final = tuple(
+    round((k + 1) * _SCORES_IN_ONE / SCORE_BINS, 6) for k in range(SCORE_BINS // _SCORES_IN_ONE)
+)
+"""The upper edge of each bin of a score."""
+
+DISTANCE_EDGES: Final = tuple(
+    round(10 ** (k * _DISTANCES_IN_ONE / BINS_PER_DECADE), 6) for k in range(_NEAREST, _FARTHEST + 1)
+)
+"""The upper edge of each bin of a distance but the last, in multiples of the threshold; one of them is 1."""
+
+
+def score_values(scores: NDArray[Any]) -> list[float]:
+    """The middle of the bin of each score: counted like this, a score falls where thresholds compare it."""
+    values: list[float] = ((score_bin(scores) + 0.5) / SCORE_BINS).tolist()
+    return values
+
+
+def distance_values(places: NDArray[np.int64], threshold_bin: int) -> list[float]:
+    """The middle of each distance's bin, in multiples of the threshold; above 1 is unfamiliar."""
+    values: list[float] = (10.0 ** ((places - threshold_bin - 0.5) / BINS_PER_DECADE)).tolist()
+    return values
+
+
+def coarse_scores(histogram: NDArray[Any]) -> NDArray[np.int64]:
+    """Sums a histogram over score bins `(500,)` into the bins of drift, `(25,)`."""
+    sums: NDArray[np.int64] = np.asarray(histogram, dtype=np.int64).reshape(-1, _SCORES_IN_ONE).sum(axis=1)
+    return sums
+
+
+def coarse_distances(histogram: NDArray[Any], threshold_bin: int) -> NDArray[np.int64]:
+    """Sums a histogram over distance bins `(2400,)` into the bins of drift, `(32,)`."""
+    apart = np.arange(DISTANCE_BINS) - threshold_bin
+    # Bin 0 holds all that is nearer than the first edge; apart = 0 is the last familiar one.
+    kept = np.clip(np.ceil(apart / _DISTANCES_IN_ONE).astype(np.int64) - _NEAREST, 0, len(DISTANCE_EDGES))
+    return np.bincount(kept, weights=np.asarray(histogram), minlength=len(DISTANCE_EDGES) + 1).astype(
+        np.int64
+    )

@@ -1,0 +1,116 @@
+"""Monitoring of every answer after it was sent: counted for drift, and compared with a candidate's."""
+
+import logging
+
+from starlette.background import BackgroundTask
+
+from registry.bundle.manifest.schema import GLOBAL
+from registry.bundle.model_file.graph import Outputs
+from serving.inference.predictor import Decoded, LoadedVersion
+from serving.metrics.metrics import Metrics
+from serving.monitoring.drift.count_later import BackgroundDriftCounter
+from serving.monitoring.drift.counting import DriftCounters, subgroup_of
+from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
+from serving.monitoring.shadow.counting import ShadowCounters
+from serving.monitoring.shadow.table import ShadowRow, shadow_table
+from serving.protocol.parameters import Parameters
+from serving.protocol.schemas import Diagnosis
+from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
+from serving.settings import ServeSettings
+
+log = logging.getLogger("dermfed.serve")
+
+
+class Monitoring:
+    """Counts answers for drift and compares candidates, in the background while the service runs."""
+
+    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
+        """Registers the metrics; `start` starts the threads."""
+        self._settings = settings
+        self._metrics = metrics
+        self._drift = DriftCounters(metrics)
+        self._comparisons = ShadowCounters(metrics)
+        self._current_release: CurrentRelease | None = None
+        self._drift_counter: BackgroundDriftCounter | None = None
+        self._shadow: ShadowComparison | None = None
+        metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
+
+    def start(self, source: RegistrySource, current_release: CurrentRelease) -> None:
+        """Starts counting drift, and the shadow comparison where there is an alias for candidates."""
+        self._current_release = current_release
+        self._drift_counter = BackgroundDriftCounter(self._drift)
+        if self._settings.shadow_alias is not None:
+            self._shadow = ShadowComparison(
+                source, self._settings, self._metrics, self._comparisons, current_release.loader
+            )
+
+    def close(self) -> None:
+        """Ends what `start` began."""
+        shadow, drift_counter = self._shadow, self._drift_counter
+        self._shadow = self._drift_counter = self._current_release = None
+        if shadow is not None:
+            shadow.close()
+        if drift_counter is not None:
+            drift_counter.close()
+
+    def background_task(
+        self,
+        release: LoadedRelease,
+        loaded: LoadedVersion,
+        parameters: Parameters,
+        content: bytes,
+        decoded: Decoded,
+        outputs: Outputs,
+        diagnosis: Diagnosis,
+    ) -> BackgroundTask:
+        """The background task that monitors an answer once it has been sent; its failures are only logged.
+
+        Args:
+            release: the release of that version.
+            loaded: the version that answered.
+            parameters: what the request declared.
+            content: the bytes that were sent.
+            decoded: the picture as the version's model saw it.
+            outputs: the model's outputs, as a batch of one.
+            diagnosis: the answer.
+        """
+        everybody = release.versions[GLOBAL].manifest
+        subgroup = subgroup_of(release.subgroups, everybody, parameters.skin_tone, parameters.skin_tone_scale)
+        answered = AnsweredPicture(loaded, subgroup, parameters, content, decoded, diagnosis)
+        return BackgroundTask(self._observe, answered, outputs)
+
+    def health_issues(self) -> list[str]:
+        """What keeps candidates from being compared; the service answers all the same."""
+        return self._shadow.health_issues() if self._shadow else []
+
+    def drift(self) -> list[DriftRow]:
+        """The drift table of the versions that are served."""
+        return drift_table(self._metrics.totals(), self._served())
+
+    def decisions(self) -> dict[tuple[str, int, str], dict[str, int]]:
+        """How often each decision was made, by model, version and subgroup of the declared tone."""
+        return decisions(self._metrics.totals(), self._served())
+
+    def shadow(self) -> list[ShadowRow]:
+        """The shadow table: candidates compared with what is served; empty where there is none."""
+        candidates = self._shadow.candidates.values() if self._shadow else []
+        return shadow_table(self._metrics.totals(), self._served(), candidates)
+
+    def _served(self) -> list[LoadedRelease]:
+        return list(self._current_release.served.releases.values()) if self._current_release else []
+
+    async def _observe(self, answered: AnsweredPicture, outputs: Outputs) -> None:
+        try:
+            self._drift.count_decision(
+                answered.loaded, answered.subgroup, answered.diagnosis.decision, answered.decoded.quality
+            )
+            if self._drift_counter is not None:
+                self._drift_counter.put(
+                    answered.loaded, answered.subgroup, outputs.probabilities[0], outputs.embedding[0]
+                )
+            if self._shadow is not None:
+                self._shadow.submit(answered)
+        except Exception:
+            # The answer is out; whatever it is, it is ours to look at and nobody else's.
+            log.exception("%s could not be looked at afterwards", answered.diagnosis.id)

@@ -1,0 +1,221 @@
+"""Runs the candidate on a sampled share of pictures in the background, and compares it with production.
+
+The candidate is whatever `shadow_alias` points to; it is loaded and replaced as production is, and what does
+not load is a health issue of its own. A picture is sampled by the hash of its request's id. Nothing waits for
+a comparison: a few wait at most, one thread of low priority works on them, and what comes while more wait,
+or while pictures wait for production's model, is left out and counted.
+
+What waits holds the decoded picture; its bytes only where the candidate decodes it by another rule. Nothing
+is kept when it has been compared.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule
+from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
+from serving.inference.priority import lower_thread_priority
+from serving.metrics.metrics import Metrics
+from serving.monitoring.shadow.counting import ShadowCounters
+from serving.protocol.parameters import Parameters
+from serving.protocol.routing import Route, select_subgroup
+from serving.protocol.schemas import Diagnosis
+from serving.releases.current_release import REGISTRY, CurrentRelease, LoadedRelease, RegistrySource
+from serving.releases.loading import Loader
+from serving.settings import ServeSettings
+
+log = logging.getLogger("dermfed.serve")
+
+WAITING: Final = 8
+"""The longest queue of pictures to be compared."""
+
+TIMED: Final = 4
+"""One comparison in so many is also timed, which takes one more run of each model."""
+
+_LOOK_SECONDS: Final = 0.2  # how soon the thread notices that it has to end
+
+
+@dataclass(frozen=True)
+class AnsweredPicture:
+    """A picture that production has answered.
+
+    Attributes:
+        loaded: the version that answered.
+        subgroup: of the declared tone, as figures call it.
+        parameters: what the request declared.
+        content: the bytes that were sent.
+        decoded: the picture as the version's model saw it.
+        diagnosis: production's answer.
+    """
+
+    loaded: LoadedVersion
+    subgroup: str
+    parameters: Parameters
+    content: bytes
+    decoded: Decoded
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class _PendingComparison:
+    """A picture in the queue: decoded, or to be decoded by the candidate's own picture rule."""
+
+    answered_by: LoadedVersion
+    candidate: LoadedVersion
+    route: Route
+    subgroup: str
+    parameters: Parameters
+    diagnosis: Diagnosis
+    picture: Decoded | bytes
+
+
+class ShadowComparison:
+    """Runs the candidates in a thread of its own and counts how they compare with production."""
+
+    def __init__(
+        self,
+        source: RegistrySource,
+        settings: ServeSettings,
+        metrics: Metrics,
+        counters: ShadowCounters,
+        loader: Loader,
+    ) -> None:
+        """Returns at once; the candidate is loaded by the thread.
+
+        Args:
+            source: the registry.
+            settings: the alias of the candidates, and the share of pictures they run on.
+            metrics: where candidates' releases are counted; knows whether pictures wait for production.
+            counters: where the comparisons are counted.
+            loader: production's, so that a candidate that becomes production is not loaded twice.
+        """
+        self._settings = settings
+        self._metrics = metrics
+        self._counters = counters
+        self._current_release: CurrentRelease | None = None
+        self._waiting: Queue[_PendingComparison] = Queue(WAITING)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(source, loader), name="shadow", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; the queue is dropped."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def candidates(self) -> Mapping[str, LoadedRelease]:
+        """The candidate release of each model."""
+        return self._current_release.served.releases if self._current_release else {}
+
+    def health_issues(self) -> list[str]:
+        """Why candidates cannot be loaded; the registry's own issue is left out, as production reports it."""
+        found = self._current_release.served.health_issues if self._current_release else {}
+        return [f"shadow: {issue}" for model, issue in found.items() if model != REGISTRY]
+
+    def submit(self, answered: AnsweredPicture) -> None:
+        """Queues the picture for comparison if it is sampled and a candidate differs; counts one left out."""
+        if not is_sampled(answered.diagnosis.id, self._settings.shadow_share):
+            return
+        release = self.candidates.get(answered.loaded.version.model)
+        if release is None:
+            return
+        parameters = answered.parameters
+        routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+        candidate = release.versions[routed.subgroup]
+        if candidate.version.digest == answered.loaded.version.digest:
+            return  # it is in production
+        same = same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture)
+        waiting = _PendingComparison(
+            answered.loaded,
+            candidate,
+            routed.route,
+            answered.subgroup,
+            parameters,
+            answered.diagnosis,
+            answered.decoded if same else answered.content,
+        )
+        if self._metrics.requests_waiting or not self._enqueue(waiting):
+            self._counters.left_out(answered.loaded.version.model, "busy")
+
+    def _enqueue(self, waiting: _PendingComparison) -> bool:
+        try:
+            self._waiting.put_nowait(waiting)
+        except Full:
+            return False
+        return True
+
+    def _run(self, source: RegistrySource, loader: Loader) -> None:
+        lower_thread_priority()
+        current_release = CurrentRelease(
+            source, self._settings, self._metrics, alias=self._settings.shadow_alias, loader=loader
+        )
+        self._current_release = current_release
+        number = 0
+        try:
+            while not self._stop.is_set():
+                try:
+                    waiting = self._waiting.get(timeout=_LOOK_SECONDS)
+                except Empty:
+                    continue
+                try:
+                    self._compare(waiting, timed=number % TIMED == 0)
+                except Exception as error:  # noqa: BLE001
+                    # Nobody waits for it; whatever it is, production has answered and goes on.
+                    self._counters.left_out(waiting.answered_by.version.model, "failed")
+                    log.warning("the candidate failed on a picture: %s", error)
+                number += 1
+                del waiting  # until the next one comes, neither its picture nor its models are held
+        finally:
+            self._current_release = None
+            current_release.close()
+
+    def _compare(self, waiting: _PendingComparison, *, timed: bool) -> None:
+        candidate, picture = waiting.candidate, waiting.picture
+        decoded = (
+            decode(candidate, picture, self._settings.max_pixels) if isinstance(picture, bytes) else picture
+        )
+        outputs = candidate.graph.run(decoded.pixels[None])
+        diagnosis = build_diagnosis(
+            candidate,
+            decoded,
+            outputs,
+            waiting.parameters,
+            waiting.route,
+            request_id=waiting.diagnosis.id,
+        )
+        self._counters.compared(waiting.subgroup, waiting.diagnosis, diagnosis)
+        if timed and not isinstance(picture, bytes):
+            # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
+            # just took is not counted: it would have been the first to see the picture.
+            graphs = waiting.answered_by.graph, candidate.graph
+            production, its_own = (run_seconds(graph, decoded.pixels[None]) for graph in graphs)
+            self._counters.timed(waiting.subgroup, waiting.diagnosis, diagnosis, (production, its_own))
+
+
+def run_seconds(graph: Graph, images: NDArray[np.uint8]) -> float:
+    """The time of one run of a model; seconds."""
+    began = time.monotonic()
+    graph.run(images)
+    return time.monotonic() - began
+
+
+def is_sampled(request_id: str, share: float) -> bool:
+    """Whether a request is sampled, by the hash of its id; the same in every worker."""
+    digest = int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8])
+    return digest < share * 2**64
+
+
+def same_pixels(one: PictureRule, other: PictureRule) -> bool:
+    """Whether two picture rules decode to the same pixels, whatever size of picture each accepts."""
+    return one.model_copy(update={"max_pixels": other.max_pixels}) == other

@@ -1,0 +1,245 @@
+"""The shape of a diagnosis and of the lists beside it: what an app may rely on.
+
+A field of a diagnosis is defined here and nowhere else. Its `Fact` says the rest: the table in the docs, the
+client's types, the examples, the component in FHIR and the row on the page follow from it.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from registry.bundle.manifest.labels import Coding, Malignancy
+from registry.bundle.manifest.schema import Guarantee
+from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
+from serving.protocol.routing import Route
+
+DISCLAIMER = (
+    "Research software, not a medical device. This is no medical advice; a clinician has to judge the lesion."
+)
+
+
+class Answer(BaseModel):
+    """A part of an answer, which does not change once made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AnsweringModel(Answer):
+    """The version that answered, and why it was this one."""
+
+    name: Annotated[str, Fact("the model's name in the registry", "skin-lesion")]
+    version: Annotated[int, Fact("its version there", 3)]
+    subgroup: Annotated[
+        str,
+        Fact(
+            "whom this version is for; `global` is everybody",
+            "dark",
+            fhir=Coded("subgroup", "Subgroup it is for"),
+        ),
+    ]
+    digest: Annotated[str, Fact("of its bundle, `sha256:…`", "sha256:" + "0" * 64)]
+    route: Annotated[
+        Route,
+        Fact(
+            "why this one answered; every route but `declared` means the model for everybody, and no promise "
+            "for the subgroup",
+            "declared",
+        ),
+    ]
+
+
+class Finding(Answer):
+    """One class with its probability."""
+
+    code: Annotated[str, Fact("its short code (`MEL`)", "MEL")]
+    name: Annotated[str, Fact("its name (`Melanoma`)", "Melanoma")]
+    malignancy: Annotated[
+        Malignancy, Fact("its kind", "malignant", fhir=Coded("malignancy", "Malignancy of the class"))
+    ]
+    probability: Annotated[float, Field(ge=0, le=1), Fact("from 0 to 1, calibrated", 0.52, PROBABILITY)]
+    coding: Annotated[
+        dict[str, str], Fact('its codes in other systems (`{"icd10": "C43.9"}`)', {"icd10": "C43.9"})
+    ]
+
+
+class PredictionSet(Answer):
+    """The classes that hold the truth as often as `coverage` says, for whom `guarantee` says."""
+
+    codes: Annotated[
+        list[str],
+        Fact("of the classes that are not ruled out, most probable first; may be empty", ["MEL", "NV"]),
+    ]
+    coverage: Annotated[
+        float,
+        Fact(
+            "the share of pictures whose set is meant to hold the right class",
+            0.9,
+            PROBABILITY,
+            fhir=Coded("coverage", "Coverage aimed at"),
+        ),
+    ]
+    guarantee: Annotated[
+        Guarantee,
+        Fact(
+            "for whom that is promised; with `none` the set holds every class and nothing is promised",
+            "subgroup",
+            fhir=Coded("guarantee", "For whom the coverage is promised"),
+        ),
+    ]
+    calibration_n: Annotated[
+        int,
+        Fact(
+            "how many lesions the promise rests on",
+            412,
+            fhir=Coded("calibration-lesions", "Lesions that the promise rests on"),
+        ),
+    ]
+
+
+class MalignancyRisk(Answer):
+    """The probability that the lesion is malignant; null where no class of the model is."""
+
+    probability: Annotated[
+        float | None,
+        Fact(
+            "the sum over malignant classes; null where no class of the model is malignant",
+            0.52,
+            PROBABILITY,
+            page=Figure("Malignant", "probability, all malignant classes together"),
+        ),
+    ]
+
+
+class Confidence(Answer):
+    """The highest probability, and the threshold below which the answer is `refer`."""
+
+    value: Annotated[
+        float,
+        Fact(
+            "the highest probability",
+            0.52,
+            PROBABILITY,
+            page=Figure("Confidence", "reported from {threshold}"),
+        ),
+    ]
+    threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]
+    calibrated_on_n: Annotated[
+        int,
+        Fact(
+            "how many pictures the threshold rests on",
+            400,
+            fhir=Coded("calibration-pictures", "Pictures that the threshold rests on"),
+        ),
+    ]
+
+
+class Quality(Answer):
+    """Whether the picture can be judged, and what is wrong with it."""
+
+    acceptable: Annotated[bool, Fact("where it is false, the decision is `retake`", True)]
+    issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]
+
+
+class Reason(Answer):
+    """Why the decision is this one, or why this version answered: a code for programs, a text for people."""
+
+    code: Annotated[
+        str,
+        Fact("for programs, such as `low-confidence`; a newer service may have new ones", "low-confidence"),
+    ]
+    text: Annotated[
+        str,
+        Fact(
+            "for people",
+            "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
+        ),
+    ]
+
+
+class Diagnosis(Answer):
+    """The answer to `POST /v1/diagnoses`."""
+
+    id: Annotated[str, Fact("of this answer", "6f2b8c1e-4d5a-4f0b-9a57-0c1f7d3e2b90")]
+    created: Annotated[datetime, Fact("when it was given", datetime(2026, 1, 1, tzinfo=UTC))]
+    decision: Annotated[
+        Literal["report", "refer", "retake"],
+        Fact(
+            "`report`: the findings may be shown; `refer`: a clinician has to look; `retake`: the picture is "
+            "too bad to say anything",
+            "refer",
+        ),
+    ]
+    reasons: Annotated[
+        list[Reason], Fact("why this decision, and last why this version answered", later=True)
+    ]
+    model: Annotated[AnsweringModel, Fact("the version that answered, and why that one")]
+    findings: Annotated[list[Finding], Fact("the classes, most probable first")]
+    prediction_set: Annotated[PredictionSet, Fact("the classes that are not ruled out")]
+    malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
+    confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
+    quality: Annotated[Quality, Fact("whether the picture is good enough")]
+    warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
+    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
+
+
+class ServedVersion(Answer):
+    """One version that is served: whom it is for, by which tones of which scale."""
+
+    version: int
+    subgroup: str
+    scale: str | None
+    skin_tones: list[str]
+    digest: str
+
+
+class ServedModel(Answer):
+    """One model that is served, with the release that is current.
+
+    `codings` tells, by label, its codes in other systems: whose system, which edition, and whether a
+    terminologist has to look at the code before it is relied on (`certain` is false).
+    """
+
+    name: str
+    release: int
+    alias: str
+    labels: list[str]
+    codings: dict[str, list[Coding]]
+    versions: list[ServedVersion]
+
+
+class Models(Answer):
+    """The answer to `GET /v1/models`."""
+
+    models: list[ServedModel]
+
+
+class Readiness(Answer):
+    """The answer to `GET /readyz`: what is served, and what could not be."""
+
+    status: Literal["ready", "degraded"]
+    models: list[str]
+    troubles: list[str]
+
+
+class ProblemDocument(BaseModel):
+    """Every error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+
+
+class Card(Answer):
+    """The card of a model: each version's figures, what its confidence promises, and where it comes from.
+
+    `served` says how far apart subgroups are, each with the version that answers for it.
+    """
+
+    name: str
+    release: int
+    alias: str
+    served: dict[str, Any]
+    versions: list[dict[str, Any]]

@@ -1,0 +1,6 @@
+"""Releases: the registry is polled, and a new release is loaded whole before it answers.
+
+- `current_release`: polls the registry and swaps releases.
+- `loading`: loads the versions of a release, and warms them up.
+- `card`: the model card of a loaded release.
+"""

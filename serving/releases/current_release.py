@@ -1,0 +1,267 @@
+"""Keeps the release that an alias points to loaded: polls the registry and swaps releases without downtime.
+
+A thread asks the registry every half second what is current. A new release is loaded whole beside the
+old one, by a thread of its own, and put in its place in one step, so that a request sees one release from
+beginning to end; the old one lives until its last request has ended. A release that does not load leaves
+the old one serving, and says so; where trusted keys are set, so does one with a version that none of them
+has signed.
+
+A diagnosis may only come from a release that was current at some moment between two seconds before
+the request began and its end. So each `ServedRelease` holds the moment when the registry last confirmed it,
+and a request that finds the confirmation too old waits for the next one instead of answering with what
+may have been replaced. Only the model whose release is being loaded waits: others are confirmed meanwhile,
+and so is the old release as soon as the registry points back to it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from registry.bundle.errors import BundleError
+from registry.errors import RegistryError
+from registry.records import ApiKey, Release
+from registry.signing.trust import trust_in
+from serving.metrics.metrics import Metrics
+from serving.releases.loading import LoadedRelease, Loader, RegistrySource
+from serving.settings import ServeSettings
+
+__all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
+
+log = logging.getLogger("dermfed.serve")
+
+REGISTRY = ""
+"""The key of the registry itself among the health issues: no model has this name."""
+
+RETRY_SECONDS = 5.0
+"""How long a release that did not load is left alone before it is tried again."""
+
+SILENT_SECONDS = 10.0
+"""How long the registry may take to answer before it counts as one that cannot be read."""
+
+_CLOSING_SECONDS = 10.0
+"""How long closing waits for each release that is being loaded."""
+
+
+@dataclass(frozen=True)
+class ServedRelease:
+    """The releases served at one moment: a snapshot that a request keeps from beginning to end.
+
+    Attributes:
+        releases: by model.
+        keys: the API keys of the service; None until the registry has been read.
+        health_issues: what could not be read or loaded, by model; `REGISTRY` for the registry itself.
+        confirmed: when the registry was asked for this, on the monotonic clock; seconds.
+        loading: the models of which a newer release is being loaded, each with the moment when the release
+            in `releases` was last confirmed; minus infinity where there is none yet.
+    """
+
+    releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
+    keys: tuple[ApiKey, ...] | None = None
+    health_issues: Mapping[str, str] = field(default_factory=dict)
+    confirmed: float = float("-inf")
+    loading: Mapping[str, float] = field(default_factory=dict)
+
+    def confirmed_for(self, model: str | None = None) -> float:
+        """When the release of a model was last confirmed as current; of the oldest, where none is named."""
+        if model is None:
+            return min((self.confirmed, *self.loading.values()))
+        return self.loading.get(model, self.confirmed)
+
+
+class CurrentRelease:
+    """Polls the registry in a thread of its own and publishes what is served as a `ServedRelease`."""
+
+    def __init__(
+        self,
+        source: RegistrySource,
+        settings: ServeSettings,
+        metrics: Metrics | None = None,
+        *,
+        alias: str | None = None,
+        loader: Loader | None = None,
+    ) -> None:
+        """Polls the registry for the first time; what cannot be read is among the health issues.
+
+        Args:
+            source: the registry.
+            settings: what an operator set.
+            metrics: where loads, and the releases served, are counted.
+            alias: whose releases to follow; by default the one of the settings.
+            loader: loads them; shared with whatever follows another alias.
+
+        Raises:
+            KeyUnusable: a file of trusted keys holds none.
+        """
+        self.alias = alias or settings.alias
+        self.loader = loader or Loader(source, trust_in(settings.trusted_keys), settings.lone_threads)
+        self._source = source
+        self._settings = settings
+        self._metrics = metrics or Metrics()
+        self._served = ServedRelease()
+        self._asked: float | None = None  # since when an answer of the registry is outstanding
+        self._answered = float("-inf")  # when it was last asked and did answer
+        self._shared = threading.Lock()  # for what the loading thread leaves behind
+        self._ready: dict[int, LoadedRelease] = {}  # loaded, and not put in place yet; by the release's id
+        self._failed: dict[int, tuple[float, str]] = {}  # when a release failed to load and why, by its id
+        self._stop, self._poll_now = threading.Event(), threading.Event()
+        self._loading: dict[int, threading.Thread] = {}  # by the release's id
+        self.refresh()
+        self._thread = threading.Thread(target=self._poll_until_closed, name="registry", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._stop.set()
+        self._poll_now.set()
+        self._thread.join()
+        for loading in self._loading.values():
+            loading.join(_CLOSING_SECONDS)
+
+    @property
+    def served(self) -> ServedRelease:
+        """The snapshot of what is served now."""
+        served = self._served
+        if self._unanswered_for() <= SILENT_SECONDS or REGISTRY in served.health_issues:
+            return served
+        silent = f"the registry cannot be read: it has not answered for {self._unanswered_for():.0f} s"
+        return replace(served, health_issues={**served.health_issues, REGISTRY: silent})
+
+    def served_for(self, began: float, model: str | None = None) -> ServedRelease | None:
+        """What is served, if it was confirmed recently enough for a request; None if the request has to wait.
+
+        Args:
+            began: when the request began, on the monotonic clock; seconds.
+            model: the model that it asks; all of them have to be current where it names none.
+        """
+        served = self.served
+        recent = served.confirmed_for(model) >= began - self._settings.max_age_seconds
+        # Nobody can say what is current; what was goes on serving, as if asking had failed.
+        return served if recent or self._unanswered_for() > SILENT_SECONDS else None
+
+    def refresh(self) -> None:
+        """Polls the registry once, loads new releases, and publishes them."""
+        if unloaded := self.poll():
+            for release in unloaded:
+                self.load(release)
+            self.poll()
+
+    def poll(self) -> list[Release]:
+        """Polls the registry once and publishes what is loaded; returns the releases yet to be loaded."""
+        self._asked = asked = time.monotonic()
+        before = self._served
+        try:
+            current = self._source.current(self.alias)
+            keys = self._source.keys()
+        except Exception as error:  # noqa: BLE001 - whatever it is, and however long it took
+            # Nobody can say what is current; what was goes on serving, and /readyz reports it.
+            self._log_once(REGISTRY, error, before.health_issues)
+            issues = {**before.health_issues, REGISTRY: f"the registry cannot be read: {error}"}
+            # A release that was already known to be replaced is not confirmed by a moment's failure.
+            recently = asked - self._answered < SILENT_SECONDS
+            loading = before.loading if recently else {}
+            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=loading))
+            return []
+        finally:
+            self._asked = None
+        self._answered = asked
+        with self._shared:
+            ready, failed = self._take_finished(current)
+        releases: dict[str, LoadedRelease] = {}
+        issues, loading = {}, {}
+        new, retries = [], []
+        for model, release in current.items():
+            old = before.releases.get(model)
+            if old and old.release.id == release.id:
+                releases[model] = old
+            elif release.id in ready:
+                releases[model] = ready[release.id]
+                log.info(
+                    "serving release %d of %s: versions %s", release.id, model, _describe_versions(release)
+                )
+            else:
+                if old:
+                    releases[model] = old
+                if release.id in failed:
+                    since, issues[model] = failed[release.id]
+                    retries += [release] if asked - since >= RETRY_SECONDS else []
+                else:
+                    loading[model] = before.confirmed_for(model) if old else float("-inf")
+                    new.append(release)
+        self._publish(ServedRelease(releases, keys, issues, asked, loading))
+        return new + retries
+
+    def load(self, release: Release) -> None:
+        """Loads a release, which the next poll publishes; a failure is kept, logged and counted."""
+        began = time.monotonic()
+        try:
+            loaded = self.loader.load(release)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the old release goes on serving
+            issue = f"release {release.id} of {release.model} cannot be served: {error}"
+            self._log_once(release.model, error, self._served.health_issues)
+            with self._shared:
+                self._failed[release.id] = (time.monotonic(), issue)
+            self._metrics.not_loaded(self.alias, release.model)
+            return
+        with self._shared:
+            self._failed.pop(release.id, None)
+            self._ready[release.id] = loaded
+        self._metrics.loaded(self.alias, release.model, time.monotonic() - began)
+
+    def _take_finished(
+        self, current: Mapping[str, Release]
+    ) -> tuple[dict[int, LoadedRelease], dict[int, tuple[float, str]]]:
+        """The loads that have ended, ready or failed, of current releases; all others are forgotten."""
+        ids = {release.id for release in current.values()}
+        ready = {id_: loaded for id_, loaded in self._ready.items() if id_ in ids}
+        self._ready = {}
+        self._failed = {id_: failed for id_, failed in self._failed.items() if id_ in ids}
+        return ready, dict(self._failed)
+
+    def _publish(self, served: ServedRelease) -> None:
+        self._served = served
+        serving = {model: loaded.release.id for model, loaded in served.releases.items()}
+        self._metrics.serving(self.alias, serving, served.health_issues)
+
+    def _unanswered_for(self) -> float:
+        """How long the registry has left the poll under way without an answer; seconds."""
+        asked = self._asked
+        return 0.0 if asked is None else time.monotonic() - asked
+
+    def _poll_until_closed(self) -> None:
+        while not self._stop.is_set():
+            self._poll_now.wait(self._settings.poll_seconds)
+            self._poll_now.clear()
+            if self._stop.is_set():
+                return
+            try:
+                unloaded = self.poll()
+            except Exception:
+                # Whatever it is, the thread has to live: the next poll may succeed.
+                log.exception("the registry could not be followed")
+                continue
+            self._loading = {id_: thread for id_, thread in self._loading.items() if thread.is_alive()}
+            for release in unloaded:
+                if release.id not in self._loading:
+                    thread = threading.Thread(
+                        target=self._load_in_background, args=(release,), name="loading", daemon=True
+                    )
+                    self._loading[release.id] = thread
+                    thread.start()
+
+    def _load_in_background(self, release: Release) -> None:
+        self.load(release)
+        self._poll_now.set()
+
+    @staticmethod
+    def _log_once(name: str, error: Exception, known: Mapping[str, str]) -> None:
+        """Logs a health issue once, not at every poll; an error that nobody foresaw with its traceback."""
+        if name in known and str(error) in known[name]:
+            return
+        foreseen = isinstance(error, (RegistryError, BundleError, OSError))
+        log.error("%s: %s", name or "the registry", error, exc_info=None if foreseen else error)
+
+
+def _describe_versions(release: Release) -> str:
+    return ", ".join(f"{version.number} ({version.subgroup.name})" for version in release.versions)

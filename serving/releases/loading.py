@@ -1,0 +1,113 @@
+"""Loading the versions of a release from the registry, each verified and warmed up.
+
+A version is loaded once in a process, however many releases hold it and under whichever alias: one that
+answers already, for production or as a candidate, is taken over. It is freed when the last release and
+the last request that use it have ended.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from registry.bundle.decision import decide
+from registry.bundle.folder import Bundle
+from registry.bundle.manifest.schema import Subgroup
+from registry.records import ApiKey, Event, Release, Version
+from serving.inference.predictor import LoadedVersion
+
+if TYPE_CHECKING:  # signing needs an extra
+    from registry.signing.pem import Trust
+
+log = logging.getLogger("dermfed.serve")
+
+
+class RegistrySource(Protocol):
+    """What the service reads from the registry."""
+
+    def current(self, alias: str = ...) -> dict[str, Release]:
+        """The release that the alias points to, by model."""
+        ...
+
+    def bundle(self, version: Version) -> Bundle:
+        """The bundle of a version, its digests verified."""
+        ...
+
+    def keys(self) -> tuple[ApiKey, ...]:
+        """All API keys."""
+        ...
+
+    def require_signature(self, version: Version, trust: "Trust") -> str:
+        """The identity of a trusted signer of the version; raises if there is none."""
+        ...
+
+    def history(self, model: str) -> tuple[Event, ...]:
+        """The events of a model, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedRelease:
+    """A release whose versions are all loaded, by subgroup."""
+
+    release: Release
+    versions: Mapping[str, LoadedVersion]
+
+    @property
+    def subgroups(self) -> dict[str, Subgroup]:
+        """The subgroup of each version, by name."""
+        return {name: loaded.version.subgroup for name, loaded in self.versions.items()}
+
+
+class Loader:
+    """Loads releases, sharing versions that are loaded already; safe to share between threads."""
+
+    def __init__(self, source: RegistrySource, trust: "Trust | None", lone_threads: int = 1) -> None:
+        """Keeps the registry and the trust; nothing is loaded yet.
+
+        Args:
+            source: the registry.
+            trust: the keys of which one must have signed each version; None asks for no signature.
+            lone_threads: threads that share a picture while no other is worked on.
+        """
+        self._source = source
+        self._trust = trust
+        self._lone_threads = lone_threads
+        # What is loaded somewhere in this process; what nobody uses any more is not in it.
+        self._loaded: WeakValueDictionary[tuple[str, int, str], LoadedVersion] = WeakValueDictionary()
+
+    def load(self, release: Release) -> LoadedRelease:
+        """Loads every version of a release.
+
+        Raises:
+            RegistryError, BundleError: a version cannot be read, is not signed, or cannot answer.
+        """
+        return LoadedRelease(
+            release, {version.subgroup.name: self._version(version) for version in release.versions}
+        )
+
+    def _version(self, version: Version) -> LoadedVersion:
+        key = version.model, version.number, version.digest
+        if (known := self._loaded.get(key)) is not None:
+            return known
+        if self._trust is not None:
+            who = self._source.require_signature(version, self._trust)
+            log.info("version %d of %s is signed by %s", version.number, version.model, who)
+        loaded = LoadedVersion.of(version, self._source.bundle(version), self._lone_threads)
+        warm_up(loaded)
+        self._loaded[key] = loaded
+        return loaded
+
+
+def warm_up(loaded: LoadedVersion) -> None:
+    """Warms a version up: runs its model and decides on a grey picture, so that a broken one fails here.
+
+    Raises:
+        GraphError: the model cannot run, or does not answer what its manifest says.
+    """
+    size = loaded.manifest.picture.size
+    outputs = loaded.graph.run(np.full((1, size, size, 3), 128, dtype=np.uint8))
+    decide(outputs.probabilities[0], loaded.manifest, embedding=outputs.embedding[0])

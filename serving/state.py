@@ -1,0 +1,182 @@
+"""`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
+
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+
+from registry.bundle.nearest import nearest
+from registry.records import Scope
+from serving.access.admission import Admission
+from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
+from serving.access.limits import Limits, shared_folder
+from serving.draining import draining_on_sigterm
+from serving.inference.scheduler import Scheduler
+from serving.metrics.metrics import Metrics
+from serving.monitoring.decision_log.decision_log import DecisionLog
+from serving.monitoring.monitor import Monitoring
+from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
+from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
+from serving.settings import ServeSettings
+
+POLL = 0.02
+"""How often a waiting request looks whether its release has been loaded; seconds."""
+
+
+class ServiceState:
+    """The parts of a running service, started and stopped together."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        """Makes the parts; nothing is read or started before `start`."""
+        self.settings = settings
+        self.metrics = Metrics()
+        self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
+        self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
+        self.limits = Limits(settings, self.metrics, shared_folder())
+        self.decision_log = DecisionLog(settings, self.metrics)
+        self.monitoring = Monitoring(settings, self.metrics)
+        self._current_release: CurrentRelease | None = None
+        self._registry: RegistrySource | None = None
+
+    @asynccontextmanager
+    async def start(
+        self, source: Callable[[], AbstractContextManager[RegistrySource]]
+    ) -> AsyncIterator[None]:
+        """Runs the service within the block: polls the registry, and drains on SIGTERM."""
+        # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+        self.decision_log.start()
+        with source() as registry:
+            self._current_release = await anyio.to_thread.run_sync(
+                CurrentRelease, registry, self.settings, self.metrics
+            )
+            self._registry = registry
+            self.monitoring.start(registry, self._current_release)
+            try:
+                with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
+                    yield
+            finally:
+                current, self._current_release, self._registry = self._current_release, None, None
+                await anyio.to_thread.run_sync(self.scheduler.close)
+                await anyio.to_thread.run_sync(self.monitoring.close)
+                await anyio.to_thread.run_sync(current.close)
+                self.limits.close()
+                self.decision_log.close()
+
+    @property
+    def current_release(self) -> CurrentRelease:
+        """What polls the registry and holds the current release.
+
+        Raises:
+            NothingServed: the service is starting or ending.
+        """
+        if self._current_release is None:
+            raise _not_started()
+        return self._current_release
+
+    @property
+    def registry(self) -> RegistrySource:
+        """The registry; its calls block, so make them in a thread.
+
+        Raises:
+            NothingServed: the service is starting or ending.
+        """
+        if self._registry is None:
+            raise _not_started()
+        return self._registry
+
+    @property
+    def health_issues(self) -> list[str]:
+        """What degrades the service though it answers, one sentence each, for whoever operates it."""
+        return [
+            *self.current_release.served.health_issues.values(),
+            *self.monitoring.health_issues(),
+            *self.limits.health_issues,
+            *self.decision_log.health_issues,
+        ]
+
+    async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:
+        """Checks a request's API key and scope, and counts it against the key's rate limit.
+
+        Args:
+            request: who asks.
+            scope: what for.
+            page: whether it is a page, for which a browser may send a key in its own way.
+
+        Raises:
+            KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
+        """
+        request.state.check = partial(authorise_page if page else authorise, request, scope=scope)
+        try:
+            key = request.state.check(keys=self.current_release.served.keys)
+        except UnknownKey:
+            self.limits.count_unknown_key(request)
+            raise
+        except KeyLacksScope as refusal:
+            self.limits.count(request, refusal.key)
+            raise
+        self.limits.count(request, key)
+
+    def may(self, request: Request, scope: Scope) -> bool:
+        """Whether a request to an open path may also be shown health issues, which name hosts and folders."""
+        try:
+            authorise(request, self.current_release.served.keys, scope)
+        except ProblemResponse:
+            return False
+        return True
+
+    async def served(self, request: Request, model: str | None = None) -> ServedRelease:
+        """What is served to this request, once the registry has confirmed it; waits while a release loads.
+
+        Args:
+            request: who asks.
+            model: the model that it asks; a newer release of any other need not be waited for.
+
+        Raises:
+            NothingServed: no model can answer.
+        """
+        current, began = self.current_release, request.state.began
+        while (served := current.served_for(began, model)) is None:
+            if time.monotonic() - began > self.settings.patience_seconds:
+                raise NothingServed(
+                    "a new release has been loading for too long; try again", {"Retry-After": "5"}
+                )
+            await anyio.sleep(POLL)
+        request.state.check(keys=served.keys)  # a key may have been revoked while the body came in
+        if not served.releases:
+            raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
+        return served
+
+
+def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
+    """The release of the model asked for, or of the only one there is.
+
+    Raises:
+        UnknownModel: nothing of this name is served.
+        InvalidParameter: no name, and several models.
+    """
+    if name is None:
+        if len(served.releases) > 1:
+            raise InvalidParameter(
+                f"several models are served; name one: `model` is {', '.join(served.releases)}"
+            )
+        return next(iter(served.releases.values()))
+    if name not in served.releases:
+        raise UnknownModel(f"no model {name[:100]!r} is served; {nearest(name, list(served.releases))}")
+    return served.releases[name]
+
+
+def _not_started() -> NothingServed:
+    return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
+
+
+def nothing_served(served: ServedRelease, alias: str) -> str:
+    """The sentence for a caller when no model can answer: why, and what to do."""
+    if served.health_issues:
+        return "; ".join(served.health_issues.values())
+    return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"

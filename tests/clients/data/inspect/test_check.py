@@ -1,0 +1,54 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from clients.data.inspect.check import check_manifest
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+
+
+def test_a_sound_manifest_has_no_problems(write_pictures: Callable[[list[Row]], Path]) -> None:
+    report = check_manifest(write_pictures([Row("a.png", "MEL", lesion_id="1"), Row("b.png", "NV")]))
+    assert (report.pictures, report.problems) == (2, ())
+
+
+def test_all_kinds_of_problems_are_found_at_once(write_pictures: Callable[[list[Row]], Path]) -> None:
+    path = write_pictures(
+        [
+            Row("a.png", lesion_id="1", split="train"),
+            Row("b.png", lesion_id="1", split="test"),
+            Row("c.png", lesion_id="2"),
+            Row("d.png", lesion_id="3"),
+            Row("e.png", lesion_id="4"),
+            Row("f.png", skin_tone="9", skin_tone_scale="fitzpatrick"),
+        ]
+    )
+    shutil.copy(path.parent / "c.png", path.parent / "d.png")
+    (path.parent / "e.png").write_text("no picture")
+    manifest = read_manifest_rows(path)
+    write_manifest(Manifest.of([*manifest, Row("missing.jpg")], path.parent), path)
+    report = check_manifest(path, threads=2)
+    assert report.pictures == 7
+    found = [(problem.kind, problem.text) for problem in report.problems]
+    assert [kind for kind, _ in found] == ["value", "picture", "picture", "straddling", "duplicate"]
+    texts = [text for _, text in found]
+    assert texts[0].startswith("line 7: skin tone '9' is not on the scale")
+    assert texts[1].startswith("e.png: ")
+    assert texts[2] == "missing.jpg: there is no such file"
+    assert texts[3] == "lesion 1 (a.png) is in train, lesion 1 (b.png) is in test"
+    assert texts[4] == "the same picture: c.png (lesion 2), d.png (lesion 3)"
+
+
+def read_manifest_rows(path: Path) -> list[Row]:
+    """The rows of a manifest that `read_manifest` would refuse."""
+    good = path.read_text().splitlines()
+    path.write_text("\n".join(good[:-1]) + "\n")
+    return [*read_manifest(path).rows, Row("f.png", skin_tone="9", skin_tone_scale="fitzpatrick")]
+
+
+def test_the_same_picture_twice_under_one_lesion_is_no_problem(
+    write_pictures: Callable[[list[Row]], Path],
+) -> None:
+    path = write_pictures([Row("a.png", lesion_id="1"), Row("b.png", lesion_id="1")])
+    shutil.copy(path.parent / "a.png", path.parent / "b.png")
+    assert check_manifest(path).problems == ()

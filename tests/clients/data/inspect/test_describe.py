@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clients.data.errors import UnknownColumnError
+from clients.data.inspect.describe import Cell, describe_manifest, tabulate
+from clients.data.manifests.manifest import Manifest, Row
+
+MANIFEST = Manifest.of(
+    [
+        Row("a", "MEL", "10", "monk", lesion_id="1", patient_id="p", split="train", extra={"clinic": "x"}),
+        Row("b", "MEL", "10", "monk", lesion_id="1", patient_id="p", split="train", extra={"clinic": "x"}),
+        Row("c", "NV", "2", "monk", split="train", extra={"clinic": "y"}),
+        Row("d", "NV", split="test", extra={"clinic": ""}),
+    ],
+    Path("/p"),
+)
+
+
+def test_counts_by_tone() -> None:
+    description = describe_manifest(MANIFEST)
+    assert (description.pictures, description.lesions, description.patients) == (4, 3, 1)
+    assert description.cells == {
+        Cell("test", "", "", "NV"): 1,
+        Cell("train", "monk", "10", "MEL"): 2,
+        Cell("train", "monk", "2", "NV"): 1,
+    }
+
+
+def test_counts_by_column() -> None:
+    cells = describe_manifest(MANIFEST, "clinic").cells
+    assert cells[Cell("train", "", "x", "MEL")] == 2
+    assert sum(cells.values()) == 4
+    with pytest.raises(UnknownColumnError, match="'clinics'"):
+        describe_manifest(MANIFEST, "clinics")
+
+
+def test_tables_show_tones_in_the_order_of_their_scale() -> None:
+    console = Console(record=True, width=80)
+    for table in tabulate(describe_manifest(MANIFEST)):
+        console.print(table)
+    lines = [
+        " ".join(line.replace("│", " ").replace("┃", " ").split())
+        for line in console.export_text().splitlines()
+    ]
+    assert "skin_tone, test" in lines
+    assert "monk, train" in lines
+    assert "label 2 10 all" in lines
+    assert "MEL 2 2" in lines
+    assert "label undeclared all" in lines

@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.data.errors import ManifestError
+from clients.data.manifests.csv_file import read_manifest, scan_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "manifest.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_reads_known_and_extra_columns_in_any_order(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "clinic,label,image,skin_tone,skin_tone_scale,split\n"
+        "Wien,MEL,a.jpg,IV,Fitzpatrick,train\n"
+        " ,NV,images.zip::b.jpg,,,\n",
+    )
+    first, second = read_manifest(path).rows
+    assert first == Row(
+        "a.jpg", "MEL", skin_tone="4", skin_tone_scale="fitzpatrick", split="train", extra={"clinic": "Wien"}
+    )
+    assert second == Row("images.zip::b.jpg", "NV", extra={"clinic": ""})
+
+
+@pytest.mark.parametrize("nothing", ["", "nan", "NaN", "None", "null", "NA", " n/a "])
+def test_spellings_of_nothing_are_empty(tmp_path: Path, nothing: str) -> None:
+    path = written(tmp_path, f"image,label,lesion_id,age\na.jpg,MEL,{nothing},{nothing}\n")
+    row = read_manifest(path).rows[0]
+    assert (row.lesion_id, row.extra) == ("", {"age": ""})
+
+
+def test_a_byte_order_mark_and_blank_lines_are_no_matter(tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeffimage,label\r\na.jpg,MEL\r\n,\r\n")
+    assert read_manifest(path).rows == (Row("a.jpg", "MEL"),)
+
+
+def test_all_problems_are_listed_with_their_lines(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "image,skin_tone,skin_tone_scale,split\n"
+        "a.jpg,9,fitzpatrick,train\n"
+        "b.jpg,3,,\n"
+        "c.jpg,,,tets\n"
+        ",,,train\n"
+        "a.jpg,,,\n"
+        "d.jpg,3\n"
+        "e.jpg,3,fitzgerald,\n"
+        "f.jpg,3,monk,\n",
+    )
+    with pytest.raises(ManifestError) as caught:
+        read_manifest(path)
+    text = str(caught.value)
+    assert "has 7 problems" in text
+    for problem in (
+        "line 2: skin tone '9' is not on the scale fitzpatrick",
+        "line 3: skin tone '3' has no skin_tone_scale",
+        "line 4: split 'tets' does not exist; did you mean `test`",
+        "line 5: image is empty",
+        "line 6: image 'a.jpg' is on line 2 already",
+        "line 7: 2 cells where the header has 4",
+        "line 8: skin tone scale 'fitzgerald' does not exist",
+    ):
+        assert problem in text
+
+
+def test_only_the_first_twenty_problems_are_spelt_out(tmp_path: Path) -> None:
+    rows = "".join(f"{number}.jpg,nowhere\n" for number in range(25))
+    path = written(tmp_path, f"image,split\n{rows}")
+    with pytest.raises(ManifestError, match=r"(?s)25 problems.*line 21.*and 5 more") as caught:
+        read_manifest(path)
+    assert "line 22" not in str(caught.value)
+    assert len(scan_manifest(path).problems) == 25
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("label\nMEL\n", "no column 'image'; its columns: label"),
+        ("", "no column 'image'; its columns: none"),
+        ("image,label,label\n", "the column label more than once"),
+        ("image,label\n", "lists no pictures"),
+        ('image,label\n"a.jpg,MEL\n', "not a CSV file"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, text: str, match: str) -> None:
+    with pytest.raises(ManifestError, match=match):
+        read_manifest(written(tmp_path, text))
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="does not exist; make one with"):
+        read_manifest(tmp_path / "manifest.csv")
+    (tmp_path / "manifest.csv").write_bytes(b"image\n\xff\xfe\n")
+    with pytest.raises(ManifestError, match="UTF-8"):
+        read_manifest(tmp_path / "manifest.csv")
+
+
+def test_writing_elsewhere_keeps_pointing_at_the_same_pictures(tmp_path: Path) -> None:
+    rows = [Row("a.jpg"), Row("in/images.zip::x/b.jpg"), Row("/elsewhere/c.jpg")]
+    write_manifest(Manifest.of(rows, tmp_path / "data"), tmp_path / "out" / "deep" / "m.csv")
+    images = [row.image for row in read_manifest(tmp_path / "out" / "deep" / "m.csv").rows]
+    assert images == ["../../data/a.jpg", "../../data/in/images.zip::x/b.jpg", "/elsewhere/c.jpg"]
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), max_size=8).filter(
+    lambda text: text.lower() not in {"nan", "none", "null", "na", "n/a"}
+)
+
+
+@settings(max_examples=40)
+@given(cells=st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5))
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, ...]]
+) -> None:
+    folder = tmp_path_factory.mktemp("written")
+    rows = [
+        Row(f"{number}.jpg", label=label, lesion_id=lesion, extra={"note, with comma": note})
+        for number, (label, lesion, note) in enumerate(cells)
+    ]
+    write_manifest(Manifest.of(rows, folder), folder / "manifest.csv")
+    assert read_manifest(folder / "manifest.csv").rows == tuple(rows)
+    assert [path.name for path in folder.iterdir()] == ["manifest.csv"]

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.data.manifests.manifest import Row
+from clients.data.partition.assign import assign, name_of, ordered_components
+
+PROPORTIONS = [0.6, 0.1, 0.1, 0.2]
+
+
+def test_ten_equal_items_by_hand() -> None:
+    assert assign([1] * 10, PROPORTIONS).tolist() == [0, 3, 0, 0, 1, 0, 2, 0, 3, 0]
+
+
+def test_a_large_item_is_paid_for_by_the_next_ones() -> None:
+    assert assign([6, 1, 1, 2], PROPORTIONS).tolist() == [0, 3, 1, 2]
+
+
+def test_settled_items_count_as_dealt() -> None:
+    assert assign([2, 1, 1, 1, 5], PROPORTIONS, [3, None, None, None, None]).tolist() == [3, 0, 0, 0, 0]
+
+
+def test_nothing_goes_to_a_share_of_zero() -> None:
+    assert 1 not in assign(list(range(1, 40)), [0.5, 0.0, 0.5])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=80),
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=6),
+)
+def test_every_prefix_is_shared_to_within_a_few_items(sizes: list[int], raw: list[float]) -> None:
+    proportions = np.array(raw) / sum(raw)
+    receivers = assign(sizes, proportions)
+    assigned = np.cumsum(np.eye(len(proportions))[receivers] * np.array(sizes)[:, None], axis=0)
+    wanted = np.cumsum(sizes)[:, None] * proportions
+    # Nobody gets more than what was missing plus the item; so nobody lacks more than all those surpluses.
+    assert (assigned - wanted).max() <= max(sizes)
+    assert (wanted - assigned).max() <= max(sizes) * (len(proportions) - 1)
+
+
+@settings(max_examples=30)
+@given(st.permutations(range(12)))
+def test_the_order_of_rows_does_not_matter(order: list[int]) -> None:
+    component_ids = np.array([0, 0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 7])
+    names = [f"row {row}" for row in range(12)]
+    strata = [("even" if row % 2 else "odd",) for row in range(12)]
+    shuffled = ordered_components(
+        component_ids[order],
+        [names[row] for row in order],
+        [strata[row] for row in order],
+        seed=3,
+        purpose="p",
+    )
+    plain = ordered_components(component_ids, names, strata, seed=3, purpose="p")
+    assert [(item.name, item.stratum) for item in shuffled] == [(item.name, item.stratum) for item in plain]
+    assert [{order[row] for row in item.rows} for item in shuffled] == [set(item.rows) for item in plain]
+
+
+def test_seed_and_purpose_change_the_order() -> None:
+    def names(seed: int, purpose: str) -> list[str]:
+        rows = [f"row {row}" for row in range(20)]
+        items = ordered_components(np.arange(20), rows, [("",)] * 20, seed=seed, purpose=purpose)
+        return [item.name for item in items]
+
+    assert names(0, "split") == names(0, "split")
+    assert len({tuple(names(seed, purpose)) for seed in (0, 1) for purpose in ("split", "partition")}) == 4
+
+
+def test_a_component_belongs_to_the_stratum_of_most_of_its_rows() -> None:
+    items = ordered_components(np.zeros(5, dtype=np.int64), list("abcde"),
+                   [("x",), ("y",), ("y",), ("x",), ("z",)],
+                   seed=0, purpose="")  # fmt: skip
+    assert [item.stratum for item in items] == [("x",)]
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        (Row("m/a.jpg", lesion_id="1", patient_id="2"), "lesion 1"),
+        (Row("m/a.jpg", patient_id="2"), "patient 2"),
+    ],
+)
+def test_rows_are_named_by_what_every_copy_of_a_manifest_says(row: Row, name: str) -> None:
+    assert name_of(row) == name

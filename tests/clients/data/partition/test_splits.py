@@ -1,0 +1,117 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from clients.data.errors import SplitError
+from clients.data.manifests.groups import components, linkage_keys
+from clients.data.manifests.manifest import Row
+from clients.data.partition.splits import assign_splits
+from training.data.dataset import SPLITS
+from training.data.settings import SplitConfig
+
+CONFIG = SplitConfig()
+
+
+def split(rows: list[Row], seed: int = 0, clients: list[str] | None = None) -> NDArray[np.int64]:
+    declared_holders = clients or [""] * len(rows)
+    strata = [(home, row.skin_tone, row.label) for home, row in zip(declared_holders, rows, strict=True)]
+    return assign_splits(CONFIG, rows, components([linkage_keys(row) for row in rows]), strata, seed=seed)
+
+
+def many(count: int, seed: int = 0, prefix: str = "") -> list[Row]:
+    """Patients with one to three lesions of one to three pictures, unevenly labelled and toned."""
+    random = np.random.default_rng(seed)
+    rows: list[Row] = []
+    while len(rows) < count:
+        patient, tone = f"{prefix}p{len(rows)}", str(random.choice(["1", "2", "3"], p=[0.7, 0.25, 0.05]))
+        for lesion in range(random.integers(1, 4)):
+            label = str(random.choice(["NV", "MEL", "DF"], p=[0.8, 0.15, 0.05]))
+            for view in range(random.integers(1, 4)):
+                name = f"{patient}-{lesion}-{view}.jpg"
+                rows.append(
+                    Row(name, label, tone, "monk", lesion_id=f"{patient}-{lesion}", patient_id=patient)
+                )
+    return rows
+
+
+def test_no_lesion_or_patient_is_in_two_splits_and_shares_are_met() -> None:
+    rows = many(3000)
+    splits = split(rows)
+    of_patient: dict[str, set[int]] = {}
+    for row, number in zip(rows, splits.tolist(), strict=True):
+        of_patient.setdefault(row.patient_id, set()).add(number)
+    assert all(len(found) == 1 for found in of_patient.values())
+    proportions = np.bincount(splits, minlength=4) / len(rows)
+    assert np.abs(proportions - [0.6, 0.1, 0.1, 0.2]).max() < 0.01
+
+
+def test_each_subgroup_gets_its_shares_even_when_it_is_small() -> None:
+    rows = many(3000)
+    splits = split(rows)
+    for tone in ("1", "2", "3"):
+        mine = splits[[row.skin_tone == tone for row in rows]]
+        proportions = np.bincount(mine, minlength=4) / len(mine)
+        assert np.abs(proportions - [0.6, 0.1, 0.1, 0.2]).max() < 12 / len(mine)
+
+
+def test_single_lesions_of_one_label_and_subgroup_are_shared_to_the_picture() -> None:
+    rows = [Row(f"{number}.jpg", "MEL") for number in range(50)]
+    assert np.bincount(split(rows)).tolist() == [30, 5, 5, 10]
+
+
+def test_five_lesions_of_five_labels_do_not_all_go_to_training() -> None:
+    rows = [Row(f"{number}.jpg", f"label {number}") for number in range(5)]
+    assert len(set(split(rows).tolist())) >= 3
+
+
+@settings(max_examples=15)
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_the_order_of_rows_does_not_matter(random: st.DataObject, seed: int) -> None:
+    rows = many(60)
+    shuffled = rows.copy()
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    placed = dict(zip([row.image for row in rows], split(rows, seed), strict=True))
+    assert placed == dict(zip([row.image for row in shuffled], split(shuffled, seed), strict=True))
+
+
+def test_the_seed_matters() -> None:
+    rows = many(300)
+    assert (split(rows, 0) != split(rows, 1)).mean() > 0.2
+
+
+def test_a_client_alone_draws_the_splits_it_draws_among_others() -> None:
+    mine, others = many(100, 1, "mine"), many(200, 2, "others")
+    together = split([*others, *mine], clients=["a"] * len(others) + ["b"] * len(mine))
+    assert (together[len(others) :] == split(mine)).all()
+
+
+def test_given_splits_are_kept_and_carry_their_kin_along() -> None:
+    rows = [
+        Row("a.jpg", lesion_id="1", split="test"),
+        Row("b.jpg", lesion_id="1"),
+        Row("c.jpg", split="calibration"),
+    ]
+    assert [SPLITS[number] for number in split(rows)] == ["test", "test", "calibration"]
+
+
+def test_given_splits_count_towards_the_shares() -> None:
+    given_rows = [Row(f"{number}.jpg", "NV", split="test") for number in range(20)]
+    rows = given_rows + [Row(f"{number}.jpg", "NV") for number in range(20, 100)]
+    counts = Counter(split(rows)[20:].tolist())
+    assert sum(counts.values()) == 80
+    assert abs(counts[0] - 60) + abs(counts[1] - 10) + abs(counts[2] - 10) + counts[3] <= 12
+
+
+def test_given_splits_that_part_a_lesion_are_refused_by_name() -> None:
+    rows = [
+        Row("a.jpg", lesion_id="IL_1", patient_id="p", split="train"),
+        Row("b.jpg", lesion_id="IL_2", patient_id="p", split="test"),
+        Row("c.jpg", lesion_id="IL_3", split="test"),
+    ]
+    match = r"(?s)1 groups.*lesion IL_1 \(a.jpg\) is in train, lesion IL_2 \(b.jpg\) is in test"
+    with pytest.raises(SplitError, match=match):
+        split(rows)

@@ -1,0 +1,79 @@
+"""What whoever watches sees: where a run stands, and what a node's processes say."""
+
+import io
+import logging
+import threading
+
+from clients.federation.console_log import MARK, ConsoleLog
+from clients.federation.site_policy import log_settings
+from clients.federation.status_line import status_line
+from training.engines.nvflare.log_stream import LogStream
+
+
+def test_where_a_run_stands_in_one_line():
+    progress = {
+        "asking": "0-federate 3 fit",
+        "answered": ["north"],
+        "pending": ["south", "east"],
+        "away": {"east": "its cable is out"},
+        "seconds": 12.3,
+    }
+    assert status_line(progress) == "0-federate 3 fit: 1 of 3 answered; 12 s, not yet south; away east"
+    assert status_line({**progress, "pending": []}) == ""
+    assert status_line({}) == ""
+    many = status_line({**progress, "pending": [f"h{n}" for n in range(11)], "away": {}})
+    assert many.endswith("h7 and 3 more")
+
+
+def test_marked_lines_of_a_log_are_repeated_from_now_on(tmp_path):
+    log = tmp_path / "node.log"
+    log.write_text(f"then{MARK}old\n")
+    heard, came = [], threading.Event()
+
+    def hear(line):
+        heard.append(line)
+        came.set()
+
+    console = ConsoleLog(log, hear)
+    console.start()
+    with log.open("a") as file:
+        file.write(f"now{MARK}job skin, 0-federate round 1, fit\nFLARE says much\nhalf{MARK}")
+        file.flush()
+        assert came.wait(60)
+        file.write("a line\n")
+    console.close()
+    assert heard == [f"now{MARK}job skin, 0-federate round 1, fit", f"half{MARK}a line"]
+
+
+def test_what_tasks_say_is_marked_and_nothing_else_is(capsys, monkeypatch):
+    import logging.config
+
+    settings = log_settings()
+    settings["formatters"]["base"] = {"format": "%(message)s"}  # FLARE's own wants FLARE
+    settings["handlers"].pop("logFileHandler")
+    settings["loggers"]["root"]["handlers"].remove("logFileHandler")
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        logging.config.dictConfig(settings)
+        logging.getLogger("dermfed.node").info("job skin")
+        logging.getLogger("dermfed.coordinator").info("0-federate 1/2")
+        logging.getLogger("nvflare").info("hello")
+        logging.getLogger("nvflare").warning("a lost packet")
+    finally:
+        root.handlers[:], root.level = before
+        for name in ("dermfed.node", "dermfed.coordinator"):
+            logging.getLogger(name).handlers.clear()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(MARK)[2] for line in lines] == ["job skin", "0-federate 1/2", ""]
+
+
+def test_progress_is_written_and_said_by_whole_lines(caplog):
+    caplog.set_level(logging.INFO)
+    file = io.StringIO()
+    spoken = LogStream(file, logging.getLogger("dermfed.coordinator"))
+    spoken.write("0-federate 1/2 lo")
+    assert caplog.messages == []
+    spoken.write("ss 0.5\n\n0-fed")
+    assert file.getvalue() == "0-federate 1/2 loss 0.5\n\n0-fed"
+    assert caplog.messages == ["0-federate 1/2 loss 0.5"]

@@ -1,0 +1,189 @@
+"""A node's request handler: whom it greets, what it answers, and what it refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from clients.data.manifests.manifest import Row
+from clients.node.request_handler import RequestHandler
+from training.algorithms.client_state import State
+from training.engines.nvflare.handshake import shake_hands
+from training.engines.nvflare.payload import write_payload
+from training.engines.nvflare.roster import ClientProperties, agree
+from training.engines.nvflare.wire import read_answer, stamp_of, write_question
+from training.errors import MessageError
+from training.federation.client.fit import store_key as training_key
+from training.jobs.job import Job
+from training.messages.message import Broadcast
+from training.models import initial_model
+from training.models.groups import float_state
+from training.updates.compression.client import lost_key
+
+
+@pytest.fixture
+def job(tiny):
+    tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
+    tiny["stages"][0]["sync"] = {"name": "except", "groups": ["norm"]}
+    return Job.model_validate(tiny)
+
+
+@pytest.fixture
+def node(job, write_pictures, tmp_path):
+    """A node that has greeted and joined."""
+    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
+    made = RequestHandler(
+        "north",
+        job,
+        write_pictures(rows),
+        cache=tmp_path / "cache",
+        states=tmp_path / "states",
+        say=lambda _: None,
+    )
+    assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
+    told = ClientProperties.model_validate_json(made.introduce())
+    assert made.join(agree(job, [told], {}).model_dump_json()) == "{}"
+    return made
+
+
+def fit(job, round_, number):
+    weights = float_state(initial_model(job.model, job.seed, job.data.image_size, 2))
+    question = Broadcast("north", "0-federate", round_, "fit", tensors=weights)
+    stamp = stamp_of(question, job.digest, "s1", number)
+    return write_question(question, stamp, round_ - 1), write_payload(weights), stamp
+
+
+def test_other_versions_another_job_and_no_greeting_are_refused_by_name(job, node):
+    ours = shake_hands(job.digest, "s2")
+    for change, told in (
+        ({"versions": {**ours.versions, "dermfed": "9.9"}}, "the coordinator runs dermfed 9.9, this side"),
+        ({"protocol": 99}, "speaks version 99 of our messages"),
+        ({"job": "sha256:other"}, "reads the job as sha256:other"),
+    ):
+        answer = json.loads(node.greet(ours.model_copy(update=change).model_dump_json()))
+        assert told in answer["refused"]
+    assert "refused" in json.loads(node.greet("{}"))
+
+
+@pytest.mark.parametrize("change", [{"session": "s0"}, {"job": "sha256:x"}, {"client": "south"}])
+def test_a_question_that_is_not_for_here_is_dropped(job, node, change):
+    weights = float_state(initial_model(job.model, job.seed, job.data.image_size, 2))
+    question = Broadcast("north", "0-federate", 1, "fit", tensors=weights)
+    stamp = stamp_of(question, job.digest, "s1", 1).model_copy(update=change)
+    with pytest.raises(MessageError, match="dropped"):
+        node.answer(write_question(question, stamp, 0), write_payload(weights))
+
+
+def test_a_question_that_another_has_overtaken_is_stale(job, node):
+    node.answer(*fit(job, 2, 5)[:2])
+    with pytest.raises(MessageError, match=r"question 4 .* is stale: question 5 has come since"):
+        node.answer(*fit(job, 1, 4)[:2])
+
+
+def test_the_same_question_again_gets_the_same_answer_without_work(job, node, monkeypatch):
+    header, body, stamp = fit(job, 1, 1)
+    first = node.answer(header, body)
+    monkeypatch.setattr(type(node._app), "answer", None)
+    assert node.answer(header, body) is first
+    assert read_answer(*first, stamp).num_examples
+
+
+def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tmp_path):
+    from clients.store import ClientStore
+
+    store = ClientStore(tmp_path / "states")
+    # A name that is too long for a file is kept under a digest, which tells nothing of what is below it.
+    track = "Haut " * 60
+    of_training = [training_key("0-federate", track), lost_key("0-federate", track)]
+    masks = "masks/0-federate/global/evaluate/masks"
+    for round_ in (1, 2):
+        for key in (*of_training, masks):
+            store.save("north", key, round_, State({}, {"round": round_}))
+    question = Broadcast("north", "0-federate", 2, "gossip", track)
+    stamp = stamp_of(question, job.digest, "s1", 1)
+    answer = read_answer(*node.answer(write_question(question, stamp, 1), b""), stamp)
+    assert "knows no question `gossip`" in answer.reason
+    for key in of_training:
+        assert store.load("north", key, 9).scalars == {"round": 1}
+    # What waits for a sum is of no training.
+    assert store.load("north", masks, 9).scalars == {"round": 2}
+
+
+def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):
+    bare = RequestHandler("north", job, None, cache=tmp_path, states=tmp_path / "s", say=lambda _: None)
+    assert "started without --data" in json.loads(bare.introduce())["refused"]
+    assert "before it has introduced itself" in json.loads(bare.join("{}"))["refused"]
+    bare.greet(shake_hands(job.digest, "s1").model_dump_json())
+    with pytest.raises(MessageError, match="asked before it joined"):
+        bare.answer(*fit(job, 1, 1)[:2])
+
+
+def test_no_path_leaves_with_an_introduction(job, node, tmp_path):
+    told = node.introduce()
+    assert str(tmp_path) not in told
+    assert ".png" not in told
+    assert set(json.loads(told)) == {"client", "labels", "subgroups", "fingerprint", "source", "unseen"}
+    assert Path("manifest.csv").name not in told
+
+
+def test_each_task_is_a_line_with_what_was_asked_and_sent(job, node, tmp_path):
+    said = []
+    node._say = said.append
+    header, body, _stamp = fit(job, 1, 1)
+    told = node.answer(header, body)
+    node.answer(header, body)  # the same again is no work and no line
+    question = Broadcast("north", "0-federate", 1, "gossip")
+    node.answer(write_question(question, stamp_of(question, job.digest, "s1", 2), 1), b"")
+    assert re.fullmatch(
+        rf"job tiny, 0-federate round 1, fit: done in \d+\.\d s, {len(told[0]) + len(told[1]):,} bytes sent",
+        said[0],
+    )
+    assert re.match(
+        r"job tiny, 0-federate round 1, gossip: not done after \d+\.\d s: stage 0-federate knows", said[1]
+    )
+    assert len(said) == 2
+    assert not any(".png" in line or str(tmp_path) in line for line in said)
+
+
+def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pictures):
+    manifest = write_pictures([Row(f"smith-{n}.png", ("MEL", "NV")[n % 2]) for n in range(14)])
+    (manifest.parent / "smith-3.png").write_bytes(b"no picture")
+    said = []
+    node = RequestHandler(
+        "north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append
+    )
+    assert json.loads(node.introduce()) == {"refused": "BrokenPicturesError; its own log says more"}
+    assert "smith-3.png" in said[0]
+
+
+def test_what_a_job_and_a_manifest_disagree_on_is_disclosed(job, tmp_path, write_pictures):
+    manifest = write_pictures([Row(f"{n}.png", ("MEL", "WRONG")[n % 2]) for n in range(14)])
+    node = RequestHandler("north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=print)
+    assert "WRONG" in json.loads(node.introduce())["refused"]
+
+
+def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
+    said = []
+    node._say = said.append
+    header, body, stamp = fit(job, 2, 1)
+    folder = node._store._place("north", "0-federate/global")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "round-000001.safetensors").write_bytes(b"broken")
+    told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
+    assert told.reason == "ClientDataError; its own log says more"
+    assert str(tmp_path) in said[0]
+
+
+def test_an_error_that_nobody_foresaw_tells_no_file():
+    from clients.node.hospital import with_public_errors
+    from training.errors import EngineError
+
+    def broken():
+        raise FileNotFoundError(2, "No such file or directory", "/data/smith.png")
+
+    with pytest.raises(
+        EngineError, match=r"^FileNotFoundError: No such file or directory; its own log"
+    ) as told:
+        with_public_errors(broken)
+    assert told.value.__context__ is None

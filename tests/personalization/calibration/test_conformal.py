@@ -1,0 +1,131 @@
+"""Conformal thresholds against sorted scores by hand, and their coverage against the law it follows."""
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta as beta_law
+from scipy.stats import betabinom, kstest
+
+from personalization.calibration.conformal import ConformalConfig, examples_needed, fit_threshold
+from registry.bundle.counts.count import SCORE_BINS, Counts, count, score_bin
+
+
+def counts_of(of_truth):
+    """Counts of pictures of three classes in turn whose true class has the given probabilities."""
+    of_truth = np.asarray(of_truth, dtype=np.float64)
+    labels = np.arange(len(of_truth)) % 3
+    probabilities = np.repeat((1 - of_truth[:, None]) / 2, 3, axis=1)
+    probabilities[np.arange(len(of_truth)), labels] = of_truth
+    return count(probabilities, labels, malignant=np.array([True, False, False])).point
+
+
+def drawn(generator, n):
+    """Counts of n pictures whose true class has a uniform probability; only `scores` is filled in."""
+    empty = Counts.zeros(1)
+    scores = empty.scores.copy()
+    np.add.at(scores[0, 1], score_bin(generator.random(n)), 1)
+    return replace(empty, scores=scores)
+
+
+def test_threshold_is_the_bin_of_the_ranked_score():
+    of_truth = [0.05, 0.31, 0.42, 0.55, 0.61, 0.70, 0.83, 0.90, 0.95, 0.99]
+
+    threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=0.8))
+
+    assert threshold.rank == 9  # ceil(11 * 0.8)
+    assert threshold.threshold_bin == 155  # the ninth largest probability is 0.31
+    assert threshold.n == 10
+    assert threshold.guaranteed
+    assert threshold.expected_coverage == pytest.approx(9 / 11)
+
+
+@given(
+    st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
+)
+@settings(max_examples=80)
+def test_threshold_equals_sorting_the_scores(of_truth, coverage):
+    threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=coverage))
+    rank = ceil(round((len(of_truth) + 1) * coverage, 9))
+
+    assert threshold.rank == rank
+    if rank > len(of_truth):
+        assert threshold.threshold_bin == 0
+        assert not threshold.guaranteed
+    else:
+        exact = 1 - np.sort(1 - np.array(of_truth))[rank - 1]
+        assert threshold.threshold_bin / SCORE_BINS <= exact + 1e-12
+        in_set = score_bin(np.array(of_truth)) >= threshold.threshold_bin
+        assert in_set.sum() >= rank  # the conservative edge
+        assert (score_bin(np.array(of_truth)) > threshold.threshold_bin).sum() < rank  # and no lower
+
+
+@pytest.mark.parametrize(
+    ("coverage", "needed"), [(0.9, 9), (0.95, 19), (0.8, 4), (0.5, 1), (0.99, 99), (0.7, 3)]
+)
+def test_one_picture_fewer_than_needed_gives_no_guarantee(coverage, needed):
+    config = ConformalConfig(coverage=coverage)
+    enough = fit_threshold(counts_of([0.6] * needed), config)
+    short = fit_threshold(counts_of([0.6] * (needed - 1)), config)
+
+    assert examples_needed(coverage) == needed
+    assert enough.guaranteed
+    assert enough.threshold_bin == 300
+    assert not short.guaranteed
+    assert short.threshold_bin == 0
+    assert short.expected_coverage == 1.0
+
+
+def test_no_pictures_put_every_class_into_the_set():
+    threshold = fit_threshold(Counts.zeros(4), ConformalConfig())
+
+    assert (threshold.threshold_bin, threshold.n, threshold.guaranteed) == (0, 0, False)
+
+
+def test_rounding_does_not_lift_the_rank():
+    """In doubles 100 · 0.55 is 55.00000000000001, whose ceiling is 56."""
+    assert fit_threshold(counts_of([0.5] * 99), ConformalConfig(coverage=0.55)).rank == 55
+    assert fit_threshold(counts_of([0.5] * 9), ConformalConfig(coverage=0.9)).rank == 9
+
+
+def test_expected_coverage_over_draws_of_the_calibration_split():
+    """n = 25, α = 0.1: 24/26 = 0.923, and at most one bin more by rounding to the conservative edge."""
+    generator = np.random.default_rng(0)
+    bins = [fit_threshold(drawn(generator, 25), ConformalConfig()).threshold_bin for _ in range(4000)]
+    coverages = 1 - np.array(bins) / SCORE_BINS  # of a new picture, whose p_y is uniform too
+
+    error = coverages.std() / np.sqrt(len(coverages))
+    assert 24 / 26 - 3 * error <= coverages.mean() <= 24 / 26 + 1 / SCORE_BINS + 3 * error
+
+
+def test_coverage_over_draws_follows_the_beta_law():
+    generator = np.random.default_rng(1)
+    bins = [
+        fit_threshold(drawn(generator, 40), ConformalConfig(coverage=0.8)).threshold_bin for _ in range(2000)
+    ]
+    spread_over_the_bin = (np.array(bins) + generator.random(len(bins))) / SCORE_BINS
+
+    assert kstest(1 - spread_over_the_bin, beta_law(33, 8).cdf).pvalue > 0.01
+
+
+def test_covered_pictures_of_a_finite_test_split_are_beta_binomial():
+    """50 calibration and 30 test pictures: the number covered is BetaBinomial(30, rank, n + 1 − rank)."""
+    generator = np.random.default_rng(2)
+    covered = []
+    for _ in range(3000):
+        threshold_bin = fit_threshold(drawn(generator, 50), ConformalConfig()).threshold_bin
+        covered.append((score_bin(generator.random(30)) >= threshold_bin).sum())
+
+    law = betabinom(30, 46, 5)
+    observed = np.bincount(covered, minlength=31)[20:] / len(covered)
+    assert observed == pytest.approx(law.pmf(np.arange(20, 31)), abs=0.04)
+    assert np.mean(covered) == pytest.approx(law.mean(), abs=0.15)
+
+
+@pytest.mark.parametrize("coverage", [0, 1, -0.1, 90])
+def test_coverage_is_a_probability(coverage):
+    with pytest.raises(ValueError, match="coverage"):
+        ConformalConfig(coverage=coverage)

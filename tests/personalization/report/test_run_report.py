@@ -1,0 +1,162 @@
+"""What a run leaves is what its report is given, whether it ran through or was taken from disk."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
+from personalization.report.page import render_report
+from personalization.report.run_report import judged, report_data
+from personalization.report.tables.run_facts import stages_table
+from training.jobs.pipeline import run_stages
+from training.jobs.stage_result import FinishedStage
+from training.jobs.stages.base import StageResult
+
+OBJECTIVE = {"name": "supervised", "batch_size": 8}
+FEDERATE = {"stage": "federate", "rounds": 2, "objective": OBJECTIVE, "aggregator": {"name": "fedavg"}}
+PERSONALIZE = {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 2}}
+
+
+@pytest.fixture
+def finish(make_job, stand, hospitals, tmp_path):
+    """Run these stages to their end; a second call takes them from disk."""
+
+    def run(*stages, name="run"):
+        context = stand(make_job(list(stages)), hospitals, name=name).context
+        return run_stages(context.job, hospitals, context.engine, context.metrics_log, tmp_path / name)
+
+    return run
+
+
+def test_rounds_counts_and_census_are_those_of_the_run(finish, hospitals):
+    result = finish(FEDERATE, PERSONALIZE)
+    data = report_data(result)
+    assert [(round_.stage, round_.round) for round_ in data.rounds] == [
+        ("federate", 1),
+        ("federate", 2),
+        ("personalize", 1),
+        ("personalize", 2),
+    ]
+    assert data.rounds[0].asked == ("north", "south")
+    assert list(data.counts) == ["federate", "personalize"]
+    for key, name in (("0-federate", "federate"), ("1-personalize", "personalize")):
+        assert data.counts[name] == result.stages[key].outcome.test
+    assert {cell.client for cell in data.census} == {"north", "south"}
+    assert sum(cell.n for cell in data.census) == sum(len(part) for part in hospitals.held.values())
+    assert data.calibration == ()
+
+
+def test_two_stages_of_a_kind_are_told_apart_by_their_keys(finish):
+    data = report_data(finish(FEDERATE, {**FEDERATE, "rounds": 1}))
+    assert [round_.stage for round_ in data.rounds] == ["0-federate", "0-federate", "1-federate"]
+    assert list(data.counts) == ["0-federate", "1-federate"]
+    assert data.fine_tuning is None
+    assert [stage["name"] for stage in data.summary["stages"]] == ["0-federate", "1-federate"]
+    assert [(of.stage, of.kind) for of in data.facts] == [
+        ("0-federate", "federate"),
+        ("1-federate", "federate"),
+    ]
+    assert [row.cells[-1].text for row in stages_table(data).rows] == ["0 of 4", "0 of 2"]
+
+
+def test_what_stages_told_is_given_to_the_report_as_it_stands_in_the_summary(finish):
+    result = finish({"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}, FEDERATE)
+    data = report_data(result)
+    assert [(of.stage, of.kind) for of in data.facts] == [("finetune", "finetune"), ("federate", "federate")]
+    assert [of.facts for of in data.facts] == [stage["facts"] for stage in result.summary["stages"]]
+
+
+def test_the_selection_shown_is_the_one_that_was_made(finish):
+    result = finish(FEDERATE, {**PERSONALIZE, "selection": {"band": 0.1, "rule": "paper"}})
+    shown = report_data(result).fine_tuning
+    facts = result.stages["1-personalize"].outcome.facts
+    assert shown.selection.epochs == {name: of["epoch"] for name, of in facts["by_subgroup"].items()}
+    assert shown.selection.explanation == facts["explanation"]
+    assert (shown.selection.config.band, shown.selection.config.rule) == (0.1, "paper")
+
+
+def test_a_run_taken_from_disk_shows_the_same(finish):
+    fresh, stored = finish(FEDERATE, PERSONALIZE), finish(FEDERATE, PERSONALIZE)
+    before, after = report_data(fresh), report_data(stored)
+    assert after.fine_tuning == before.fine_tuning
+    assert after.rounds == before.rounds
+    assert after.census == before.census
+    assert json.dumps(after.summary) == json.dumps(before.summary)
+
+
+def test_what_calibration_fixed_is_shown_for_every_model(finish):
+    result = finish(FEDERATE, PERSONALIZE)
+    models = {
+        "global": {
+            "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
+            "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
+            "abstention": {"threshold_bin": 300, "target_risk": 0.1, "risk": 0.05, "coverage": 0.6, "n": 52},
+        },
+        "dark": {
+            "temperature": {"value": 1.4, "fitted": None, "n": 3},
+            "conformal": {"threshold_bin": 0, "coverage": 0.9, "n": 3, "rank": 4},
+            "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 3},
+        },
+    }
+    key = "1-personalize"
+    kept = result.stages[key].outcome
+    outcome = StageResult(kept.models, test=kept.test, facts={**kept.facts, "models": models})
+    data = report_data(replace(result, stages={**result.stages, key: FinishedStage(outcome, 1.0, 0)}))
+    everybody, dark = data.calibration
+    assert everybody.temperature == Temperature(1.5, 1.5, 52)
+    assert everybody.conformal == ConformalThreshold(120, 0.9, 50, 46)
+    assert dark.abstention == AbstentionThreshold(500, 0.1, None, 0.0, 3)
+    assert not dark.conformal.guaranteed
+
+
+def test_the_report_can_be_drawn_from_it(finish):
+    page = render_report(report_data(finish(FEDERATE, PERSONALIZE)))
+    for name in ("light", "dark", "federate", "personalize"):
+        assert name in page
+
+
+def test_models_of_single_clients_are_shown_with_their_mean(finish):
+    tune = {"stage": "finetune", "epochs": 1, "objective": OBJECTIVE}
+    result = finish(tune, FEDERATE)
+    page = render_report(report_data(result))
+    _, rest = page.split("Each client\u2019s own model after stage \u201cfinetune\u201d</span>", 1)
+    mean = result.summary["stages"][0]["facts"]["over_clients"]["balanced_accuracy"]["mean"]
+    assert f"{mean:.3f}" in rest.split("mean over clients (median)")[1][:600]
+    assert "Each client\u2019s own model" not in render_report(report_data(finish(FEDERATE, name="other")))
+
+
+def test_the_strategy_is_named_and_the_frontier_is_the_summarys(finish):
+    result = finish(FEDERATE, PERSONALIZE)
+    shown = report_data(result).fine_tuning
+    facts = result.summary["stages"][1]["facts"]
+
+    assert (shown.strategy, shown.per) == ("finetune", "subgroup")
+    assert [step["epochs"] for step in facts["frontier"]] == [step.epochs for step in shown.frontier]
+    assert [step["worst"] for step in facts["frontier"]] == [step.worst for step in shown.frontier]
+    beside = shown.frontier_without_floor
+    assert (facts["frontier_paper"] is None) == (beside is None)
+
+
+def test_models_of_clients_are_told_as_such(finish):
+    result = finish(FEDERATE, {**PERSONALIZE, "per": "client"})
+    data = report_data(result)
+    page = render_report(data)
+
+    assert data.fine_tuning.per == "client"
+    assert set(data.fine_tuning.accuracies) == {"north", "south"}
+    assert "Strategy “finetune”, one model per client." in page
+    assert "Each client’s own model after stage “personalize”" in page
+
+
+def test_after_models_of_clients_the_exported_model_is_judged_by_itself(finish):
+    """Personal models stay at their clients; what is released is the model of the stage before."""
+    result = finish(FEDERATE, {**PERSONALIZE, "per": "client"}, {"stage": "export"})
+    shown = judged(result)
+    federated, _, exported = shown.values()
+    assert list(shown) == ["0-federate", "1-personalize", "2-export"]
+    for name, block in federated.items():
+        assert exported[name].point.scores.tolist() == block.point.scores.tolist()
+    assert result.summary["test"]["accuracy"] == result.summary["stages"][0]["test"]["accuracy"]

@@ -1,0 +1,188 @@
+"""The exact search against brute force, the paper's table, and the promises of the floor."""
+
+from fractions import Fraction
+from itertools import product
+from time import process_time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from personalization.selection.select import SelectionConfig, select
+from training.errors import DataError
+
+VALIDATION_SIZES = (7, 20, 13, 9)  # pictures per subgroup, so that accuracies do not share a denominator
+
+right_counts = st.lists(
+    st.integers(0, 3).flatmap(
+        lambda i: st.lists(st.integers(0, VALIDATION_SIZES[i]), min_size=1, max_size=5).map(
+            lambda right: (VALIDATION_SIZES[i], right)
+        )
+    ),
+    min_size=1,
+    max_size=4,
+)
+bands = st.sampled_from(["0", "0.05", "0.1", "0.25", "1"])
+
+
+def accuracies_of(groups):
+    return {f"group {i}": {e: k / n for e, k in enumerate(right)} for i, (n, right) in enumerate(groups)}
+
+
+def brute_force(groups, band, slack):
+    """Every combination, compared in whole numbers of right answers; `slack` None is no floor."""
+    allowed = [
+        [e for e, k in enumerate(right) if slack is None or Fraction(k, n) >= Fraction(right[0], n) - slack]
+        for n, right in groups
+    ]
+    points = []
+    for epochs in product(*allowed):
+        values = [Fraction(groups[i][1][e], groups[i][0]) for i, e in enumerate(epochs)]
+        points.append((max(values) - min(values), min(values), sum(values), epochs))
+    smallest = min(spread for spread, *_ in points)
+    width = max(band, smallest)
+    within = [chosen for chosen in points if chosen[0] <= width]
+    best = max(within, key=lambda c: (c[1], c[2], [-e for e in c[3]]))
+    return best[3], smallest
+
+
+@given(right_counts, bands)
+@settings(max_examples=150)
+def test_paper_rule_equals_brute_force(groups, band):
+    epochs, smallest = brute_force(groups, Fraction(band), None)
+
+    selection = select(accuracies_of(groups), SelectionConfig(band=float(band), rule="paper"))
+
+    assert tuple(selection.epochs.values()) == epochs
+    assert selection.smallest_spread == pytest.approx(float(smallest), abs=1e-12)
+    assert selection.within_band == (smallest <= Fraction(band))
+    assert selection.band_alone is None
+    assert selection.cost == {}
+
+
+@given(right_counts, bands, st.sampled_from(["0", "0.1"]))
+@settings(max_examples=150)
+def test_floor_rule_equals_brute_force(groups, band, slack):
+    epochs, smallest = brute_force(groups, Fraction(band), Fraction(slack))
+    alone, _ = brute_force(groups, Fraction(band), None)
+
+    selection = select(accuracies_of(groups), SelectionConfig(band=float(band), floor_slack=float(slack)))
+
+    assert tuple(selection.epochs.values()) == epochs
+    assert selection.within_band == (smallest <= Fraction(band))
+    assert (selection.band_alone is None) == (alone == epochs)
+    if selection.band_alone is not None:
+        assert tuple(selection.band_alone.epochs.values()) == alone
+        assert selection.floor_binding
+
+
+@given(right_counts, bands)
+@settings(max_examples=60)
+def test_no_subgroup_falls_below_the_global_model(groups, band):
+    selection = select(accuracies_of(groups), SelectionConfig(band=float(band)))
+
+    assert all(selection.accuracies[name] >= start for name, start in selection.global_accuracies.items())
+
+
+@given(right_counts)
+@settings(max_examples=60)
+def test_order_of_subgroups_and_epochs_does_not_matter(groups):
+    accuracies = accuracies_of(groups)
+    turned = {name: dict(reversed(by_epoch.items())) for name, by_epoch in reversed(accuracies.items())}
+
+    assert select(turned, SelectionConfig()).epochs == select(accuracies, SelectionConfig()).epochs
+
+
+def test_table_v_of_the_paper():
+    """Best and selected accuracies as candidates: type 1 ends at 0.709, so [0.709, 0.759] is the window."""
+    accuracies = {
+        "1": {0: 0.55, 175: 0.709},
+        "2": {0: 0.55, 160: 0.740},
+        "3": {0: 0.60, 166: 0.738},
+        "4": {0: 0.60, 52: 0.746, 90: 0.772},
+        "5": {0: 0.50, 27: 0.738, 95: 0.809},
+        "6": {0: 0.45, 184: 0.725},
+    }
+
+    selection = select(accuracies, SelectionConfig(rule="paper"))
+
+    assert selection.epochs == {"1": 175, "2": 160, "3": 166, "4": 52, "5": 27, "6": 184}
+    assert selection.within_band
+    assert selection.spread == pytest.approx(0.746 - 0.709)
+    assert np.var(list(selection.accuracies.values())) == pytest.approx(0.00015, abs=5e-6)
+
+
+def test_equality_is_not_bought_by_harming_the_better_served():
+    accuracies = {"light": {0: 0.9, 1: 0.65}, "dark": {0: 0.6, 1: 0.62}}
+
+    paper = select(accuracies, SelectionConfig(rule="paper"))
+    floor = select(accuracies, SelectionConfig(rule="floor"))
+
+    assert paper.epochs == {"light": 1, "dark": 1}
+    assert paper.within_band
+    assert floor.epochs == {"light": 0, "dark": 1}
+    assert not floor.within_band
+    assert floor.floor_binding == ("light",)
+    assert floor.band_alone == paper.chosen
+    assert floor.cost == pytest.approx({"light": 0.25, "dark": 0.0})
+    assert "light from 0.900 to 0.650" in floor.explanation
+    assert "the floor refused it" in floor.explanation
+    assert "light keeps the global model" in floor.explanation
+
+
+def test_slack_lets_a_subgroup_give_way_that_far():
+    accuracies = {"light": {0: 0.9, 1: 0.85, 2: 0.8}, "dark": {0: 0.8}}
+
+    assert select(accuracies, SelectionConfig(floor_slack=0.05)).epochs["light"] == 1
+    assert select(accuracies, SelectionConfig(floor_slack=0.1)).epochs["light"] == 1
+    assert select(accuracies, SelectionConfig(band=0.01, floor_slack=0.1)).epochs["light"] == 2
+
+
+def test_a_spread_of_exactly_the_band_is_within_it():
+    """In doubles 0.75 − 0.70 is 0.050000000000000044."""
+    selection = select({"a": {0: 0.70}, "b": {0: 0.75}}, SelectionConfig(band=0.05))
+
+    assert selection.within_band
+
+
+def test_equal_accuracies_take_the_earliest_epoch():
+    selection = select({"a": {0: 0.5, 4: 0.8, 9: 0.8}, "b": {0: 0.8, 3: 0.8}}, SelectionConfig())
+
+    assert selection.epochs == {"a": 4, "b": 0}
+
+
+def test_smallest_spread_is_taken_where_the_band_cannot_be_met():
+    selection = select({"a": {0: 0.2, 1: 0.3}, "b": {0: 0.9, 1: 0.8}}, SelectionConfig(rule="paper"))
+
+    assert selection.epochs == {"a": 1, "b": 1}
+    assert not selection.within_band
+    assert selection.smallest_spread == pytest.approx(0.5)
+    assert "wider than the band of 0.05" in selection.explanation
+
+
+def test_two_hundred_epochs_of_six_subgroups_take_under_a_second():
+    generator = np.random.default_rng(0)
+    accuracies = {
+        str(group): {epoch: int(generator.integers(300, size)) / size for epoch in range(201)}
+        for group, size in enumerate((589, 961, 661, 556, 306, 827))
+    }
+
+    start = process_time()
+    select(accuracies, SelectionConfig())
+
+    assert process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "message"),
+    [
+        ({}, "no subgroup"),
+        ({"dark": {1: 0.5}}, r"'dark' has no validation accuracy at epoch 0 \(epochs given: 1\)"),
+        ({"dark": {0: float("nan")}}, "'dark' has validation accuracy nan at epoch 0"),
+        ({"dark": {0: 0.5, 3: 50.0}}, "accuracy 50.0 at epoch 3"),
+    ],
+)
+def test_what_cannot_be_selected_from_is_refused(accuracies, message):
+    with pytest.raises(DataError, match=message):
+        select(accuracies, SelectionConfig())

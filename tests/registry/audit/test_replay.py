@@ -1,0 +1,68 @@
+"""Everything that can be done to a registry, once: after it the tables hold what the events say."""
+
+from datetime import timedelta
+from typing import get_args
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from registry.gates import GateSet, SpreadGate
+from registry.gates.approvals import ApprovalsGate
+from registry.records import EventKind
+from registry.registry import Registry
+from registry.signing.pem import Signer, trust_in_signer
+
+MODEL = "skin-lesion"
+
+
+@pytest.fixture
+def signer():
+    return Signer(ec.generate_private_key(ec.SECP256R1()))
+
+
+@pytest.fixture
+def vendor(tmp_path):
+    """A registry elsewhere."""
+    place = tmp_path / "vendor"
+    with Registry.open(f"sqlite:///{place / 'registry.db'}", str(place / "store"), actor="vendor") as opened:
+        yield opened
+
+
+def test_after_all_that_can_be_done_nothing_disagrees(
+    registry, places, vendor, signer, bundle, graph, dark, tmp_path
+):
+    trust = trust_in_signer(signer)
+    bundles = [bundle(seed=1), bundle(dark, seed=2), bundle(seed=3, graph=graph(name="3"))]
+    registry.add(bundles[:2])
+    registry.sign(MODEL, [1, 2], signer)
+    registry.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two pairs of eyes")
+    registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a try", model=MODEL)
+    registry.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="not here", model=MODEL)
+    with places.open(actor="anna") as other:
+        other.approve(MODEL, [1, 2], to="production", reason="seen")
+    registry.promote(MODEL, [1, 2], to="production")
+    file = tmp_path / "release.dermfed"
+    registry.export_release(MODEL, "production", file)
+
+    vendor.add([bundles[2]])
+    vendor.import_release(file, trust=trust)
+    assert vendor.verify(trust) == ()
+    vendor.promote(MODEL, [1], to="production", override_gates=True, reason="without figures")
+    vendor.sign(MODEL, [1], signer)
+    vendor.export_release(MODEL, "production", file)
+
+    imported = registry.import_release(file, trust=trust)
+    assert ([one.number for one in imported.new], len(imported.signatures)) == ([3], 1)
+    registry.promote(MODEL, [3], to="production", override_gates=True, reason="of the vendor")
+    registry.rollback(MODEL, alias="production")
+    key, _ = registry.create_key("ward")
+    office, _ = registry.create_key("office", scopes=["read"], expires=timedelta(days=30), per_minute=5)
+    registry.rotate_key(office.id)
+    registry.revoke_key(key.id)
+    nobodys = registry._store.put(b"nobody's")
+    collection = registry.collect(older_than=timedelta(0))
+    assert [one.digest for one in collection.files] == [nobodys]
+
+    assert {event["kind"] for event in registry.audit()} == set(get_args(EventKind))
+    assert registry.verify(trust) == ()
+    assert [registry.bundle(version) for version in registry.versions()] == bundles

@@ -1,0 +1,98 @@
+"""Cells: confusion matrices of the pictures of a block that share a trait."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.bundle.counts.confusion import name_of_array, trait_of
+from registry.bundle.counts.count import Block, count
+from registry.bundle.errors import CountsError
+
+MALIGNANT = np.array([True, False, False])
+FEMALE, MALE, ALL = ("sex", "female"), ("sex", "male"), ("site", "head/neck: left")
+
+
+def counted(predictions, seed=1, n=50, replicates=6):
+    probabilities, labels = predictions(seed, n, 3)
+    women = np.arange(n) % 3 == 0
+    parts = {FEMALE: women, MALE: ~women, ALL: np.ones(n, bool)}
+    return count(
+        probabilities,
+        labels,
+        malignant=MALIGNANT,
+        lesions=np.arange(n) // 2,
+        replicates=replicates,
+        seed=seed,
+        parts=parts,
+    )
+
+
+def test_a_cell_counts_its_pictures(predictions):
+    probabilities, labels = predictions(1, 50, 3)
+    expected = np.zeros((3, 3), int)
+    for place in range(0, 50, 3):
+        expected[labels[place], probabilities[place].argmax()] += 1
+    np.testing.assert_array_equal(counted(predictions).cells[FEMALE].point.confusion, expected)
+
+
+def test_replicates_weigh_lesions_as_the_block_does(predictions):
+    block = counted(predictions)
+    np.testing.assert_array_equal(block.cells[ALL].to_array()[1:], block.replicates.confusion)
+    both = block.cells[FEMALE].to_array() + block.cells[MALE].to_array()
+    np.testing.assert_array_equal(both, block.cells[ALL].to_array())
+    assert len(np.unique(block.cells[FEMALE].replicates.n)) > 1
+
+
+def test_cells_change_nothing_of_the_block(predictions):
+    probabilities, labels = predictions(1, 50, 3)
+    bare = count(probabilities, labels, malignant=MALIGNANT, lesions=np.arange(50) // 2, replicates=6, seed=1)
+    block = counted(predictions)
+    np.testing.assert_array_equal(block.replicates.scores, bare.replicates.scores)
+    np.testing.assert_array_equal(block.point.scores, bare.point.scores)
+
+
+@pytest.mark.parametrize("replicates", [0, 6])
+def test_cells_travel_with_their_block_and_add_up(predictions, replicates):
+    first, second = counted(predictions, replicates=replicates), counted(predictions, 2, 20, replicates)
+    del second.cells[MALE]
+    arrays = first.to_arrays()
+    assert all(array.dtype == np.int32 for array in arrays.values())
+    total = Block.from_arrays(arrays) + Block.from_arrays(second.to_arrays())
+    assert set(total.cells) == {FEMALE, MALE, ALL}
+    for trait in (FEMALE, ALL):
+        np.testing.assert_array_equal(
+            total.cells[trait].to_array(), first.cells[trait].to_array() + second.cells[trait].to_array()
+        )
+    np.testing.assert_array_equal(total.cells[MALE].to_array(), first.cells[MALE].to_array())
+
+
+def test_cells_of_other_replicates_do_not_add_up(predictions):
+    first, second = counted(predictions), counted(predictions, replicates=7)
+    with pytest.raises(CountsError, match="do not add up"):
+        first.cells[ALL] + second.cells[ALL]
+
+
+PART = st.text(min_size=1)
+
+
+@given(PART, PART)
+def test_any_column_and_value_can_be_named(column, value):
+    name = name_of_array((column, value))
+    assert "/" not in name
+    assert trait_of(name) == (column, value)
+
+
+def test_what_is_no_part_of_the_block_is_refused(predictions):
+    arrays = counted(predictions).to_arrays()
+    name = name_of_array(FEMALE)
+    for spoilt in (
+        arrays[name] + arrays["confusion"],
+        arrays[name] - arrays["confusion"] - 1,
+        arrays[name][1:],
+        arrays[name].astype(float),
+    ):
+        with pytest.raises(CountsError, match="cell:sex:female"):
+            Block.from_arrays({**arrays, name: spoilt})
+    with pytest.raises(CountsError, match="should be `cell:<column>:<value>`"):
+        Block.from_arrays({**arrays, "cell:sex": arrays[name]})

@@ -1,0 +1,143 @@
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.familiarity import DISTANCE_BINS
+from registry.bundle.manifest.schema import (
+    Abstention,
+    BundleManifest,
+    Conformal,
+    ModelFile,
+    ReferenceHistograms,
+    Subgroup,
+    SubgroupHistograms,
+    sha256,
+)
+from registry.bundle.manifest.text import canonical, read_manifest
+
+
+def test_a_digest_is_the_published_sha256():
+    assert sha256(b"abc") == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert ModelFile.of(b"abc").size == 3
+
+
+def test_an_uncalibrated_model_promises_nothing_and_refers_everything(manifest):
+    plain = manifest(conformal=Conformal(), abstention=Abstention())
+    assert (plain.conformal.guarantee, plain.conformal.threshold_bin) == ("none", 0)
+    assert plain.abstention.threshold_bin == SCORE_BINS
+
+
+def test_a_manifest_survives_json(manifest, predictions):
+    counts = count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point
+    tones = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+    whole = manifest(
+        subgroup=tones, metrics={"n": 30, "auroc": None}, reference=ReferenceHistograms.from_counts(counts)
+    )
+    assert BundleManifest.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_reference_histograms_are_those_of_all_pictures(predictions):
+    probabilities, labels = predictions(1, 40, 3)
+    counts = count(probabilities, labels, malignant=np.arange(3) < 1).point
+    reference = ReferenceHistograms.from_counts(counts)
+    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
+    assert reference.confidence == tuple(np.histogram(probabilities.max(axis=1), edges)[0])
+    for k in range(3):
+        assert reference.scores[k] == tuple(np.histogram(probabilities[:, k], edges)[0])
+
+
+@pytest.mark.parametrize("n", [0, 8])
+def test_too_few_lesions_cannot_carry_a_guarantee(n):
+    with pytest.raises(ValidationError, match="at least 9 are needed"):
+        Conformal(alpha=0.1, threshold_bin=10, n=n, guarantee="subgroup")
+
+
+@pytest.mark.parametrize(("alpha", "fewest"), [(0.1, 9), (0.05, 19), (0.2, 4), (0.07, 14), (1 / 11, 10)])
+def test_the_fewest_lesions_that_carry_one(alpha, fewest):
+    """ceil(1/alpha) - 1, so that the rank ceil((n + 1)(1 - alpha)) is at most n."""
+    Conformal(alpha=alpha, threshold_bin=10, n=fewest, guarantee="global")
+    with pytest.raises(ValidationError, match=f"at least {fewest} are needed"):
+        Conformal(alpha=alpha, threshold_bin=10, n=fewest - 1, guarantee="global")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"labels": ({"code": "A", "name": "a"},)}, "at least 2"),
+        ({"labels": ({"code": "A", "name": "a"}, {"code": "A", "name": "b"})}, "A is there twice"),
+        ({"conformal": {"alpha": 0.1, "n": 50, "guarantee": "subgroup"}}, "global model promises"),
+        ({"reference": {"confidence": (0,) * 500, "scores": ((0,) * 500,)}}, "1 classes; there are 3"),
+        ({"metrics": {"auroc": object()}}, "metrics"),
+        ({"subgroup": {"name": "dark"}}, "needs the scale and the values"),
+        ({"subgroup": {"name": "global", "scale": "monk"}}, "for everybody"),
+        ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
+        ({"abstention": {"threshold_bin": 501}}, "500"),
+        ({"picture": {"size": 8, "version": 2}}, "picture version 2"),
+        ({"author": "me"}, "author"),
+        ({"file": {"sha256": "abc", "size": 3}}, "pattern"),
+    ],
+)
+def test_what_cannot_be_is_refused(manifest, parts, message):
+    with pytest.raises(ValidationError, match=message):
+        manifest(**parts)
+
+
+@pytest.mark.parametrize(
+    ("values", "tone", "scale", "theirs"),
+    [
+        (("5", "6"), "5", "fitzpatrick", True),
+        (("V", "VI"), "5", "fitzpatrick", True),
+        (("5",), "V", "fitzpatrick", True),
+        (("5",), "4", "fitzpatrick", False),
+        (("5",), "5", "monk", False),
+        (("5",), None, "fitzpatrick", False),
+        (("5",), "5", None, False),
+    ],
+)
+def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale, theirs):
+    assert Subgroup(name="dark", scale="fitzpatrick", values=values).covers(tone, scale) is theirs
+
+
+def test_the_global_model_is_no_tones_own():
+    assert not Subgroup().covers("5", "fitzpatrick")
+
+
+def test_references_of_older_bundles_keep_their_digest(manifest, predictions):
+    """What was added later is written only where it says something."""
+    counts = count(*predictions(0, 30, 3), malignant=np.zeros(3, dtype=bool)).point
+    plain = ReferenceHistograms.from_counts(counts).model_copy(update={"right": None})
+    assert plain.malignancy is None
+    assert set(plain.model_dump(mode="json")) == {"confidence", "scores"}
+    text = canonical(manifest(reference=plain))
+    assert set(json.loads(text)["reference"]) == {"confidence", "scores"}
+    assert read_manifest(text).reference == plain
+
+
+def test_references_tell_malignancy_distances_and_subgroups(manifest, predictions):
+    probabilities, labels = predictions(1, 40, 3)
+    malignant = np.arange(3) < 2
+    counts = count(probabilities, labels, malignant=malignant).point
+    distances = np.zeros(DISTANCE_BINS, dtype=int)
+    distances[7] = 40
+    dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+    reference = ReferenceHistograms.from_counts(
+        counts,
+        distances=tuple(distances.tolist()),
+        by_subgroup=(SubgroupHistograms.from_counts(counts, subgroup=dark),),
+    )
+    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
+    expected = np.histogram(probabilities[:, malignant].sum(axis=1), edges)[0]
+    assert reference.malignancy == tuple(expected)
+    correct = probabilities.argmax(axis=1) == labels
+    assert reference.right == tuple(np.histogram(probabilities[correct].max(axis=1), edges)[0])
+    whole = manifest(reference=reference)
+    read = read_manifest(canonical(whole)).reference
+    assert read == reference
+    assert read.by_subgroup[0].subgroup == dark
+    wrong = reference.by_subgroup[0].model_copy(update={"scores": reference.scores[:1]})
+    of_fewer = reference.model_copy(update={"by_subgroup": (wrong,)})
+    with pytest.raises(ValidationError, match="1 classes; there are 3"):
+        manifest(reference=of_fewer)

@@ -1,0 +1,94 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
+from registry.bundle.manifest.text import canonical, read_manifest
+
+
+def text(record) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def test_the_text_is_canonical_json(manifest):
+    content = canonical(manifest())
+    record = json.loads(content)
+    assert text(record) == content
+    assert record["schema_version"] == 1
+
+
+def test_reading_gives_back_what_was_written(manifest):
+    whole = manifest(model="Läsion", metrics={"auroc": 0.1 + 0.2, "by_subgroup": {"dark": {"n": 3}}})
+    assert read_manifest(canonical(whole)) == whole
+
+
+def test_a_bundle_that_does_not_tell_its_parity_keeps_its_digest(manifest):
+    """The key came after bundles had been written without it."""
+    content = canonical(manifest())
+    assert b"parity" not in content
+    assert b'"metrics":null' not in content
+    assert b'"out_of_distribution":null' in content
+    assert canonical(read_manifest(content)) == content
+    told = manifest(parity=0.00012)
+    assert b'"parity":0.00012' in canonical(told)
+    assert read_manifest(canonical(told)) == told
+
+
+@given(value=st.floats(allow_nan=False, allow_infinity=False))
+@settings(max_examples=50)
+def test_every_figure_comes_back_to_the_last_bit(manifest, value):
+    content = canonical(manifest(metrics={"auroc": value}))
+    assert read_manifest(content).metrics == {"auroc": value}
+    assert canonical(read_manifest(content)) == content
+
+
+def test_the_text_depends_on_nothing_but_the_manifest(manifest):
+    assert canonical(manifest()) == canonical(manifest())
+    backwards = dict(reversed({"b": 1, "a": 2}.items()))
+    assert canonical(manifest(metrics={"b": 1, "a": 2})) == canonical(manifest(metrics=backwards))
+    assert canonical(manifest(model="other")) != canonical(manifest())
+
+
+def test_a_figure_that_is_not_a_number_cannot_be_written(manifest):
+    with pytest.raises(ManifestError, match="use None"):
+        canonical(manifest(metrics={"auroc": float("nan")}))
+
+
+def test_a_text_that_was_edited_or_formatted_is_refused(manifest):
+    record = json.loads(canonical(manifest()))
+    with pytest.raises(BundleCorrupt, match="edited after it was written"):
+        read_manifest(json.dumps(record, indent=2).encode())
+    twice = canonical(manifest()).replace(b'"model":', b'"model":"first","model":', 1)
+    with pytest.raises(BundleCorrupt, match="edited"):
+        read_manifest(twice)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_not_json_is_refused(content):
+    with pytest.raises(BundleCorrupt, match="not JSON"):
+        read_manifest(content)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ([], "an object"),
+        ({}, "schema_version None"),
+        ({"schema_version": "1"}, "schema_version '1'"),
+        ({"schema_version": 0}, "schema_version 0; it is a whole number from 1 to 1"),
+        ({"schema_version": 1, "model": "m"}, "labels: Field required"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(record, message):
+    with pytest.raises(ManifestError, match=message):
+        read_manifest(text(record))
+
+
+def test_a_newer_schema_names_the_dermfed_that_wrote_it():
+    record = {"schema_version": 2, "lineage": {"code_version": "0.9.0"}}
+    with pytest.raises(SchemaTooNew, match=r"reads up to 1\. Install dermfed 0\.9\.0 or newer"):
+        read_manifest(text(record))
+    with pytest.raises(SchemaTooNew, match="Install a newer dermfed"):
+        read_manifest(text({"schema_version": 7}))

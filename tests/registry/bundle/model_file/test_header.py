@@ -1,0 +1,223 @@
+import io
+import pickle
+import zipfile
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from registry.bundle.errors import GraphError
+from registry.bundle.model_file.header import DEEPEST, OPSETS, check_header, read_header
+
+FLOATS = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+OUT = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+
+
+def model(*nodes, opsets=(("", 20),), initializers=(), functions=()):
+    graph = helper.make_graph(list(nodes), "made", [FLOATS], [OUT], list(initializers))
+    imports = [helper.make_opsetid(*one) for one in opsets]
+    return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
+
+
+def node(name="Relu", domain="", **attributes):
+    return helper.make_node(name, ["x"], ["y"], domain=domain, **attributes)
+
+
+def body(*nodes):
+    return helper.make_graph(list(nodes), "body", [], [OUT])
+
+
+def nested(depth, innermost):
+    inner = innermost
+    for _ in range(depth):
+        inner = helper.make_node("If", ["c"], ["y"], then_branch=body(inner), else_branch=body(node()))
+    return inner
+
+
+def outside(name, location="weights.bin"):
+    tensor = numpy_helper.from_array(np.ones(3, np.float32), name)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", location
+    return tensor
+
+
+def operators_by_onnx(graph):
+    """What the onnx package finds, in the same terms."""
+    found = Counter()
+    for one in graph.node:
+        found[one.domain or "ai.onnx", one.op_type] += 1
+        for attribute in one.attribute:
+            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                found += operators_by_onnx(inner)
+    return found
+
+
+MODELS = {
+    "one node": model(node()),
+    "weights": model(node(), initializers=[numpy_helper.from_array(np.ones((300, 70), np.float32), "w")]),
+    "two domains": model(node(), node("Scaler", "ai.onnx.ml"), opsets=[("", 18), ("ai.onnx.ml", 3)]),
+    "a custom one": model(node(), node("Fancy", "my.domain"), opsets=[("", 18), ("my.domain", 7)]),
+    "nested": model(nested(3, node("Deep", "my.domain"))),
+    "attributes": model(node("Constant", value=numpy_helper.from_array(np.ones(5, np.float32), "c")),
+                        node("LeakyRelu", alpha=0.5), node("Pad", mode="edge", pads=[1, 2, 300])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MODELS.values(), ids=MODELS)
+def test_it_reads_what_the_onnx_package_reads(made):
+    header = read_header(made.SerializeToString())
+    assert header.operators == operators_by_onnx(made.graph)
+    assert header.opsets == {one.domain or "ai.onnx": one.version for one in made.opset_import}
+    assert header.external == []
+
+
+def test_a_graph_that_bundles_hold_passes(onnx_graph):
+    content = onnx_graph()
+    check_header(content)
+    parsed = onnx.load_from_string(content)
+    assert read_header(content).operators == operators_by_onnx(parsed.graph)
+
+
+PICKLED = io.BytesIO()
+with zipfile.ZipFile(PICKLED, "w") as _archive:
+    _archive.writestr("archive/data.pkl", pickle.dumps({}))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (PICKLED.getvalue(), "it is a zip archive, as torch.save"),
+        *((pickle.dumps({"weights": [1.0]}, protocol), "it is a pickle") for protocol in (2, 3, 4, 5)),
+        (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file"),
+        (b"\x1f\x8b\x08\x00", "it is a gzip archive"),
+        (b"\x93NUMPY\x01\x00", "it is a NumPy array"),
+        (b"", "it is no ONNX"),
+        (b"hello", "it is no ONNX"),
+        (pickle.dumps({"weights": [1.0]}, 0), "it is no ONNX"),
+    ],
+)
+def test_what_is_no_onnx_is_named(content, said):
+    with pytest.raises(GraphError, match=said) as caught:
+        check_header(content)
+    assert "export the model" in str(caught.value)
+
+
+@pytest.mark.parametrize("domain", ["my.domain", "com.microsoft", "ai.onnx.preview.training", "org.pytorch"])
+@pytest.mark.parametrize("place", ["top", "nested", "function"])
+def test_operators_outside_the_standard_are_refused_wherever_they_are(domain, place):
+    custom = node("Fancy", domain)
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid(domain, 1)]
+    made = {
+        "top": lambda: model(node(), custom, opsets=[("", 20), (domain, 1)]),
+        "nested": lambda: model(nested(2, custom), opsets=[("", 20), (domain, 1)]),
+        "function": lambda: model(
+            node(), functions=[helper.make_function("ai.onnx", "F", ["x"], ["y"], [custom], imports)]
+        ),
+    }[place]()
+    with pytest.raises(GraphError, match=rf"uses the operators {domain}::Fancy") as caught:
+        check_header(made.SerializeToString())
+    assert "ai.onnx and ai.onnx.ml" in str(caught.value)
+
+
+def test_an_import_that_no_operator_uses_is_nobodys_business():
+    check_header(model(node(), opsets=[("", 20), ("my.domain", 1)]).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("opsets", "said"),
+    [
+        ([("", 22)], "it is of opset 22 of ai.onnx; allowed are 7 to 21: export it with opset_version=20"),
+        ([("", 6)], "it is of opset 6 of ai.onnx; allowed are 7 to 21"),
+        ([("my.domain", 1)], "it names no opset of ai.onnx"),
+        ([("ai.onnx", 10**6)], "it is of opset 1000000 of ai.onnx"),
+    ],
+)
+def test_an_opset_that_is_not_known_is_refused(opsets, said):
+    with pytest.raises(GraphError, match=said):
+        check_header(model(node(), opsets=opsets).SerializeToString())
+
+
+@pytest.mark.parametrize("version", [7, 21])
+def test_the_oldest_and_the_newest_opset_pass(version):
+    check_header(model(node(), opsets=[("", version)]).SerializeToString())
+
+
+def test_each_domain_that_is_used_has_its_own_limit():
+    used = (node(), node("Scaler", "ai.onnx.ml"))
+    check_header(model(*used, opsets=[("", 20), ("ai.onnx.ml", 5)]).SerializeToString())
+    with pytest.raises(GraphError, match=r"opset 6 of ai\.onnx\.ml; allowed are 1 to 5"):
+        check_header(model(*used, opsets=[("", 20), ("ai.onnx.ml", 6)]).SerializeToString())
+    with pytest.raises(GraphError, match=r"no opset of ai\.onnx\.ml"):
+        check_header(model(*used).SerializeToString())
+
+
+def test_the_limits_are_opsets_that_the_runtime_here_loads():
+    """What `OPSETS` promises holds for the ONNX Runtime of these tests, too."""
+    import onnxruntime
+
+    made = model(node(), opsets=[("", OPSETS["ai.onnx"][1])]).SerializeToString()
+    assert onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).get_inputs()
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "nested constant", "sparse"])
+def test_weights_in_other_files_are_found_wherever_they_are(place):
+    far = outside("matrix")
+    sparse = helper.make_sparse_tensor(far, numpy_helper.from_array(np.arange(3), "at"), [9])
+    made = {
+        "initializer": lambda: model(node(), initializers=[far]),
+        "constant": lambda: model(node("Constant", value=far)),
+        "nested constant": lambda: model(nested(2, node("Constant", value=far))),
+        "sparse": lambda: model(node("Constant", sparse_value=sparse)),
+    }[place]()
+    with pytest.raises(
+        GraphError, match=r"weights in other files \(matrix\); save the model with all weights"
+    ):
+        check_header(made.SerializeToString())
+
+
+def test_sparse_weights_of_the_graph_are_looked_at():
+    made = model(node())
+    at = numpy_helper.from_array(np.arange(3), "at")
+    made.graph.sparse_initializer.append(helper.make_sparse_tensor(outside("matrix"), at, [9]))
+    with pytest.raises(GraphError, match="weights in other files"):
+        check_header(made.SerializeToString())
+
+
+def test_graphs_are_followed_only_so_deep():
+    check_header(model(nested(DEEPEST - 1, node())).SerializeToString())
+    with pytest.raises(GraphError, match=f"nests more than {DEEPEST} graphs"):
+        check_header(model(nested(DEEPEST, node())).SerializeToString())
+
+
+def test_every_cut_of_a_graph_is_refused_or_read():
+    """A file that ends early is never a crash; most cuts are found here, the others lack an opset."""
+    content = MODELS["attributes"].SerializeToString()
+    for length in range(len(content)):
+        with pytest.raises(GraphError):
+            check_header(content[:length])
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(content):
+    try:
+        read_header(content)
+    except GraphError as error:
+        assert "export" in str(error)  # noqa: PT017 - reading may also succeed
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_any_changed_byte_is_read_or_refused(place, value):
+    content = bytearray(MODELS["nested"].SerializeToString())
+    content[place % len(content)] = value
+    try:
+        read_header(bytes(content))
+    except GraphError as error:
+        assert "export" in str(error)  # noqa: PT017 - reading may also succeed

@@ -1,0 +1,292 @@
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.bundle.skin_tone.scales import SCALES
+from registry.bundle.skin_tone.typology_angle import (
+    ANGLE_BINS,
+    ToneRange,
+    angle_bin,
+    contradicted_by,
+    from_dark,
+    lab,
+    skin_pixels,
+    skin_tone_angle,
+    typology_angle,
+)
+
+ROOT = Path(__file__).parents[4]
+LIGHT, BROWN, DARK = (227, 187, 158), (168, 120, 88), (78, 50, 40)
+
+# Published CIELAB values (D65) of sRGB colours, to two places.
+PUBLISHED = {
+    (255, 0, 0): (53.24, 80.09, 67.20),
+    (0, 255, 0): (87.74, -86.18, 83.18),
+    (0, 0, 255): (32.30, 79.19, -107.86),
+    (205, 133, 63): (61.75, 21.40, 47.92),
+    (160, 82, 45): (43.80, 29.32, 35.64),
+    (210, 180, 140): (74.98, 5.02, 24.43),
+    (255, 255, 255): (100.0, 0.0, 0.0),
+    (0, 0, 0): (0.0, 0.0, 0.0),
+}
+
+
+def plain(colour: tuple[int, int, int], height: int = 96, width: int = 128) -> np.ndarray:
+    return np.full((height, width, 3), colour, dtype=np.uint8)
+
+
+def angle_of(colour: tuple[int, int, int]) -> float:
+    """By the formulas as they stand in CIE 15, one number after another."""
+    linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    y = 0.2126729 * linear[0] + 0.7151522 * linear[1] + 0.0721750 * linear[2]
+    z = (0.0193339 * linear[0] + 0.1191920 * linear[1] + 0.9503041 * linear[2]) / 1.08883
+
+    def f(t: float) -> float:
+        return t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116
+
+    return float(np.degrees(np.arctan((116 * f(y) - 16 - 50) / (200 * (f(y) - f(z))))))
+
+
+@pytest.mark.parametrize(("colour", "published"), PUBLISHED.items())
+def test_cielab_is_the_published_one(colour, published):
+    assert lab(np.array(colour, dtype=np.uint8)) == pytest.approx(published, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("lightness", "yellowness", "angle"),
+    [(70, 20, 45.0), (50, 15, 0.0), (30, 20, -45.0), (50 + 15 * 3**0.5, 15, 60.0)],
+)
+def test_the_angle_is_that_of_the_triangle(lightness, yellowness, angle):
+    assert typology_angle(lightness, yellowness) == pytest.approx(angle)
+
+
+@pytest.mark.parametrize("yellowness", [0.0, -3.0, float("nan")])
+def test_blue_has_no_angle(yellowness):
+    with pytest.raises(ValueError, match="is defined for skin, whose b"):
+        typology_angle(70, yellowness)
+
+
+@pytest.mark.parametrize("colour", [LIGHT, BROWN, DARK])
+def test_plain_skin_has_the_angle_of_its_colour(colour):
+    assert skin_tone_angle(plain(colour)) == pytest.approx(angle_of(colour), abs=0.01)
+
+
+def test_the_angles_of_three_skins_by_hand():
+    # (227, 187, 158) is L* 78.7, b* 20.1; (168, 120, 88) 54.5, 25.0; (78, 50, 40) 23.9, 11.5.
+    assert skin_tone_angle(plain(LIGHT)) == pytest.approx(np.degrees(np.arctan(28.7 / 20.1)), abs=0.3)
+    assert skin_tone_angle(plain(BROWN)) == pytest.approx(np.degrees(np.arctan(4.5 / 25.0)), abs=0.3)
+    assert skin_tone_angle(plain(DARK)) == pytest.approx(np.degrees(np.arctan(-26.1 / 11.5)), abs=0.3)
+
+
+def with_lesion(pixels: np.ndarray) -> None:
+    height, width = pixels.shape[:2]
+    pixels[height // 4 : -height // 4, width // 4 : -width // 4] = (70, 30, 35)
+
+
+def with_hair(pixels: np.ndarray) -> None:
+    for column in range(2, pixels.shape[1], 12):
+        pixels[:, column : column + 2] = (40, 28, 22)
+
+
+def with_light_scratches(pixels: np.ndarray) -> None:
+    for row in range(3, pixels.shape[0], 11):
+        pixels[row : row + 2] = (255, 238, 205)
+
+
+def with_dark_corners(pixels: np.ndarray) -> None:
+    y, x = (np.linspace(-1, 1, side) for side in pixels.shape[:2])
+    light = np.clip((1.15 - np.hypot(x[None, :], y[:, None])) * 12, 0, 1)
+    pixels[:] = (pixels * light[:, :, None]).astype(np.uint8)
+
+
+def with_reflections(pixels: np.ndarray) -> None:
+    pixels[::8, ::8] = 255
+    pixels[:20, :30] = 252
+
+
+def with_grey_ruler(pixels: np.ndarray) -> None:
+    pixels[:, :30] = (180, 181, 179)
+
+
+def with_blue_cloth(pixels: np.ndarray) -> None:
+    pixels[-25:] = (30, 70, 140)
+
+
+@pytest.mark.parametrize("colour", [LIGHT, BROWN])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        with_lesion,
+        with_hair,
+        with_light_scratches,
+        with_dark_corners,
+        with_reflections,
+        with_grey_ruler,
+        with_blue_cloth,
+    ],
+)
+def test_what_is_not_skin_does_not_move_the_angle(spoil, colour):
+    pixels = plain(colour)
+    spoil(pixels)
+    spoilt = np.abs(pixels.astype(int) - plain(colour)).max(axis=-1) > 40
+    assert spoilt.sum() > 100
+    assert not (skin_pixels(lab(pixels)) & spoilt).any()
+    assert skin_tone_angle(pixels) == pytest.approx(angle_of(colour), abs=1.0)
+
+
+def test_a_patch_of_darker_skin_does_not_move_the_angle():
+    pixels = plain(LIGHT)
+    pixels[:30] = DARK
+    assert skin_pixels(lab(pixels))[:20].mean() > 0.9
+    assert skin_tone_angle(pixels) == pytest.approx(angle_of(LIGHT), abs=0.01)
+
+
+def test_hair_and_marks_are_no_skin_and_skin_is():
+    pixels = plain(LIGHT)
+    pixels[:, 5:7] = (40, 28, 22)
+    pixels[-25:] = (30, 70, 140)
+    skin = skin_pixels(lab(pixels))
+    assert not skin[:, 4:8].any()
+    assert not skin[-25:].any()
+    assert not skin[48, 64]  # the middle
+    assert skin[:60, 118:].all()
+
+
+@pytest.mark.parametrize(
+    "colour", [(128, 128, 128), (190, 181, 178), (30, 70, 140), (255, 255, 255), (2, 1, 1)]
+)
+def test_a_picture_without_skin_gives_no_answer(colour):
+    assert skin_tone_angle(plain(colour)) is None
+
+
+def test_a_rim_of_colour_around_a_lesion_is_not_enough(monkeypatch):
+    pixels = plain((190, 190, 192))
+    pixels[14:82, 18:110] = BROWN
+    assert skin_tone_angle(pixels) is None
+    monkeypatch.setattr("registry.bundle.skin_tone.typology_angle.LEAST_SHARE", 0.01)
+    assert skin_tone_angle(pixels) == pytest.approx(angle_of(BROWN), abs=1.0)
+
+
+def test_the_picture_is_left_as_it_is():
+    pixels = plain(LIGHT)
+    before = pixels.copy()
+    skin_tone_angle(pixels)
+    assert (pixels == before).all()
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.zeros((64, 64), dtype=np.uint8),
+        np.zeros((64, 64, 4), dtype=np.uint8),
+        np.zeros((64, 64, 3), dtype=np.float32),
+        np.zeros((8, 64, 3), dtype=np.uint8),
+    ],
+)
+def test_what_is_no_picture_is_refused(pixels):
+    with pytest.raises(ValueError, match=r"must be RGB, uint8 .* at least 16 x 16"):
+        skin_tone_angle(pixels)
+
+
+def test_bins_are_degrees():
+    assert [angle_bin(a) for a in (-90, -89.01, -0.5, 0, 0.99, 89.5, 90)] == [0, 0, 89, 90, 90, 179, 179]
+    assert angle_bin(90) == ANGLE_BINS - 1
+    for wrong in (90.1, -91, float("nan")):
+        with pytest.raises(ValueError, match="angles are from"):
+            angle_bin(wrong)
+
+
+def test_scales_run_from_dark_to_light():
+    assert from_dark("milk10k") == ("0", "1", "2", "3", "4", "5")
+    assert from_dark("fitzpatrick") == ("6", "5", "4", "3", "2", "1")
+    assert from_dark("DDI") == ("56", "34", "12")
+    with pytest.raises(ValueError, match="did you mean `monk`"):
+        from_dark("monks")
+
+
+def spread(middle: float) -> ToneRange:
+    return ToneRange(n=100, low=middle - 12, lower_quartile=middle - 4, upper_quartile=middle + 4,
+                     high=middle + 12)  # fmt: skip
+
+
+RANGES = {tone: spread(10.0 * place) for place, tone in enumerate(("0", "1", "2", "3", "4", "5"))}
+
+
+@pytest.mark.parametrize(
+    ("angle", "tone", "expected"),
+    [
+        (0, "0", ()),  # amid its own
+        (12, "0", ()),  # at the end of its own
+        (14, "0", ()),  # beyond it, but amid the next tone alone
+        (22, "0", ("2",)),  # amid one that is two steps away
+        (6, "2", ()),  # amid the next one only, the other way
+        (25, "0", ()),  # between the central halves
+        (50, "0", ("5",)),
+        (0, "5", ("0",)),  # the other way
+        (31, "5", ("3",)),
+        (40, "4", ()),
+    ],
+)
+def test_a_picture_contradicts_its_tone_beyond_its_range_amid_a_far_one(angle, tone, expected):
+    assert contradicted_by(angle, tone, "milk10k", RANGES) == expected
+
+
+def test_steps_count_on_the_scale_and_not_among_the_tones_that_have_a_range():
+    some = {"0": RANGES["0"], "1": RANGES["1"]}
+    assert contradicted_by(14, "0", "milk10k", some) == ()
+    assert contradicted_by(0, "3", "milk10k", some) == ()  # no range of its own
+    assert contradicted_by(20, "0", "milk10k", {"0": RANGES["0"], "2": RANGES["2"]}) == ("2",)
+
+
+def test_an_angle_too_large_never_resembles_a_darker_tone():
+    odd = {"0": spread(60.0), "3": spread(0.0), "5": spread(-60.0)}
+    assert contradicted_by(60, "3", "milk10k", odd) == ()
+    assert contradicted_by(-60, "3", "milk10k", odd) == ()
+
+
+def test_on_a_scale_that_starts_with_light_darker_is_the_other_way():
+    ranges = {"1": spread(50.0), "6": spread(-50.0)}
+    assert contradicted_by(-50, "1", "fitzpatrick", ranges) == ("6",)
+    assert contradicted_by(50, "6", "fitzpatrick", ranges) == ("1",)
+
+
+@given(st.floats(-90, 90), st.sampled_from(SCALES["milk10k"]))
+def test_nobody_resembles_a_tone_less_than_two_steps_away(angle, tone):
+    assert all(abs(int(other) - int(tone)) >= 2 for other in contradicted_by(angle, tone, "milk10k", RANGES))
+
+
+def test_unknown_tones_and_ranges_out_of_order_are_refused():
+    with pytest.raises(ValueError, match="'7' is not on the scale milk10k; allowed: 0, 1"):
+        contradicted_by(0, "7", "milk10k", RANGES)
+    with pytest.raises(ValueError, match="percentiles of a tone must rise"):
+        ToneRange(n=10, low=0, lower_quartile=10, upper_quartile=5, high=20)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "serving/protocol/routing.py",
+        "serving/protocol/parameters.py",
+        "registry/bundle/decision.py",
+        "registry/bundle/diagnose.py",
+        "registry/releases/compose.py",
+        "clients/data/labels/subgroups.py",
+        "clients/data/manifests/csv_file.py",
+        "clients/data/prepare.py",
+    ],
+)
+def test_nothing_that_routes_or_reads_tones_knows_angles(module):
+    tree = ast.parse((ROOT / module).read_text())
+    imported = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (getattr(node, "module", "") or "", *(alias.name for alias in node.names))
+    ]
+    assert imported
+    angles = ("typology_angle", "skin_tone_angle", "tone_angles", "tone_check")
+    assert not [name for name in imported if any(word in name for word in angles)]

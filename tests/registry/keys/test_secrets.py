@@ -1,0 +1,229 @@
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from registry.errors import InvalidName, KeyEnded, NotFound
+from registry.keys.secrets import key_digest
+from registry.records import SCOPES, ApiKey
+
+DAY = timedelta(days=1)
+
+
+def everything_on_disk(places):
+    kept = "".join(row for rows in places.content().values() for row in rows).encode()
+    return kept + b"".join(path.read_bytes() for path in places.store.parent.rglob("*") if path.is_file())
+
+
+def test_a_secret_is_given_once_and_kept_nowhere(registry, places):
+    key, secret = registry.create_key("ward 3")
+    assert re.fullmatch(rf"dfk_{key.id}_[A-Za-z0-9_-]{{43}}", secret)
+    assert key.sha256 == f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}" == key_digest(secret)
+    assert registry.keys() == (key,)
+    stored = everything_on_disk(places)
+    assert key.sha256.encode() in stored
+    assert secret.encode() not in stored
+    assert secret.rpartition(f"{key.id}_")[2].encode() not in stored
+
+
+def test_keys_differ(registry):
+    made = [registry.create_key("ward")[1] for _ in range(20)]
+    assert len(set(made)) == 20
+    assert len(registry.keys()) == 20
+
+
+def test_a_revoked_key_stays_revoked(registry):
+    first, _ = registry.create_key("first")
+    second, _ = registry.create_key("second")
+    revoked = registry.revoke_key(first.id)
+    assert revoked.revoked >= first.created
+    assert registry.revoke_key(first.id) == revoked
+    assert registry.keys() == (revoked, second)
+
+
+def test_an_unknown_key_is_told_the_nearest(registry):
+    with pytest.raises(NotFound, match="no key yet"):
+        registry.revoke_key("abc")
+    key, _ = registry.create_key("ward")
+    with pytest.raises(NotFound, match=key.id):
+        registry.revoke_key(key.id[:-1])
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101])
+def test_a_key_has_a_name_that_can_be_read(registry, name):
+    with pytest.raises(InvalidName):
+        registry.create_key(name)
+    assert registry.keys() == ()
+
+
+def test_any_text_has_a_digest():
+    assert key_digest("\udcff") != key_digest("")
+
+
+def test_a_key_may_do_everything_for_ever_unless_said_otherwise(registry):
+    key, _ = registry.create_key("ward")
+    assert (key.scopes, key.expires, key.per_minute, key.replaces) == (SCOPES, None, None, None)
+
+
+def test_what_was_said_of_a_key_is_kept_and_told(registry):
+    before = datetime.now(UTC)
+    key, secret = registry.create_key("app", scopes=["read", "diagnose", "read"], expires=DAY, per_minute=7)
+    assert (key.scopes, key.per_minute) == (("diagnose", "read"), 7)
+    assert before + DAY <= key.expires <= datetime.now(UTC) + DAY
+    assert registry.keys() == (key,)
+    (event,) = registry.audit()
+    told = {"scopes": ["diagnose", "read"], "per_minute": 7, "replaces": None}
+    assert told.items() <= event["details"].items()
+    assert event["details"]["expires"] == key.expires.isoformat(timespec="microseconds")
+    assert secret not in json.dumps(event)
+    assert registry.verify() == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        ({"scopes": []}, "allowed are diagnose, read, operate"),
+        ({"scopes": ["reed"]}, "did you mean `read`"),
+        ({"scopes": ["read", ""]}, "there is no scope ''"),
+        ({"expires": timedelta(0)}, "0 days"),
+        ({"expires": -DAY}, "-1 days"),
+        ({"expires": 40000 * DAY}, "at most 36500"),
+        ({"expires": timedelta.max}, "at most 36500"),
+        ({"per_minute": 0}, "0 requests a minute"),
+        ({"per_minute": -1}, "from 1 to"),
+        ({"per_minute": 10**9}, "from 1 to"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(registry, said, part):
+    with pytest.raises(InvalidName, match=re.escape(part)):
+        registry.create_key("ward", **said)
+    assert registry.keys() == ()
+
+
+@pytest.mark.parametrize(
+    ("revoked", "expires", "good"),
+    [
+        (None, None, True),
+        (None, 1, True),
+        (None, 0, False),
+        (None, -1, False),
+        (-1, None, False),
+        (-1, 1, False),
+    ],
+)
+def test_a_key_is_good_until_it_is_revoked_or_its_time_is_over(revoked, expires, good):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [None if days is None else now + days * DAY for days in (revoked, expires)]
+    key = ApiKey("a", "a", "sha256:0", now, times[0], expires=times[1])
+    assert key.good(now) == good
+    assert key.expired(now) == (expires is not None and expires <= 0)
+
+
+def test_a_rotated_key_has_a_successor_like_it_and_lasts_for_the_grace(registry):
+    old, first = registry.create_key("app", scopes=["diagnose"], expires=30 * DAY, per_minute=7)
+    other, _ = registry.create_key("other")
+    began = datetime.now(UTC)
+    done = registry.rotate_key(old.id, grace=2 * DAY)
+    ended = datetime.now(UTC)
+    key = done.key
+    assert key.id != old.id
+    assert done.secret != first
+    assert key.sha256 == key_digest(done.secret)
+    assert (key.name, key.scopes, key.per_minute, key.replaces) == ("app", ("diagnose",), 7, old.id)
+    assert key.expires - key.created == 30 * DAY  # as long as the old one was to be
+    assert began + 2 * DAY <= done.old.expires <= ended + 2 * DAY
+    assert registry.keys() == (done.old, other, key)
+    made, rotated = registry.audit()[-2:]
+    assert [made["kind"], rotated["kind"]] == ["key-created", "key-rotated"]
+    assert made["details"]["replaces"] == rotated["details"]["id"] == old.id
+    assert rotated["details"]["by"] == key.id
+    assert rotated["details"]["expires"] == done.old.expires.isoformat(timespec="microseconds")
+    assert done.secret not in json.dumps([made, rotated])
+    assert registry.verify() == ()
+
+
+def test_rotating_never_makes_a_key_last_longer(registry):
+    old, _ = registry.create_key("app", expires=timedelta(hours=1))
+    assert registry.rotate_key(old.id).old.expires == old.expires
+
+
+def test_a_grace_of_nothing_ends_the_old_key_at_once(registry):
+    old, _ = registry.create_key("app")
+    done = registry.rotate_key(old.id, grace=timedelta(0))
+    assert not done.old.good(datetime.now(UTC))
+    assert done.key.expires is None
+
+
+def test_a_key_that_is_over_is_not_rotated(registry):
+    revoked, _ = registry.create_key("revoked")
+    registry.revoke_key(revoked.id)
+    gone, _ = registry.create_key("gone", expires=timedelta(microseconds=1))
+    rotated, _ = registry.create_key("rotated")
+    after = registry.rotate_key(rotated.id).key
+    before = registry.keys(), registry.audit()
+    for key, part in ((revoked, "was revoked"), (gone, "has expired"), (rotated, f"rotate {after.id}")):
+        with pytest.raises(KeyEnded, match=part):
+            registry.rotate_key(key.id)
+    with pytest.raises(NotFound):
+        registry.rotate_key("abc")
+    for grace in (-DAY, timedelta.max):
+        with pytest.raises(InvalidName, match="grace"):
+            registry.rotate_key(after.id, grace=grace)
+    assert (registry.keys(), registry.audit()) == before
+    assert registry.rotate_key(after.id).key.replaces == after.id
+
+
+def test_revoking_a_rotated_key_leaves_its_successor(registry):
+    old, _ = registry.create_key("app")
+    done = registry.rotate_key(old.id)
+    registry.revoke_key(old.id)
+    first, second = registry.keys()
+    assert not first.good(datetime.now(UTC))
+    assert second == done.key
+    assert second.good(datetime.now(UTC))
+    assert registry.verify() == ()
+
+
+def test_the_commands_make_and_rotate_keys_with_limits(command, registry):
+    limits = ["--scope", "read", "--scope", "diagnose", "--expires", "1.5", "--per-minute", "9"]
+    made = json.loads(command("keys", "add", "app", *limits, "--json").out)
+    assert (made["scopes"], made["per_minute"], made["replaces"]) == (["diagnose", "read"], 9, None)
+    lasts = datetime.fromisoformat(made["expires"]) - datetime.fromisoformat(made["created"])
+    assert lasts == 1.5 * DAY
+    ended = command("keys", "rotate", made["id"], "--grace", "0.5", "--json")
+    done = json.loads(ended.out)
+    assert done["key"]["secret"].startswith(f"dfk_{done['key']['id']}_")
+    assert done["key"]["replaces"] == done["old"]["id"] == made["id"]
+    assert "secret" not in done["old"]
+    printed = command("keys", "rotate", done["key"]["id"]).out
+    assert re.match(r"dfk_[0-9a-f]{12}_[\w-]{43}\nkey [0-9a-f]{12} for app: keep", printed)
+    assert f"key {done['key']['id']} is good until 2" in printed
+    listed = command("keys", "list").out
+    assert made["secret"] not in listed
+    assert listed.count("valid until") == 3
+    assert f"diagnose, read  9           {made['id']}" in listed
+    again = command("keys", "rotate", made["id"])
+    assert (again.code, again.out) == (1, "")
+    assert again.err.startswith("KeyEnded: ")
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", "a", "--scope", "write"),
+        ("add", "a", "--expires", "0"),
+        ("add", "a", "--expires", "1e300"),
+        ("add", "a", "--expires", "nan"),
+        ("add", "a", "--per-minute", "0"),
+        ("rotate", "{id}", "--grace", "-1"),
+        ("rotate", "{id}", "--grace", "inf"),
+    ],
+)
+def test_commands_with_limits_that_cannot_be_end_with_2(command, registry, arguments):
+    key, _ = registry.create_key("ward")
+    ended = command("keys", *(one.format(id=key.id) for one in arguments))
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert registry.keys() == (key,)

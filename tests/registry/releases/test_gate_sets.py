@@ -1,0 +1,157 @@
+"""Gate sets as the registry keeps them: numbered, for one model or for all, and asked at promotion."""
+
+import pytest
+
+from registry.errors import GateRefusal, NotFound, ReleaseRefused
+from registry.gates import DEFAULT, GateSet, SpreadGate
+from registry.gates.count import CountGate
+from registry.gates.no_worse import NoWorseGate
+from registry.releases import promote
+from registry.releases.gate_sets import StoredGateSet
+
+MODEL = "skin-lesion"
+LENIENT = GateSet(gates=(SpreadGate(limit=0.25),))
+STRICT = GateSet(gates=(SpreadGate(limit=0.01), CountGate(minimum=50)))
+
+
+@pytest.fixture
+def filled(registry, bundle, tested):
+    """Versions for everybody: 1 an unfair one, 2 a fair one."""
+    registry.add(
+        [bundle(metrics=tested(light=0.90, dark=0.70)), bundle(metrics=tested(light=0.90, dark=0.85))]
+    )
+    return registry
+
+
+def test_a_registry_begins_with_the_default(filled):
+    assert filled.gates() == filled.gates(MODEL) == filled.gates(number=0) == StoredGateSet("", 0, DEFAULT)
+    report = filled.judge(MODEL, [1], to="production")
+    assert (report.set_model, report.set_number) == ("", 0)
+
+
+def test_sets_are_numbered_and_the_newest_is_asked(filled, places):
+    first = filled.set_gates(LENIENT, reason="a lenient board")
+    second = filled.set_gates(STRICT, reason=" a strict one ")
+    assert filled.gates().gates == STRICT
+    assert [filled.gates(number=number).gates for number in (0, 1, 2)] == [DEFAULT, LENIENT, STRICT]
+    assert (first.kind, first.actor, first.model, first.reason) == (
+        "gates-changed", "tester", "", "a lenient board",
+    )  # fmt: skip
+    ends = [(second.details[end]["model"], second.details[end]["number"]) for end in ("before", "after")]
+    assert (second.reason, ends) == ("a strict one", [("", 1), ("", 2)])
+    assert second.details["before"]["digest"] == first.details["after"]["digest"]
+    assert second.details["before"]["digest"] != second.details["after"]["digest"]
+    assert [event for event in filled.history(MODEL) if event.kind == "gates-changed"] == [first, second]
+    with places.open() as again:
+        kept = again.gates()
+        assert (kept.number, kept.gates, kept.actor, kept.created.tzinfo is not None) == (
+            2,
+            STRICT,
+            "tester",
+            True,
+        )
+    assert filled.verify() == ()
+
+
+def test_a_model_with_gates_of_its_own_is_asked_those_alone(filled, bundle):
+    filled.add([bundle(model="other")])
+    filled.set_gates(STRICT, reason="all")
+    event = filled.set_gates(LENIENT, reason="this one", model=MODEL)
+    assert [event.details[end]["model"] for end in ("before", "after")] == ["", MODEL]
+    assert (filled.gates(MODEL).model, filled.gates(MODEL).number, filled.gates(MODEL).gates) == (
+        MODEL,
+        1,
+        LENIENT,
+    )
+    assert filled.gates("other") == filled.gates() != filled.gates(MODEL)
+    promoted = filled.promote(MODEL, [1], to="production")
+    assert (promoted.gates.set_model, promoted.gates.set_number) == (MODEL, 1)
+    assert [result.limit for result in promoted.gates.results] == [0.25]
+    assert event not in filled.history("other")
+
+
+def test_gates_that_are_asked_already_are_not_set_again(filled):
+    assert filled.set_gates(DEFAULT, reason="written down").details["after"]["number"] == 1
+    assert filled.set_gates(DEFAULT, reason="again") is None
+    assert filled.set_gates(DEFAULT, reason="here", model=MODEL).details["after"]["number"] == 1
+    assert [event.kind for event in filled.history(MODEL)].count("gates-changed") == 2
+
+
+@pytest.mark.parametrize("reason", ["", "  \n"])
+def test_other_gates_need_a_reason(filled, reason):
+    with pytest.raises(ReleaseRefused, match="--reason"):
+        filled.set_gates(LENIENT, reason=reason)
+    assert filled.gates().number == 0
+
+
+def test_unknown_names_and_numbers_are_refused(filled):
+    with pytest.raises(NotFound, match="the nearest: skin-lesion"):
+        filled.set_gates(LENIENT, reason="why", model="skin")
+    with pytest.raises(NotFound, match="no model 'skin'"):
+        filled.gates("skin")
+    with pytest.raises(NotFound, match="no gate set 3 for all models; the nearest: 0"):
+        filled.gates(number=3)
+    with pytest.raises(NotFound, match="no gate set 1 of model 'skin-lesion'; there is no gate set yet"):
+        filled.gates(MODEL, 1)
+
+
+def test_every_gate_that_refuses_is_told_and_all_are_kept(filled):
+    filled.set_gates(GateSet(gates=(*STRICT.gates[:1], CountGate(minimum=51))), reason="strict")
+    with pytest.raises(GateRefusal) as refused:
+        filled.promote(MODEL, [2], to="production")
+    assert "gate spread (refused)" in str(refused.value)
+    assert "gate count (refused): there are 50 test pictures of dark, 50" in str(refused.value)
+    event = filled.promote(MODEL, [2], to="production", override_gates=True, reason="none better")
+    assert [result.verdict for result in event.gates.results] == ["refused", "refused"]
+    assert filled.history(MODEL)[-1] == event
+
+
+def test_the_running_release_is_compared_of_the_same_alias(filled):
+    filled.set_gates(GateSet(gates=(NoWorseGate(delta=0.02),)), reason="never worse")
+    assert filled.promote(MODEL, [2], to="production").gates.results[0].verdict == "not applicable"
+    assert filled.promote(MODEL, [1], to="staging").gates.results[0].verdict == "not applicable"
+    with pytest.raises(GateRefusal, match=r"accuracy for dark goes 0\.850 -> 0\.700"):
+        filled.promote(MODEL, [1], to="production")
+    better = filled.promote(MODEL, [2], to="staging")
+    assert better.gates.results[0].value == pytest.approx(0)
+
+
+def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compared(filled, places):
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
+    places.spoil(filled.version(MODEL, 1).digest)
+    assert filled.promote(MODEL, [2], to="production") is not None
+
+
+def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
+    """Somebody sets stricter gates between a judgement and its release."""
+    swap, tries = promote.swap, []
+
+    def interrupted(*judged):
+        tries.append(judged)
+        if len(tries) == 1:
+            with places.open() as other:
+                other.set_gates(STRICT, reason="at once")
+        return swap(*judged)
+
+    monkeypatch.setattr(promote, "swap", interrupted)
+    with pytest.raises(GateRefusal, match=r"the limit is 0\.010"):
+        filled.promote(MODEL, [2], to="production")
+    assert len(tries) == 1
+    assert filled.release(MODEL, "production") is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "about", "text"),
+    [
+        ("UPDATE gate_sets SET content = '{\"gates\": [{\"name\": \"spread\"}]}' WHERE number = 1",
+         "gate set 1 for all models", "it is not the one that event 2 tells of"),
+        ("DELETE FROM gate_sets WHERE model <> ''", f"gate set 1 of {MODEL}", "event 3 tells of it and it"),
+        ("UPDATE gate_sets SET number = 7 WHERE model = ''", "gate set 7 for all models", "no event tells"),
+    ],
+)  # fmt: skip
+def test_a_gate_set_that_was_tampered_with_is_found(filled, places, statement, about, text):
+    filled.set_gates(STRICT, reason="all")
+    filled.set_gates(LENIENT, reason="one", model=MODEL)
+    assert filled.verify() == ()
+    places.tamper(statement)
+    assert any(one.about == about and text in one.text for one in filled.verify())

@@ -1,0 +1,188 @@
+"""Gates of other distributions: asked like ours, never in place of ours, and refused when they are gone."""
+
+import json
+import sys
+
+import pytest
+
+from registry.errors import GateRefusal, GateSetInvalid
+from registry.gates import GateSet, SpreadGate, read_gate_set
+
+MODEL = "skin-lesion"
+
+TWO_CLINICS = """
+from typing import Literal
+
+from pydantic import Field
+
+from registry.gate_report import OVERRIDE, GateResult
+from registry.gates.case import Case
+from registry.gates.gate import GateConfig
+
+
+class ClinicsGate(GateConfig):
+    name: Literal["clinics"] = "clinics"
+    minimum: int = Field(ge=1)
+
+    @property
+    def meaning(self) -> str:
+        return f"clinics that were tested: at least {self.minimum}"
+
+    def judge(self, case: Case) -> GateResult:
+        clinics = len(case.manifests[0].metrics.get("clinics", ()))
+        verdict = "refused" if clinics < self.minimum else "passed"
+        detail = f"{clinics} clinics were tested; at least {self.minimum} are asked for, {OVERRIDE}"
+        return GateResult(gate=self.name, verdict=verdict, value=clinics, limit=self.minimum, detail=detail)
+"""
+
+LENIENT = """
+from pathlib import Path
+from typing import Literal
+
+from registry.gate_report import GateResult
+from registry.gates.gate import GateConfig
+
+Path(__file__).with_name("imported").touch()
+
+
+class Lenient(GateConfig):
+    name: Literal["{name}"] = "{name}"
+    limit: float = 0.1
+
+    @property
+    def meaning(self) -> str:
+        return "whatever comes"
+
+    def judge(self, case) -> GateResult:
+        return GateResult(gate="spread", verdict="passed", detail="all is well")
+"""
+
+
+@pytest.fixture
+def clinics(install):
+    """A distribution with a gate of its own."""
+    install(
+        "two-clinics", {"two_clinics": TWO_CLINICS}, {"dermfed.gates": {"clinics": "two_clinics:ClinicsGate"}}
+    )
+
+
+@pytest.fixture
+def gone(monkeypatch):
+    """Takes the distribution away again."""
+
+    def uninstall():
+        monkeypatch.setattr(sys, "path", [one for one in sys.path if not one.endswith("two-clinics")])
+        sys.modules.pop("two_clinics", None)
+
+    return uninstall
+
+
+@pytest.fixture
+def filled(registry, bundle, tested):
+    """Versions for everybody: 1 an unfair one, 2 a fair one that was tested at two clinics."""
+    fair = {**tested(light=0.90, dark=0.85), "clinics": ["a", "b"]}
+    registry.add([bundle(metrics=tested(light=0.90, dark=0.70)), bundle(metrics=fair)])
+    return registry
+
+
+@pytest.mark.usefixtures("clinics")
+def test_it_is_set_shown_asked_and_kept_like_ours(filled, command, tmp_path, places):
+    (tmp_path / "gates.yaml").write_text("gates: [{name: spread, limit: 0.3}, {name: clinics, minimum: 2}]")
+    assert command("gates", "set", tmp_path / "gates.yaml", "--reason", "two clinics").code == 0
+    shown = command("gates", "show").out
+    assert "  # clinics that were tested: at least 2\n  - name: clinics\n    minimum: 2\n" in shown
+    assert read_gate_set(shown) == filled.gates().gates
+    refused = command("promote", MODEL, "1", "--to", "production")
+    assert refused.code == 1
+    assert "gate clinics (refused): 0 clinics were tested; at least 2 are asked for" in refused.err
+    assert command("promote", MODEL, "2", "--to", "production").code == 0
+    with places.open() as registry:
+        kept = registry.history(MODEL)[-1].gates.results
+        assert [(result.gate, result.verdict) for result in kept] == [
+            ("spread", "passed"),
+            ("clinics", "passed"),
+        ]
+        assert registry.verify() == ()
+
+
+@pytest.mark.usefixtures("clinics")
+def test_its_settings_are_checked_like_ours(tmp_path):
+    for text, said in [
+        ("gates: [{name: clinics, minimum: 0}]", "gates.0.clinics.minimum: Input should be greater"),
+        (
+            "gates: [{name: clinics, minimum: '2'}]",
+            "gates.0.clinics.minimum: Input should be a valid integer",
+        ),
+        ("gates: [{name: clinics, minimun: 2}]", "has the key 'minimun'; did you mean `minimum`?"),
+        ("gates: [{name: clinic, minimum: 2}]", "there is no gate 'clinic'; did you mean `clinics`?"),
+    ]:
+        with pytest.raises(GateSetInvalid) as refused:
+            read_gate_set(text, "gates.yaml")
+        assert said in str(refused.value)
+
+
+def test_ours_is_not_replaced_by_a_gate_that_claims_its_name(filled, install):
+    site = install(
+        "evil", {"evil": LENIENT.format(name="spread")}, {"dermfed.gates": {"spread": "evil:Lenient"}}
+    )
+    filled.set_gates(read_gate_set("gates: [{name: spread, limit: 0.1}]"), reason="as ever")
+    (gate,) = filled.gates().gates.gates
+    assert type(gate) is SpreadGate
+    with pytest.raises(GateRefusal, match=r"accuracy is 0\.700 for dark"):
+        filled.promote(MODEL, [1], to="production")
+    assert filled.release(MODEL, "production") is None
+    assert not (site / "imported").exists(), "nobody asked for its code"
+
+
+def test_a_gate_that_answers_as_another_releases_nothing(filled, install):
+    install("evil", {"evil": LENIENT.format(name="kind")}, {"dermfed.gates": {"kind": "evil:Lenient"}})
+    filled.set_gates(read_gate_set("gates: [{name: kind}]"), reason="a try")
+    with pytest.raises(GateSetInvalid, match="gate kind answers as spread"):
+        filled.promote(MODEL, [2], to="production")
+    assert filled.release(MODEL, "production") is None
+
+
+@pytest.mark.usefixtures("clinics")
+def test_a_gate_whose_package_is_gone_lets_nothing_through(filled, gone, command, places):
+    filled.set_gates(
+        read_gate_set("gates: [{name: spread}, {name: clinics, minimum: 2}]"), reason="two clinics"
+    )
+    gone()
+    for options in ([], ["--override-gates", "--reason", "in a hurry"]):
+        refused = command("promote", MODEL, "2", "--to", "production", *options)
+        assert refused.code == 2
+        assert "gate set 1 in the database holds no gate set: gates.1: unknown gate `clinics`" in refused.err
+        assert "Install the package that offers it, or ask other gates with `dermfed-registry gates set`" in (
+            refused.err
+        )
+    with places.open() as registry:
+        assert registry.release(MODEL, "production") is None
+    assert command("gates", "check", MODEL, "2", "--to", "production").code == 2
+
+
+@pytest.mark.usefixtures("clinics")
+def test_other_gates_can_be_asked_when_a_package_is_gone(filled, gone):
+    asked = filled.set_gates(read_gate_set("gates: [{name: clinics, minimum: 2}]"), reason="two clinics")
+    gone()
+    event = filled.set_gates(GateSet(gates=(SpreadGate(),)), reason="the package is gone")
+    assert event.details["before"] == asked.details["after"]
+    assert filled.gates().number == 2
+    assert filled.promote(MODEL, [2], to="production") is not None
+    with pytest.raises(GateSetInvalid, match="unknown gate `clinics`"):
+        filled.gates(number=1)
+    assert filled.verify() == ()
+
+
+def test_a_package_that_cannot_be_imported_lets_nothing_through(filled, install, places):
+    """As after an update of the package that broke it."""
+    site = install("frail", {"frail": TWO_CLINICS}, {"dermfed.gates": {"clinics": "frail:ClinicsGate"}})
+    filled.set_gates(read_gate_set("gates: [{name: clinics, minimum: 1}]"), reason="a try")
+    (site / "frail.py").write_text("import nothing_like_this")
+    del sys.modules["frail"]
+    with pytest.raises(
+        GateSetInvalid, match=r"gate 'clinics' \(frail:ClinicsGate of frail 1.0\) cannot be imp"
+    ):
+        filled.promote(MODEL, [2], to="production")
+    assert filled.release(MODEL, "production") is None
+    content = places.rows("SELECT content FROM gate_sets")[0][0]
+    assert (json.loads(content) if isinstance(content, str) else content)["gates"][0]["minimum"] == 1

@@ -1,0 +1,164 @@
+"""Texts of others wherever they are shown: no terminal is steered, no line broken, no page added to."""
+
+import unicodedata
+from collections import Counter
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile
+from registry.bundle.pictures.rule import PictureRule
+from registry.card.contents import Entry, release_card
+from registry.card.page import card_page
+from registry.cli.diff_text import difference_text
+from registry.cli.signatures import signature_table, signed_by
+from registry.diff.versions import compare
+from registry.records import Event, Version
+from registry.rendering.records import event_lines, version_page
+from registry.rendering.table import Cell, Row, Table, columns, lines_of, printable, text_of
+from registry.signing.rows import Signature
+
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
+
+SCRIPT = "<script>alert(1)</script>"
+ATTACKS = ("a|b", "one\ntwo", "\x1b[2J\x1b]0;title\x07", SCRIPT, "\u202eexe.", "\r\x85\u2028", '" onload="x')
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+hostile = st.text(
+    st.one_of(
+        st.sampled_from(sorted({*"".join(ATTACKS), *TURNING, "\x00", "\t"})),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    min_size=1,
+    max_size=30,
+).filter(lambda text: text not in {"B", "other", "accuracy"})
+
+
+def attacked(function):
+    """With the attacks, and with texts that are made of their like."""
+    for attack in ATTACKS:
+        function = example(text=attack)(function)
+    return settings(max_examples=40, deadline=None)(given(text=hostile)(function))
+
+
+def manifest(text, seed=0):
+    """With the text wherever a bundle may hold one."""
+    row = {"n": 20, "accuracy": 0.7, "intervals": {"accuracy": [0.6, 0.8]}}
+    return BundleManifest(
+        model="demo",
+        file=ModelFile.of(b"graph"),
+        labels=(Label(code=text, name=text, coding={text: text}), Label(code="B", name=text * (seed + 1))),
+        picture=PictureRule(size=8),
+        metrics={
+            "by_subgroup": {text: row, "other": row},
+            "by_class": {text: row},
+            "intersections": {text: {text: {text: row}}},
+            "differences": [{"between": [text, "other"], "figure": text, "value": 0.1}],
+            "absent": [text],
+        },
+        lineage=Lineage(
+            job="sha256:" + "0" * 64,
+            recipe=text,
+            data={text: text},
+            seed=seed,
+            code_version=text * (seed + 1),
+            created=text,
+        ),
+    )
+
+
+def version(number, text):
+    made = manifest(text, number)
+    return Version("demo", number, f"sha256:{number:064d}", made.subgroup, WHEN), made
+
+
+def shown(text):
+    one = version(1, text)
+    return "\n".join([version_page(*one), signed_by([signature(text)]), signature_table([signature(text)])])
+
+
+def compared(text):
+    pair = [version(1, text), version(2, text)]
+    return difference_text(compare(pair, [one for one, _ in pair]))
+
+
+def signature(text):
+    return Signature("demo", 1, "sha256:" + "1" * 64, text, WHEN)
+
+
+def happened(text):
+    event = Event(
+        id=3, time=WHEN, actor=text, kind="promoted", model="demo", alias="production", before=1, release=7,
+        versions=(1,), reason=text, gates=None, overridden=False, host=None, details=None,
+        previous="", hash="",
+    )  # fmt: skip
+    return event_lines(event)
+
+
+class Page(HTMLParser):
+    """Which elements a page has, with the names of their attributes, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.text = Counter(), []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements[tag, *(name for name, _ in attrs)] += 1
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def obeyed(text):
+    """Characters that whoever reads would not see but feel."""
+    return [
+        one
+        for one in text
+        if (unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} and one != "\n") or one in TURNING
+    ]
+
+
+@pytest.mark.parametrize("page", [shown, compared, happened])
+@attacked
+def test_a_terminal_shows_as_many_lines_and_obeys_nothing(page, text):
+    said = page(text)
+    assert len(said.splitlines()) == len(page("harmless").splitlines())
+    assert obeyed(said) == []
+    assert printable(text).strip() in said  # ends of lines have no spaces
+
+
+@attacked
+def test_a_card_has_the_same_elements_and_obeys_nothing(text):
+    page, harmless = (card_page(release_card([Entry.of(*version(1, one))])) for one in (text, "harmless"))
+    assert Page(page).elements == Page(harmless).elements
+    assert obeyed(page) == []
+    assert printable(text).strip() in "".join(Page(page).text)
+
+
+@attacked
+def test_a_table_keeps_its_rows_and_its_columns_begin_below_each_other(text):
+    table = Table(
+        "key", "caption", ("name", "what"), (Row(text, (Cell("1", "(few)"),)), Row("b", (Cell("2"),)))
+    )
+    lines = text_of(table).splitlines()
+    assert len(lines) == 3
+    place = lines[0].index("what")
+    assert lines[1][place:] == "1 (few)"
+    assert lines[2][place:] == "2"
+
+
+def test_what_people_write_stays_as_it_is():
+    for text in ("a b|c", "Müller’s 10 % – naïve", "皮膚", "می\u200cخواهم", "👩🏽\u200d⚕️", "a\u00a0b", "עור"):
+        assert printable(text) == text
+        assert columns((text,), [("x",)]).splitlines()[0] == text
+
+
+def test_what_is_not_seen_is_spelt_out():
+    assert printable("a\nb\t\x1b[1m\u202e\ud800\u2028") == r"a\nb\t\x1b[1m\u202e\ud800\u2028"
+    assert lines_of(["a\nb", "c"]) == "a\\nb\nc"

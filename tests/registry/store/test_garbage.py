@@ -1,0 +1,303 @@
+"""What `gc` removes and what it leaves, on both databases; and while others add."""
+
+import hashlib
+import os
+import re
+import time
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from registry.database.connection import writing
+from registry.errors import InvalidName, StoreError
+from registry.registry import Registry
+from registry.store import garbage
+from registry.store.base import FolderStore
+from registry.store.garbage import restore_collected
+from registry.store.open import open_store
+
+MODEL = "skin-lesion"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+WORDS = [b"nobody's", b"nobody's either"]
+
+
+def age(store, digest_or_name, by):
+    """Makes a file older, as time would."""
+    path = store.folder / digest_or_name if "/" in digest_or_name else store.path(digest_or_name)
+    then = time.time() - by.total_seconds()
+    os.utime(path, (then, then))
+
+
+@pytest.fixture
+def store(places):
+    return FolderStore(places.store)
+
+
+def present(store):
+    return {file.digest or file.name for file in store.files()}
+
+
+def age_all(store, by):
+    for file in list(store.files()):
+        age(store, file.name, by)
+
+
+def test_only_what_nothing_refers_to_and_is_old_goes(registry, bundle, store, places):
+    (version,) = registry.add([bundle()])
+    old, young = (store.put(word) for word in WORDS)
+    age_all(store, 2 * DAY)
+    age(store, young, HOUR)
+    used = {version.digest, registry.manifest(version).file.sha256}
+    collection = registry.collect()
+    assert [(file.digest, file.size) for file in collection.files] == [(old, len(WORDS[0]))]
+    assert (collection.removed, collection.bytes) == (True, len(WORDS[0]))
+    assert present(store) == {*used, young}
+    (told,) = [one for one in registry.audit() if one["kind"] == "collected"]
+    assert (told["model"], told["actor"]) == ("", "tester")
+    assert told["details"] == {"objects": 1, "bytes": len(WORDS[0])}
+    assert registry.verify() == ()
+
+
+def test_an_object_goes_at_its_age_and_not_before(registry, store):
+    digest = store.put(WORDS[0])
+    age(store, digest, timedelta(hours=5))
+    assert registry.collect(older_than=timedelta(hours=5, minutes=1)).files == ()
+    assert registry.collect(older_than=timedelta(hours=4, minutes=59)).files != ()
+
+
+def test_a_dry_run_lists_the_same_and_removes_nothing(registry, store):
+    for word in WORDS:
+        age(store, store.put(word), 2 * DAY)
+    before = present(store)
+    planned = registry.collect(dry_run=True)
+    assert (present(store), planned.removed) == (before, False)
+    assert [one for one in registry.audit() if one["kind"] == "collected"] == []
+    assert registry.collect().files == planned.files
+    assert present(store) == set()
+
+
+def test_a_run_that_removes_nothing_is_no_event(registry, bundle, store):
+    registry.add([bundle()])
+    age_all(store, 2 * DAY)
+    assert registry.collect().files == ()
+    assert [one["kind"] for one in registry.audit()] == ["added"]
+
+
+def test_what_a_killed_process_left_goes_and_a_strangers_file_stays(registry, store):
+    digest = store.put(WORDS[0])
+    folder = store.path(digest).parent
+    left = folder / f".{digest[7:]}.0123456789abcdef"
+    left.write_bytes(b"half")
+    stranger = folder / ".nfs0001"
+    stranger.write_bytes(b"the network file system's")
+    for path in (left, stranger):
+        os.utime(path, (1000, 1000))
+    collection = registry.collect()
+    assert [(file.digest, file.size) for file in collection.files] == [(None, 4)]
+    assert (left.exists(), stranger.exists()) == (False, True)
+    assert store.get(digest) == WORDS[0]
+
+
+def test_what_is_being_written_stays_whatever_age_is_asked(registry, store):
+    digest = store.put(WORDS[0])
+    left = store.path(digest).with_name(f".{digest[7:]}.0123456789abcdef")
+    left.write_bytes(b"half")
+    age(store, left.relative_to(store.folder).as_posix(), timedelta(minutes=59))
+    assert [file.digest for file in registry.collect(older_than=timedelta(0)).files] == [digest]
+    age(store, left.relative_to(store.folder).as_posix(), timedelta(minutes=61))
+    assert [file.digest for file in registry.collect(older_than=timedelta(0)).files] == [None]
+
+
+def test_what_an_event_or_a_signature_names_stays(registry, bundle, store, places):
+    registry.add([bundle()])
+    signature, named, other = (store.put(word) for word in (b"signature", b"named", b"other"))
+    places.tamper(
+        "INSERT INTO signatures (version_id, object, identity, created) VALUES "
+        f"(1, '{signature}', 'anna', '2026-01-01T00:00:00.000000+00:00')",
+        f'UPDATE events SET details = \'{{"deep": [{{"list": "{named}"}}]}}\'',
+    )
+    age_all(store, 2 * DAY)
+    assert [file.digest for file in registry.collect().files] == [other]
+    assert {signature, named} < present(store)
+
+
+def test_objects_of_versions_whose_event_is_gone_stay(registry, bundle, store, places):
+    (version,) = registry.add([bundle()])
+    places.tamper("DELETE FROM events")
+    age_all(store, 2 * DAY)
+    assert registry.collect(dry_run=True).files == ()
+    assert registry.bundle(version)
+
+
+def test_a_negative_age_is_refused(registry):
+    with pytest.raises(InvalidName, match="0 or more"):
+        registry.collect(older_than=-HOUR)
+
+
+def test_many_are_removed_a_transaction_at_a_time(registry, store, monkeypatch):
+    monkeypatch.setattr(garbage, "_AT_ONCE", 2)
+    for number in range(5):
+        age(store, store.put(b"%d" % number), 2 * DAY)
+    assert len(registry.collect().files) == 5
+    told = [one["details"]["objects"] for one in registry.audit() if one["kind"] == "collected"]
+    assert told == [2, 2, 1]
+
+
+def test_history_tells_of_what_went_before_the_disk_refused(registry, store, monkeypatch):
+    for word in (*WORDS, b"third"):
+        age(store, store.put(word), 2 * DAY)
+    remove, asked = FolderStore.remove, []
+
+    def refuse(self, name):
+        asked.append(name)
+        if len(asked) == 2:
+            raise StoreError(f"{name} cannot be removed")
+        remove(self, name)
+
+    monkeypatch.setattr(FolderStore, "remove", refuse)
+    with pytest.raises(StoreError, match="cannot be removed"):
+        registry.collect()
+    assert len(present(store)) == 2
+    (told,) = [one["details"]["objects"] for one in registry.audit() if one["kind"] == "collected"]
+    assert told == 1
+
+
+def test_one_that_is_put_again_between_listing_and_removing_stays(registry, store, monkeypatch):
+    digest = store.put(WORDS[0])
+    age(store, digest, 2 * DAY)
+    files = FolderStore.files
+
+    def list_and_put(self):
+        listed = list(files(self))
+        store.put(WORDS[0])  # another process: its transaction is still to come
+        yield from listed
+
+    monkeypatch.setattr(FolderStore, "files", list_and_put)
+    assert registry.collect().files == ()
+    assert store.get(digest) == WORDS[0]
+
+
+def test_one_that_becomes_a_version_between_listing_and_removing_stays(
+    registry, bundle, store, places, monkeypatch
+):
+    given = bundle()
+    files = FolderStore.files
+
+    def list_and_add(self):
+        listed = list(files(self))
+        with places.open() as other:
+            other.add([given])
+        yield from listed
+
+    registry.add([bundle(seed=1)])  # the model's bytes are there already
+    monkeypatch.setattr(FolderStore, "files", list_and_add)
+    store.put(b"nobody's")
+    registry.collect(older_than=timedelta(0))
+    assert registry.verify() == ()
+    assert registry.bundle(registry.version(MODEL, 2)) == given
+
+
+def test_an_adder_puts_back_what_went_before_its_transaction(registry, bundle, store, places, monkeypatch):
+    """The worst moment: all objects are put, and removed as old before the adder's transaction begins."""
+    given = bundle()
+
+    def collect_first(engine):
+        age_all(store, 2 * DAY)
+        with places.open() as other:
+            assert len(other.collect().files) == 2
+        return writing(engine)
+
+    monkeypatch.setattr("registry.releases.add_bundles.writing", collect_first)
+    (version,) = registry.add([given])
+    assert registry.bundle(version) == given
+    assert registry.verify() == ()
+
+
+def test_keeping_writes_only_what_is_gone(store, monkeypatch):
+    there = store.put(WORDS[0])
+    asked = []
+    put = FolderStore.put
+    monkeypatch.setattr(FolderStore, "put", lambda self, content: asked.append(content) or put(self, content))
+    restore_collected(store, WORDS)
+    assert asked == [WORDS[1]]
+    assert present(store) == {there, f"sha256:{hashlib.sha256(WORDS[1]).hexdigest()}"}
+
+
+def test_a_file_of_unknown_age_stays(tmp_path, monkeypatch):
+    address = f"memory://{uuid.uuid4().hex}/store"
+    with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
+        open_store(address).put(WORDS[0])
+        monkeypatch.setattr("registry.store.remote._TIMES", ())
+        assert registry.collect(older_than=timedelta(0)).files == ()
+        monkeypatch.undo()
+        assert len(registry.collect(older_than=timedelta(0)).files) == 1
+        assert list(open_store(address).files()) == []
+
+
+def test_a_whole_registry_on_an_object_store(tmp_path, bundle):
+    address = f"memory://{uuid.uuid4().hex}/store"
+    with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
+        (version,) = registry.add([bundle()])
+        assert registry.bundle(version) == bundle()
+        assert registry.verify() == ()
+        open_store(address).remove(f"objects/{version.digest[7:9]}/{version.digest[7:]}")
+        (problem,) = registry.verify()
+        assert f"object {version.digest} is missing in {address}" in problem.text
+        assert registry.add_and_tell([bundle()]).repaired == (version.digest,)
+        assert registry.verify() == ()
+
+
+ADDS = """
+import sys
+from pathlib import Path
+from registry.bundle.folder import Bundle, bundle_digest, read_bundle
+from registry.registry import Registry
+
+url, store, folder, count = sys.argv[1:]
+given = read_bundle(Path(folder))
+with Registry.open(url, store) as registry:
+    print("ready", flush=True)
+    for seed in range(1000, 1000 + int(count)):
+        lineage = given.manifest.lineage.model_copy(update={"seed": seed})
+        manifest = given.manifest.model_copy(update={"lineage": lineage})
+        registry.add([Bundle(manifest, given.model, bundle_digest(manifest))])
+print("done", flush=True)
+"""
+
+
+def test_while_another_process_adds_nothing_is_lost(registry, places, start, folders, bundle, store):
+    """No grace at all, and the same model's bytes in every bundle: as bad as it gets."""
+    (folder,) = folders(bundle())
+    process = start(ADDS, places.url, places.store, folder, 12)
+    assert process.stdout.readline() == "ready\n"
+    removed = 0
+    while process.poll() is None:
+        store.put(uuid.uuid4().bytes)
+        removed += len(registry.collect(older_than=timedelta(0)).files)
+    printed, errors = process.communicate()
+    assert (printed, errors) == ("done\n", "")
+    assert removed > 0
+    assert len(registry.versions(MODEL)) == 12
+    assert registry.verify() == ()
+
+
+@pytest.mark.sqlite
+def test_the_command_lists_sizes_and_tells_what_went(command, registry, store):
+    digest = store.put(WORDS[0])
+    age(store, digest, 2 * DAY)
+    listed = command("gc", "--dry-run")
+    assert listed.code == 0
+    assert re.search(rf"objects/{digest[7:9]}/{digest[7:]}  +{len(WORDS[0])} .* object\n", listed.out)
+    assert listed.out.endswith("1 file, 8 bytes: would be removed; nothing was\n")
+    assert command("gc", "--older-than", "3d").out == "nothing to remove\n"
+    assert command("gc", "--older-than", "36h", "--json").out.count(digest) == 1
+    assert command("gc").out == "nothing to remove\n"
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("given", ["1", "-1d", "1w", "d", "1.5h", ""])
+def test_an_age_that_is_none_is_refused(command, registry, given):
+    ended = command("gc", f"--older-than={given}")
+    assert ended.code == 2
+    assert "such as 24h" in ended.err

@@ -1,0 +1,347 @@
+"""Stores over fsspec: in memory as object stores are, on a disk as file servers are, and on bad ones."""
+
+import builtins
+import hashlib
+import time
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+
+import fsspec
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreError
+from registry.store.base import FolderStore
+from registry.store.open import open_store
+from registry.store.remote import RemoteStore, without_secrets
+
+CONTENT = b"all of it" * 1000
+HEX = hashlib.sha256(CONTENT).hexdigest()
+DIGEST = f"sha256:{HEX}"
+NAME = f"objects/{HEX[:2]}/{HEX}"
+
+
+@pytest.fixture(params=["memory", "local"])
+def address(request, tmp_path):
+    """The address of a store that puts, and of one that moves."""
+    if request.param == "local":
+        return f"local://{tmp_path / 'store'}"
+    return f"memory://{uuid.uuid4().hex}/store"
+
+
+@pytest.fixture
+def filesystem(address):
+    """What lies at the address, seen without our code: the filesystem and the folder there."""
+    return fsspec.core.url_to_fs(address)
+
+
+def names(filesystem):
+    files, root = filesystem
+    try:
+        return sorted(path.removeprefix(f"{root}/") for path in files.find(root))
+    except FileNotFoundError:
+        return []
+
+
+def spoil(filesystem, content):
+    files, root = filesystem
+    files.pipe_file(f"{root}/{NAME}", content)
+
+
+def test_an_object_lies_under_its_sha256(address, filesystem):
+    store = open_store(address)
+    assert store.put(CONTENT) == DIGEST
+    assert names(filesystem) == [NAME]
+    files, root = filesystem
+    assert files.cat_file(f"{root}/{NAME}") == CONTENT
+    assert (store.get(DIGEST), store.has(DIGEST), store.check(DIGEST)) == (CONTENT, True, "intact")
+
+
+def test_it_is_laid_out_as_a_folder_is(tmp_path):
+    open_store(f"local://{tmp_path / 'store'}").put(CONTENT)
+    assert FolderStore(tmp_path / "store").get(DIGEST) == CONTENT
+    assert open_store((tmp_path / "store").as_uri()).get(DIGEST) == CONTENT
+
+
+@pytest.mark.parametrize("broken", [CONTENT[:-1], b"X" + CONTENT[1:]])
+def test_an_altered_object_is_refused_and_put_right(address, filesystem, broken):
+    store = open_store(address)
+    store.put(CONTENT)
+    spoil(filesystem, broken)
+    assert store.check(DIGEST) == "altered"
+    with pytest.raises(ObjectCorrupt, match=DIGEST):
+        store.get(DIGEST)
+    store.put(CONTENT)
+    assert store.get(DIGEST) == CONTENT
+    assert names(filesystem) == [NAME]
+
+
+def test_a_missing_object_is_named(address):
+    store = open_store(address)
+    assert (store.has(DIGEST), store.check(DIGEST)) == (False, "missing")
+    with pytest.raises(ObjectMissing, match=DIGEST):
+        store.get(DIGEST)
+
+
+def test_another_process_is_seen(address):
+    first, second = open_store(address), open_store(address)
+    assert not second.has(DIGEST)
+    first.put(CONTENT)
+    assert second.has(DIGEST)
+    first.remove(NAME)
+    assert not second.has(DIGEST)
+    assert second.look(NAME) is None
+
+
+def test_files_and_removal(address, filesystem):
+    store = open_store(address)
+    assert list(store.files()) == []
+    store.put(CONTENT)
+    files, root = filesystem
+    files.pipe_file(f"{root}/objects/{HEX[:2]}/.{HEX}.0123", b"half")
+    files.pipe_file(f"{root}/objects/{HEX[:2]}/notes.txt", b"somebody's")
+    found = {one.name: one for one in store.files()}
+    assert {name: (one.digest, one.size) for name, one in found.items()} == {
+        NAME: (DIGEST, len(CONTENT)),
+        f"objects/{HEX[:2]}/.{HEX}.0123": (None, 4),
+    }
+    assert all(abs(one.written.timestamp() - time.time()) < 60 for one in found.values())
+    assert [store.look(name) for name in found] == list(found.values())
+    for name in (*found, *found):
+        store.remove(name)
+    assert names(filesystem) == [f"objects/{HEX[:2]}/notes.txt"]
+
+
+def test_putting_it_again_renews_its_time(address, filesystem):
+    store = open_store(address)
+    store.put(CONTENT)
+    first = store.look(NAME).written
+    time.sleep(0.02)
+    store.put(CONTENT)
+    assert store.look(NAME).written > first
+    assert names(filesystem) == [NAME]
+
+
+class Disk(LocalFileSystem):
+    """A disk that notes what is asked of it, and goes wrong when told to."""
+
+    cachable = False
+    fault = None
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        self.asked.append(("put", path))
+        if self.fault == "full":
+            super().pipe_file(path, value[: len(value) // 2])
+            raise OSError(28, "No space left on device")
+        super().pipe_file(path, value[:-1] if self.fault == "keeps half" else value)
+
+    def mv(self, path1, path2, **options):
+        self.asked.append(("move", path1, path2))
+        if self.fault == "move refused":
+            raise ValueError("no such share")
+        if self.fault == "move is half a copy":
+            super().pipe_file(path2, b"half")
+            raise OSError(5, "Input/output error")
+        if self.fault == "move does nothing":
+            return
+        super().mv(path1, path2)
+
+
+class Bucket(MemoryFileSystem):
+    """An object store that keeps half of what it is given, or refuses all of it."""
+
+    cachable = False
+    fault = None
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        if self.fault == "refuses":
+            raise RuntimeError("SlowDown: please reduce your request rate")
+        super().pipe_file(path, value[:-1] if self.fault == "keeps half" else value)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    return Disk(), tmp_path / "store"
+
+
+def on_disk(disk):
+    return sorted(path.relative_to(disk[1]).as_posix() for path in disk[1].rglob("*") if path.is_file())
+
+
+def test_where_a_move_is_atomic_an_object_is_written_beside_and_moved(disk):
+    RemoteStore(disk[0], str(disk[1]), "sftp://host/store").put(CONTENT)
+    (put, first), (move, moved, last) = disk[0].asked
+    assert (put, move, moved) == ("put", "move", first)
+    assert last == f"{disk[1]}/{NAME}"
+    assert first.startswith(f"{disk[1]}/objects/{HEX[:2]}/.{HEX}.")
+
+
+def test_where_only_a_put_is_atomic_it_is_put_once_under_its_name(disk):
+    (disk[1] / "objects" / HEX[:2]).mkdir(parents=True)
+    RemoteStore(disk[0], str(disk[1]), "s3://bucket/store").put(CONTENT)
+    assert disk[0].asked == [("put", f"{disk[1]}/{NAME}")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("full", "No space left"),
+        ("keeps half", "keeps other bytes"),
+        ("move refused", "no such share"),
+        ("move is half a copy", "Input/output error"),
+        ("move does nothing", "FileNotFoundError"),
+    ],
+)
+def test_a_disk_that_goes_wrong_leaves_nothing_and_says_so(disk, fault, said):
+    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    disk[0].fault = fault
+    with pytest.raises(StoreError, match=said) as caught:
+        store.put(CONTENT)
+    assert "sftp://host/store" in str(caught.value)
+    assert on_disk(disk) == []
+    assert not store.has(DIGEST)
+    disk[0].fault = None
+    store.put(CONTENT)
+    assert on_disk(disk) == [NAME]
+
+
+@pytest.mark.parametrize("fault", ["full", "keeps half", "move refused"])
+def test_a_disk_that_goes_wrong_leaves_the_object_that_was_there(disk, fault):
+    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    store.put(CONTENT)
+    disk[0].fault = fault
+    with pytest.raises(StoreError):
+        store.put(CONTENT)
+    assert on_disk(disk) == [NAME]
+    assert store.get(DIGEST) == CONTENT
+
+
+def test_a_disk_that_dies_leaves_only_what_is_never_read(disk, monkeypatch):
+    def dead(path):
+        raise OSError(5, "Input/output error")
+
+    store = RemoteStore(disk[0], str(disk[1]), "sftp://host/store")
+    disk[0].fault = "full"
+    monkeypatch.setattr(disk[0], "rm_file", dead)
+    with pytest.raises(StoreError, match="No space left"):
+        store.put(CONTENT)
+    (left,) = store.files()
+    assert (left.digest, store.check(DIGEST)) == (None, "missing")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_object_store_that_refuses_changes_nothing(before):
+    bucket, root = Bucket(), f"/{uuid.uuid4().hex}"
+    store = RemoteStore(bucket, root, "s3://bucket/models")
+    if before:
+        store.put(CONTENT)
+    bucket.fault = "refuses"
+    with pytest.raises(StoreError, match="RuntimeError: SlowDown"):
+        store.put(CONTENT)
+    assert store.check(DIGEST) == ("intact" if before else "missing")
+
+
+def test_half_an_object_in_an_object_store_is_noticed_and_removed():
+    bucket, root = Bucket(), f"/{uuid.uuid4().hex}"
+    bucket.fault = "keeps half"
+    store = RemoteStore(bucket, root, "s3://bucket/models")
+    with pytest.raises(StoreError, match="keeps other bytes"):
+        store.put(CONTENT)
+    assert store.check(DIGEST) == "missing"
+
+
+@pytest.mark.parametrize("action", ["get", "has", "look", "files", "remove", "put"])
+def test_secrets_of_the_address_are_in_no_message(disk, monkeypatch, action):
+    uri = "sftp://anna:pass%20word@host/models?token=t0ken"
+    store = RemoteStore(disk[0], str(disk[1]), uri)
+
+    def fail(*_, **__):
+        raise ValueError(f"cannot connect to {uri} with 'pass word', 'pass%20word' and t0ken")
+
+    for call in ("cat_file", "info", "find", "rm_file", "pipe_file"):
+        monkeypatch.setattr(disk[0], call, fail)
+    given = {"put": (CONTENT,), "files": (), "get": (DIGEST,), "has": (DIGEST,)}.get(action, (NAME,))
+    with pytest.raises(StoreError) as caught:
+        list(getattr(store, action)(*given) or ())
+    assert "sftp://host/models" in str(caught.value)
+    assert not [secret for secret in ("anna", "pass", "word@", "t0ken") if secret in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://key:secret@bucket/a/b", "s3://bucket/a/b"),
+        ("sftp://anna@host:22/a", "sftp://host:22/a"),
+        ("s3://bucket/a?versionId=secret", "s3://bucket/a"),
+        ("s3://bucket?x=secret", "s3://bucket"),
+        ("s3://k:se@cret@bucket/a@b", "s3://bucket/a@b"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_what_is_shown_of_an_address(uri, shown):
+    assert without_secrets(uri) == shown
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://key:secret@host/models",
+        "simplecache::s3://key:secret@bucket/models",
+        "zip://models.zip",
+        "nonsense://key:secret@bucket/models",
+        "memory://",
+    ],
+)
+def test_other_addresses_are_refused_with_what_is_allowed(address):
+    with pytest.raises(InvalidName, match="s3://bucket/models") as caught:
+        open_store(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch):
+    def missing(uri, **_):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(StoreError, match=r"store s3://bucket/models needs .*pip install s3fs") as caught:
+        open_store("s3://key:secret@bucket/models")
+    assert "secret" not in str(caught.value)
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch, tmp_path):
+    load = builtins.__import__
+
+    def refuse(name, *arguments, **options):
+        if name.startswith("fsspec"):
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(StoreError, match=r"dermfed\[store\]"):
+        open_store("s3://bucket/models")
+    assert open_store(str(tmp_path)).put(CONTENT) == DIGEST
+
+
+MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [
+        ({"LastModified": MOMENT.astimezone(timezone(timedelta(hours=2)))}, MOMENT),
+        ({"LastModified": MOMENT.replace(tzinfo=None)}, MOMENT),
+        ({"updated": "2026-03-01T12:00:00Z"}, MOMENT),
+        ({"mtime": MOMENT.timestamp()}, MOMENT),
+        ({"mtime": None, "created": MOMENT}, MOMENT),
+        ({}, None),
+        ({"mtime": "last week"}, None),
+    ],
+)
+def test_the_time_of_a_file_as_each_filesystem_tells_it(disk, monkeypatch, told, written):
+    monkeypatch.setattr(disk[0], "info", lambda _: {"name": f"/x/{NAME}", "type": "file", "size": 3, **told})
+    assert RemoteStore(disk[0], "/x", "sftp://host/x").look(NAME).written == written

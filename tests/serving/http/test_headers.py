@@ -1,0 +1,82 @@
+import base64
+import hashlib
+import re
+
+import pytest
+
+from serving.http.headers import ANSWER_POLICY, PAGE_POLICY, policy_for, with_security_headers
+
+PATHS = [
+    "/v1/models",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/nothing",
+    "/v1/models/other/card",
+]
+
+
+def read(policy):
+    """Each directive with its sources."""
+    return {
+        name: rest.split() for name, _, rest in (part.strip().partition(" ") for part in policy.split(";"))
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_is_secured_once(service, path):
+    headers = service.client.get(path).headers
+    once = {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-store",
+    }
+    assert {name: headers.get_list(name) for name in once} == {name: [value] for name, value in once.items()}
+    (policy,) = headers.get_list("content-security-policy")
+    assert read(policy)["default-src"] == read(policy)["frame-ancestors"] == ["'none'"]
+    assert (policy == ANSWER_POLICY) == (path != "/docs")
+
+
+def test_a_diagnosis_and_its_refusal_are_secured_too(service):
+    for answer in (service.diagnose(), service.diagnose(b"nothing"), service.client.put("/livez")):
+        assert answer.headers["content-security-policy"] == ANSWER_POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("policy", [ANSWER_POLICY, PAGE_POLICY, policy_for("<style>a</style>")])
+def test_no_policy_lets_in_what_is_not_ours(policy):
+    said = read(policy)
+    assert said["default-src"] == said["frame-ancestors"] == said["base-uri"] == ["'none'"]
+    sources = {source for given in said.values() for source in given}
+    assert {one for one in sources if not one.startswith("'sha256-")} <= {"'none'", "'self'", "blob:"}
+    assert "form-action" in said  # it does not fall back to default-src
+
+
+@pytest.mark.parametrize("path", ["/docs", "/v1/models/skin-lesion/card"])
+def test_a_page_may_use_the_style_sheet_that_it_holds_and_nothing_else(service, path):
+    answer = service.client.get(path, headers={"Accept": "text/html"})
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert read(answer.headers["content-security-policy"])["style-src"] == [f"'sha256-{digest}'"]
+    # What the policy would keep a browser from using is not there.
+    assert not re.search(r"<script|<link|<img|\sstyle=|\son\w+=", answer.text)
+
+
+def test_what_an_answer_says_itself_is_left_to_it():
+    own = [(b"Content-Security-Policy", b"x"), (b"cache-control", b"max-age=5"), (b"a", b"1"), (b"a", b"2")]
+    found = with_security_headers(own)
+    assert found[:4] == own
+    names = [name.lower() for name, _ in found]
+    assert names.count(b"content-security-policy") == names.count(b"cache-control") == 1
+    assert with_security_headers(found) == found
+
+
+def test_a_page_without_a_style_sheet_gets_none():
+    assert policy_for("<p>") == ANSWER_POLICY
+    two = read(policy_for("<style>a</style><style>\nb</style>"))["style-src"]
+    assert len(two) == 2

@@ -1,0 +1,153 @@
+import re
+from contextlib import nullcontext
+
+import pytest
+
+from serving.http.app import build_app
+from serving.http.docs_page import docs_page, kind
+from serving.http.openapi import describe
+from serving.metrics.metrics import OTHER
+from serving.protocol.parameters import NAMES
+from serving.protocol.problems import MEDIA_TYPE
+from serving.settings import ServeSettings
+
+API = describe(ServeSettings())
+VERBS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
+OPERATIONS = [(path, verb, said) for path, verbs in API["paths"].items() for verb, said in verbs.items()]
+
+
+def references(part):
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(part, list):
+        for one in part:
+            yield from references(one)
+
+
+def test_it_is_served_as_it_is(service):
+    assert service.client.get("/openapi.json").json() == API
+
+
+def test_every_path_is_described_and_every_described_path_is_there():
+    routed = {
+        (route.path, method)
+        for route in build_app(ServeSettings(), nullcontext).routes
+        if route.include_in_schema  # pages are for people
+        for method in route.methods
+    }
+    described = {(path, verb.upper()) for path, verb, _ in OPERATIONS}
+    assert described == {(path, method) for path, method in routed if method != "HEAD"}
+    assert OTHER not in API["paths"]
+
+
+def test_it_is_openapi():
+    assert re.fullmatch(r"3\.1\.\d+", API["openapi"])
+    assert API["info"]["title"]
+    assert API["info"]["version"]
+    found = list(references(API))
+    assert len(found) > 10
+    for reference in found:
+        part = API
+        for step in reference.removeprefix("#/").split("/"):
+            part = part[step]
+        assert isinstance(part, dict)
+    named = [said["operationId"] for _, _, said in OPERATIONS]
+    assert len(set(named)) == len(named)
+    for path, verb, said in OPERATIONS:
+        assert verb in VERBS
+        assert said["summary"]
+        placed = {one["name"] for one in said.get("parameters", []) if one["in"] == "path"}
+        assert placed == set(re.findall(r"\{(\w+)\}", path))
+        assert all(one["required"] for one in said.get("parameters", []) if one["in"] == "path")
+        for status, response in said["responses"].items():
+            assert re.fullmatch(r"[2345]\d\d", status)
+            assert response["description"]
+            assert (MEDIA_TYPE in response["content"]) == (status[0] != "2")
+        for needed in said.get("security", []):
+            assert set(needed) <= set(API["components"]["securitySchemes"])
+
+
+def test_what_needs_no_key_says_so():
+    free = {path for path, _, said in OPERATIONS if said.get("security") == []}
+    assert free == {"/livez", "/readyz", "/openapi.json", "/docs"}
+    for path, _, said in OPERATIONS:
+        assert ("401" in said["responses"]) == (path not in free)
+
+
+def test_every_parameter_is_described_in_query_and_form():
+    operation = API["paths"]["/v1/diagnoses"]["post"]
+    assert [one["name"] for one in operation["parameters"]] == list(NAMES)
+    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert set(form["properties"]) == {"image", *NAMES}
+    assert form["required"] == ["image"]
+    assert set(operation["requestBody"]["content"]) == {
+        "image/jpeg",
+        "image/png",
+        "image/webp",
+        "application/dicom",
+        "multipart/form-data",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [("/v1/models", "Models"), ("/v1/models/skin-lesion/card", "Card"), ("/readyz", "Readiness")],
+)
+def test_answers_hold_what_their_schemas_ask(service, path, schema):
+    answer = service.client.get(path).json()
+    assert set(API["components"]["schemas"][schema]["required"]) <= set(answer)
+    assert set(answer) <= set(API["components"]["schemas"][schema]["properties"])
+
+
+def test_the_diagnosis_and_the_problem_hold_what_their_schemas_ask(service):
+    for answer, schema in ((service.diagnose(), "Diagnosis"), (service.client.get("/x"), "ProblemDocument")):
+        assert set(answer.json()) == set(API["components"]["schemas"][schema]["properties"])
+
+
+def test_the_page_shows_every_path_field_and_parameter_and_loads_nothing(service):
+    answer = service.client.get("/docs")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    for path in API["paths"]:
+        assert path in answer.text
+    for name, schema in API["components"]["schemas"].items():
+        assert f'id="{name}"' in answer.text
+        assert all(f"<code>{field}</code>" in answer.text for field in schema["properties"])
+    assert all(f"<code>{name}</code>" in answer.text for name in NAMES)
+    assert not re.findall(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", answer.text)
+    assert "<script" not in answer.text
+    assert "url(" not in answer.text
+    for target in re.findall(r'href="#(\w+)"', answer.text):
+        assert f'id="{target}"' in answer.text
+
+
+def test_the_page_names_the_host_that_it_was_asked_for_by(service):
+    for host in ("localhost:1", "localhost:2", "localhost:1"):
+        answer = service.client.get("/docs", headers={"Host": host})
+        assert {one for one in ("localhost:1", "localhost:2") if one in answer.text} == {host}
+
+
+def test_a_host_that_somebody_made_up_is_escaped(service):
+    for host in ('"><script>', "a'b", "[", "a:b:c"):
+        answer = service.client.get("/docs", headers={"Host": host})
+        assert answer.status_code == 200
+        assert "<script" not in answer.text
+    assert "<script" not in docs_page(API, "<script>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"$ref": "#/components/schemas/Card"}, "Card"),
+        ({"type": "array", "items": {"type": "string"}}, "list of string"),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, "number or null"),
+        ({"enum": ["a", "b"], "type": "string"}, "a | b"),
+        ({"type": "string", "format": "date-time"}, "date-time"),
+        ({}, "any"),
+    ],
+)
+def test_a_fields_kind_in_a_word(schema, said):
+    assert kind(schema) == said

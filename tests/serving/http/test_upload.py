@@ -1,0 +1,209 @@
+import io
+import os
+import struct
+import tempfile
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule, decode_picture
+from serving.http.upload import check_format, media_type
+from serving.protocol.problems import NotAnImage, WrongMediaType
+
+# Pillow warns of EXIF that it cannot read, and goes on.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+
+
+def encoded(image, form="JPEG", **options):
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def turned(image):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return encoded(image, exif=exif)
+
+
+def motion_photo(image):
+    """A phone's photograph with a film behind it, named in its metadata."""
+    boxes = b"".join(
+        struct.pack(">I", 8 + len(data)) + kind + data
+        for kind, data in (
+            (b"ftyp", b"mp42\0\0\0\0isommp42"),
+            (b"mdat", bytes(range(256)) * 400),
+            (b"moov", b""),
+        )
+    )
+    xmp = b'<?xpacket begin=""?><x:xmpmeta><GCamera:MotionPhoto>1</GCamera:MotionPhoto></x:xmpmeta>'
+    return encoded(image, xmp=xmp) + boxes
+
+
+GOOD = {
+    "a JPEG": (lambda image: encoded(image()), "image/jpeg"),
+    "a JPEG under its nickname": (lambda image: encoded(image()), "image/jpg"),
+    "a type with a parameter": (lambda image: encoded(image()), "Image/JPEG; q=1"),
+    "a progressive JPEG": (lambda image: encoded(image(), progressive=True), "image/jpeg"),
+    "a grey JPEG": (lambda image: encoded(image().convert("L")), "image/jpeg"),
+    "a CMYK JPEG": (lambda image: encoded(image().convert("CMYK")), "image/jpeg"),
+    "a turned JPEG": (lambda image: turned(image()), "image/jpeg"),
+    "EXIF that cannot be read": (
+        lambda image: encoded(image(), exif=b"Exif\0\0MM\0*\xff\xff\xff\xff" + bytes(40)),
+        "image/jpeg",
+    ),
+    "a thumbnail behind": (lambda image: encoded(image()) + encoded(image(size=(16, 12))), "image/jpeg"),
+    "a film behind": (lambda image: motion_photo(image()), "image/jpeg"),
+    "a huge profile": (lambda image: encoded(image(), icc_profile=bytes(500_000)), "image/jpeg"),
+    "a PNG": (lambda image: encoded(image(), "PNG"), "image/png"),
+    "a 16-bit grey PNG": (
+        lambda image: encoded(Image.fromarray(np.full((20, 20), 40_000, np.uint16)), "PNG"),
+        "image/png",
+    ),
+    "a palette with transparency": (
+        lambda image: encoded(image().convert("P"), "PNG", transparency=0),
+        "image/png",
+    ),
+    "a PNG with transparency": (lambda image: encoded(image().convert("RGBA"), "PNG"), "image/png"),
+    "a two-colour PNG": (lambda image: encoded(image().convert("1"), "PNG"), "image/png"),
+    "a WebP": (lambda image: encoded(image(), "WEBP"), "image/webp"),
+    "a lossless WebP": (lambda image: encoded(image(), "WEBP", lossless=True), "image/webp"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_cameras_and_apps_send_passes(service, bundle, image, name):
+    draw, kind = GOOD[name]
+    sent = draw(image)
+    answer = service.diagnose(sent, kind)
+    assert answer.status_code == 200, answer.text
+    graph = Graph(bundle().model)
+    expected = graph.run(decode_picture(sent, PictureRule(size=8))[None]).probabilities[0]
+    got = {finding["code"]: finding["probability"] for finding in answer.json()["findings"]}
+    assert [got[code] for code in ("MEL", "NV", "AK")] == [float(p) for p in expected]
+    assert answer.json()["quality"] == {"acceptable": True, "issues": []}
+
+
+def test_the_turn_that_exif_asks_for_counts(service, image):
+    lying, turning = encoded(image()), turned(image())
+    rule = PictureRule(size=8)
+    assert (decode_picture(lying, rule) != decode_picture(turning, rule)).any()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 500), (500, 7)])
+def test_too_small_a_picture_has_to_be_taken_again(service, picture, size):
+    answer = service.diagnose(picture("PNG", size=size), "image/png").json()
+    assert answer["decision"] == "retake"
+    assert not answer["quality"]["acceptable"]
+    assert f"{size[0]} x {size[1]} pixels" in answer["quality"]["issues"][0]
+    assert "8 x 8" in answer["quality"]["issues"][0]
+
+
+@pytest.mark.parametrize("kind", ["image/jpeg", "application/octet-stream", None])
+def test_a_form_holds_the_picture_as_a_file(service, picture, kind):
+    sent = picture()
+    file = ("a.jpg", sent, kind) if kind else ("a", sent)
+    answer = service.form({}, files={"image": file})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["findings"] == service.diagnose(sent).json()["findings"]
+
+
+def test_a_form_says_its_charset_as_utf_8_alone(service, picture):
+    body = (
+        b'--B\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+        + picture()
+        + b"\r\n--B--\r\n"
+    )
+    for charset in ("utf-8", "UTF-8", "utf8", "us-ascii"):
+        answer = service.diagnose(body, f"multipart/form-data; charset={charset}; boundary=B")
+        assert answer.status_code == 200, answer.text
+
+
+def test_the_largest_picture_passes_and_one_byte_more_does_not(
+    serve, registry, promote, bundle, picture, problem
+):
+    promote(registry, bundle())
+    sent = picture()
+    with serve(max_bytes=len(sent)) as service:
+        for ask in (service.diagnose, lambda content: service.form({}, files={"image": ("a", content)})):
+            assert ask(sent).status_code == 200
+            assert f"more than {len(sent):,} bytes" in problem(ask(sent + b"\0"), 413)["detail"]
+
+
+def test_a_picture_of_more_pixels_than_allowed_is_refused(serve, registry, promote, bundle, picture, problem):
+    promote(registry, bundle())
+    with serve(max_pixels=32 * 24) as service:
+        assert service.diagnose(picture()).status_code == 200
+        assert "33 x 24" in problem(service.diagnose(picture(size=(33, 24))), 413)["detail"]
+
+
+def test_media_types_are_read_without_parameters():
+    assert media_type(" Image/JPEG ; a=b") == "image/jpeg"
+    assert media_type("") == ""
+
+
+def test_a_format_is_told_by_content(picture):
+    check_format(picture(), "image/jpeg")
+    check_format(picture(), "")
+    with pytest.raises(WrongMediaType, match="PNG, but declared as image/jpeg"):
+        check_format(picture("PNG"), "image/jpeg")
+    with pytest.raises(NotAnImage, match="besides a JPEG"):
+        check_format(picture() + b"<script>", "image/jpeg")
+
+
+def ten_megabytes(picture):
+    """A sound PNG with ten megabytes in a chunk of its own."""
+    whole, junk = picture("PNG"), os.urandom(10 * 2**20)
+    body = b"juNk" + junk
+    return whole[:33] + struct.pack(">I", len(junk)) + body + struct.pack(">I", zlib.crc32(body)) + whole[33:]
+
+
+def test_no_picture_is_written_to_a_disk(service, picture, monkeypatch):
+    sent = ten_megabytes(picture)
+    refused = []
+
+    def refuse(*arguments, **options):
+        refused.append(arguments)
+        raise AssertionError("a temporary file was asked for")
+
+    for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp", "_mkstemp_inner"):
+        monkeypatch.setattr(tempfile, name, refuse)
+    service.diagnose()  # whatever is opened once is open
+    seen, ended = set(), threading.Event()
+    before = open_files()
+
+    def watch():
+        while not ended.wait(0.001):
+            seen.update(open_files() - before)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        answers = [
+            service.form({"skin_tone": "5"}, files={"image": ("lesion.png", sent, "image/png")}),
+            service.diagnose(sent, "image/png"),
+        ]
+    finally:
+        ended.set()
+        watching.join()
+    assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
+    assert not refused
+    # The registry is asked meanwhile: its files are no picture's.
+    assert {path for path in seen if "registry.db" not in path} == set()
+
+
+def open_files() -> set[str]:
+    """The regular files that this process holds open, deleted ones too."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            if (path := str(link.readlink())).startswith("/") and not path.startswith(("/dev/", "/proc/")):
+                found.add(path)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,209 @@
+"""Why an answer is what it is: the codes, and that the texts do not contradict the decision."""
+
+import io
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageFilter
+
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.decision import decide
+from registry.bundle.familiarity import Gaussians
+from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Subgroup
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule
+from registry.records import Version
+from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
+from serving.inference.quality import QualityAssessment
+from serving.inference.quality.rules import IssueCode, QualityIssue
+from serving.inference.reasons import CODES, outcome, reasons
+from serving.protocol.parameters import Parameters
+from serving.protocol.routing import ROUTES
+
+BAD = QualityIssue("blurred", True, "The picture is too blurred. Hold still.")
+MILD = QualityIssue("too-dark", False, "The picture is rather dark. Take it in more light.")
+
+
+@pytest.fixture(scope="module")
+def ask(bundle):
+    """The outcome and the reasons for probabilities, with parts of a manifest replaced."""
+
+    def answer(
+        probabilities=(0.7, 0.2, 0.1),
+        *,
+        quality=None,
+        embedding=None,
+        route="unknown-tone",
+        parameters=None,
+        **parts,
+    ):
+        drawn = bundle(**parts).manifest
+        parameters = parameters or Parameters()
+        version = Version("skin-lesion", 4, "sha256:" + "0" * 64, drawn.subgroup, datetime.now(UTC))
+        decision = decide(np.array(probabilities), drawn, embedding=embedding)
+        quality = quality or QualityAssessment()
+        said = reasons(decision, quality, drawn, version, route, parameters)
+        return outcome(decision, quality), {one.code: one.text for one in said}
+
+    return answer
+
+
+def test_a_sure_answer(ask):
+    decision, said = ask(abstention=Abstention(threshold_bin=275, n=412, risk=0.08))
+    assert decision == "report"
+    assert list(said) == ["confident", "unknown-tone"]
+    assert "0.700" in said["confident"]
+    assert "0.550" in said["confident"]
+    assert "412" in said["confident"]
+
+
+def test_an_unsure_answer(ask):
+    decision, said = ask((0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=275, n=412, risk=0.08))
+    assert decision == "refer"
+    assert list(said) == ["low-confidence", "unknown-tone"]
+
+
+@pytest.mark.parametrize("abstaining", [275, 450])
+def test_no_class_in_the_prediction_set(ask, abstaining):
+    """Also of an older version, whose threshold of confidence may lie below that of the set."""
+    strict = Conformal(alpha=0.1, threshold_bin=400, n=310, guarantee="global")
+    decision, said = ask(conformal=strict, abstention=Abstention(threshold_bin=abstaining, n=412, risk=0.08))
+    assert decision == "refer"
+    assert list(said) == ["empty-set", "unknown-tone"]
+    for word in ("0.700", "0.800", "310"):
+        assert word in said["empty-set"]
+
+
+@pytest.mark.parametrize(("n", "why"), [(0, "not calibrated"), (412, "412 pictures")])
+def test_a_version_that_refers_every_picture(ask, n, why):
+    decision, said = ask((1.0, 0.0, 0.0), abstention=Abstention(threshold_bin=SCORE_BINS, n=n))
+    assert decision == "refer"
+    assert list(said) == ["refers-all", "unknown-tone"]
+    assert why in said["refers-all"]
+
+
+@pytest.mark.parametrize(
+    ("away", "confidence", "codes"),
+    [
+        (0, 0.9, ["confident"]),
+        (50, 0.9, ["unfamiliar"]),
+        (50, 0.4, ["low-confidence", "unfamiliar"]),
+        (0, 0.4, ["low-confidence"]),
+    ],
+)
+def test_an_unfamiliar_picture_beside_an_unsure_answer(ask, away, confidence, codes):
+    near = Gaussians(np.zeros((1, 3), np.float32), np.eye(3, dtype=np.float32))
+    known = OutOfDistribution.of(near, ["MEL"], trained_on=80, rate=0.1, n=40, threshold_bin=700)
+    decision, said = ask(
+        (confidence, (1 - confidence) / 2, (1 - confidence) / 2),
+        embedding=np.full(3, away, dtype=np.float32),
+        out_of_distribution=known,
+        abstention=Abstention(threshold_bin=400, n=100),
+    )
+    assert list(said) == [*codes, "unknown-tone"]
+    assert decision == ("report" if codes == ["confident"] else "refer")
+
+
+def test_a_bad_picture_is_the_only_ground_for_another(ask):
+    decision, said = ask(quality=QualityAssessment((MILD, BAD)))
+    assert decision == "retake"
+    assert said["blurred"] == BAD.text
+    assert list(said) == ["blurred", "unknown-tone"]
+
+
+def test_a_mild_issue_is_no_ground(ask):
+    decision, said = ask(quality=QualityAssessment((MILD,)), abstention=Abstention(threshold_bin=0))
+    assert decision == "report"
+    assert list(said) == ["confident", "unknown-tone"]
+
+
+@pytest.mark.parametrize(
+    ("route", "parameters", "words"),
+    [
+        (
+            "declared",
+            Parameters("5"),
+            ["skin tone 5 (fitzpatrick) was declared", "skin tones V, VI (fitzpatrick)"],
+        ),
+        ("unknown-tone", Parameters(), ["No skin tone was declared", "for everybody"]),
+        ("other-scale", Parameters("7", "monk"), ["the scale monk", "for everybody"]),
+        (
+            "no-model-for-subgroup",
+            Parameters("3"),
+            ["No version is for skin tone 3 (fitzpatrick)", "for everybody"],
+        ),
+    ],
+)
+def test_the_last_reason_is_the_routes(ask, route, parameters, words):
+    subgroup = Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI")) if route == "declared" else None
+    parts = {"subgroup": subgroup} if subgroup else {}
+    _, said = ask(route=route, parameters=parameters, **parts)
+    assert list(said)[-1] == route
+    assert "version 4" in said[route]
+    for word in words:
+        assert word in said[route]
+    assert said[route].endswith(".")
+
+
+@given(top=st.floats(0.34, 1), threshold_bin=st.integers(0, SCORE_BINS - 1))
+@settings(max_examples=200)
+def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, top, threshold_bin):
+    rest = (1 - top) / 2
+    decision, said = ask((top, rest, rest), abstention=Abstention(threshold_bin=threshold_bin, n=9))
+    code = next(iter(said))
+    assert (decision, code) in {("report", "confident"), ("refer", "low-confidence")}
+    confidence, threshold = (float(number) for number in re.findall(r"\d\.\d{3}", said[code]))
+    assert (confidence >= threshold) == (decision == "report")
+
+
+def test_every_code_is_listed_once():
+    assert len(set(CODES)) == len(CODES)
+    assert set(get_args(IssueCode)) | set(ROUTES) < set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_is_documented(code):
+    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    assert f"`{code}`" in page
+
+
+def test_the_service_says_them(service, picture):
+    answer = service.diagnose(picture(colour=(210, 40, 90)), params={"skin_tone": "V"}).json()
+    assert [list(one) for one in answer["reasons"]] == [["code", "text"]] * len(answer["reasons"])
+    codes = [one["code"] for one in answer["reasons"]]
+    assert set(codes) <= set(CODES)
+    assert codes[-1] == answer["model"]["route"] == "declared"
+    assert f"version {answer['model']['version']}" in answer["reasons"][-1]["text"]
+
+
+def test_a_picture_that_is_too_small_says_so_in_both_places(service, picture):
+    answer = service.diagnose(picture(size=(5, 24))).json()
+    assert answer["decision"] == "retake"
+    assert answer["reasons"][0] == {"code": "too-small", "text": answer["quality"]["issues"][0]}
+
+
+def test_a_blurred_picture_is_taken_again(bundle):
+    """Through the functions that answer a request, with a model that looks at enough pixels."""
+    drawn = bundle(picture=PictureRule(size=128), abstention=Abstention(threshold_bin=0))
+    version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
+    loaded = LoadedVersion.of(version, drawn)
+    outputs = Graph(drawn.model).run(np.zeros((1, 8, 8, 3), np.uint8))
+    blocks = np.random.default_rng(0).integers(60, 220, (15, 20, 3), dtype=np.uint8)
+    image = Image.fromarray(blocks.repeat(10, axis=0).repeat(10, axis=1))
+    answers = []
+    for radius in (0, 6):
+        file = io.BytesIO()
+        image.filter(ImageFilter.GaussianBlur(radius)).save(file, "PNG")
+        decoded = decode(loaded, file.getvalue(), 10**6)
+        answers.append(
+            build_diagnosis(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1")
+        )
+    assert [one.decision for one in answers] == ["report", "retake"]
+    assert answers[1].reasons[0].code == "blurred"
+    assert answers[1].quality.issues == [answers[1].reasons[0].text]

@@ -1,0 +1,410 @@
+"""Pictures that are shown together: when, which, and what one of them cannot do to another."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from registry.bundle.errors import GraphError
+from registry.bundle.model_file.graph import Graph, Outputs
+from serving.inference.predictor import Decoded, LoadedVersion
+from serving.inference.quality import QualityAssessment
+from serving.inference.run_batch import run_batch
+from serving.inference.scheduler import Scheduler
+from serving.metrics.metrics import Metrics
+from tests.closeness import assert_close_in_norm
+
+SIZE = 8
+BAD = 255
+
+
+def plain(value):
+    """A picture of one grey."""
+    return np.full((SIZE, SIZE, 3), value, dtype=np.uint8)
+
+
+class Shown:
+    """A graph that writes down what it is shown, and answers each picture's first value."""
+
+    num_classes, num_features = 2, 3
+
+    def __init__(self):
+        self.batches = []
+        self.open = threading.Event()
+        self.open.set()
+        self.begun = threading.Semaphore(0)
+        self.at_once, self.most = 0, 0
+        self.counting = threading.Lock()
+
+    def run(self, images):
+        self.batches.append(images[:, 0, 0, 0].tolist())
+        with self.counting:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+        self.begun.release()
+        assert self.open.wait(60)
+        with self.counting:
+            self.at_once -= 1
+        if BAD in images:
+            raise GraphError("the graph answered logits that are not finite")
+        first = images[:, 0, 0, :1].astype(np.float32)
+        return Outputs(
+            np.repeat(first, self.num_classes, 1),
+            np.repeat(first, self.num_classes, 1),
+            np.repeat(first, self.num_features, 1),
+        )
+
+
+def version(graph, lone_graph=None, number=1):
+    return LoadedVersion(SimpleNamespace(model="skin-lesion", number=number), None, graph, lone_graph)
+
+
+@pytest.fixture
+def scheduler():
+    """Makes one, and ends its threads."""
+    made = []
+
+    def make(max_threads=1, max_batch=4):
+        made.append(Scheduler(max_threads, max_batch, Metrics()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+async def run(asked, loaded, pixels):
+    """What the model answers for a picture that is there."""
+    return (await asked.infer(loaded, lambda: Decoded(pixels, QualityAssessment())))[1]
+
+
+async def begun(graph):
+    """Waits until the graph is being run once more."""
+    assert await asyncio.to_thread(graph.begun.acquire, timeout=60)
+
+
+def test_pictures_gather_while_the_graph_runs_and_then_go_together(scheduler):
+    graph = Shown()
+
+    async def ask():
+        asked, loaded = scheduler(), version(graph)
+        graph.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
+        await begun(graph)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(1, 7)]
+        await asyncio.sleep(0)
+        graph.open.set()
+        return await asyncio.gather(*tasks)
+
+    answers = asyncio.run(ask())
+    assert graph.batches == [[0], [1, 2, 3, 4], [5, 6]]
+    assert [float(one.probabilities[0, 0]) for one in answers] == [0, 1, 2, 3, 4, 5, 6]
+    for one in answers:
+        assert (one.probabilities.shape, one.logits.shape, one.embedding.shape) == ((1, 2), (1, 2), (1, 3))
+
+
+def test_versions_are_not_mixed_and_whoever_waited_longest_is_next(scheduler):
+    first, second = Shown(), Shown()
+
+    async def ask():
+        asked, one, other = scheduler(), version(first), version(second, number=2)
+        first.open.clear()
+        tasks = [asyncio.create_task(run(asked, one, plain(0)))]
+        await begun(first)
+        waiting = [(other, 1), (one, 2), (other, 3), (one, 4)]
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for loaded, value in waiting]
+        await asyncio.sleep(0)
+        first.open.set()
+        return [float(told.logits[0, 0]) for told in await asyncio.gather(*tasks)]
+
+    assert asyncio.run(ask()) == [0, 1, 2, 3, 4]
+    assert first.batches == [[0], [2, 4]]
+    assert second.batches == [[1, 3]]
+
+
+def test_no_more_run_at_once_than_may(scheduler):
+    graph = Shown()
+
+    async def ask():
+        asked, loaded = scheduler(max_threads=2, max_batch=1), version(graph)
+        graph.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(value))) for value in range(6)]
+        await begun(graph)
+        await begun(graph)
+        graph.open.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(ask())
+    assert graph.most == 2
+    assert sorted(graph.batches) == [[value] for value in range(6)]
+
+
+def test_only_a_picture_that_is_alone_has_several_threads(scheduler):
+    graph, lone_graph = Shown(), Shown()
+
+    async def ask():
+        asked, loaded = scheduler(max_threads=2, max_batch=1), version(graph, lone_graph)
+        await run(asked, loaded, plain(1))
+        await begun(lone_graph)
+        graph.open.clear()
+        lone_graph.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(2)))]
+        await begun(lone_graph)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (3, 4)]
+        await begun(graph)
+        lone_graph.open.set()
+        await begun(graph)  # 3 is still being shown
+        graph.open.set()
+        await asyncio.gather(*tasks)
+        await run(asked, loaded, plain(5))
+
+    asyncio.run(ask())
+    assert lone_graph.batches == [[1], [2], [5]]
+    assert graph.batches == [[3], [4]]
+
+
+def test_one_that_cannot_be_answered_harms_no_other(scheduler):
+    graph = Shown()
+
+    async def ask():
+        asked, loaded = scheduler(), version(graph)
+        graph.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
+        await begun(graph)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, BAD, 2)]
+        await asyncio.sleep(0)
+        graph.open.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    zero, one, bad, two = asyncio.run(ask())
+    assert graph.batches == [[0], [1, BAD, 2], [1], [BAD], [2]]
+    assert [float(told.logits[0, 0]) for told in (zero, one, two)] == [0, 1, 2]
+    assert isinstance(bad, GraphError)
+
+
+@pytest.mark.parametrize("part", ["probabilities", "logits", "embedding"])
+def test_answers_that_are_not_one_for_each_picture_are_asked_for_again(part):
+    class Short(Shown):
+        def run(self, images):
+            outputs = vars(super().run(images))
+            if len(images) > 1:
+                outputs[part] = outputs[part][:1]
+            return Outputs(**outputs)
+
+    graph = Short()
+    told = run_batch(graph, [plain(1), plain(2)])
+    assert [float(one.logits[0, 0]) for one in told] == [1, 2]
+
+    class Wide(Shown):
+        def run(self, images):
+            outputs = vars(super().run(images))
+            outputs[part] = np.repeat(outputs[part], 2, 1)
+            return Outputs(**outputs)
+
+    failed = run_batch(Wide(), [plain(1)])
+    assert isinstance(failed[0], GraphError)
+    assert part in str(failed[0])
+
+
+def test_what_nobody_waits_for_is_not_shown(scheduler):
+    graph = Shown()
+
+    async def ask():
+        asked, loaded = scheduler(), version(graph)
+        graph.open.clear()
+        tasks = [asyncio.create_task(run(asked, loaded, plain(0)))]
+        await begun(graph)
+        tasks += [asyncio.create_task(run(asked, loaded, plain(value))) for value in (1, 2, 3)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()  # is being shown already
+        tasks[2].cancel()
+        await asyncio.sleep(0)
+        graph.open.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    answers = asyncio.run(ask())
+    assert graph.batches == [[0], [1, 3]]
+    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, False, True, False]
+
+
+def test_a_version_goes_with_its_last_picture(scheduler):
+    graph = Shown()
+
+    async def ask():
+        asked, loaded = scheduler(), version(graph)
+        gone = weakref.ref(loaded)
+        graph.open.clear()
+        task = asyncio.create_task(run(asked, loaded, plain(1)))
+        await begun(graph)
+        del loaded
+        gc.collect()
+        assert gone() is not None
+        graph.open.set()
+        await task
+        del task
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gc.collect()
+        assert gone() is None
+
+    asyncio.run(ask())
+
+
+def small_network():
+    """A convolution, a pooling and a matrix with a bias: what sums in an order of its own."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "kernel": rng.normal(0, 0.1, (7, 3, 3, 3)),
+        "matrix": rng.normal(0, 0.1, (7, 5)),
+        "bias": rng.normal(0, 0.1, (5,)),
+    }
+    nodes = [
+        helper.make_node("Cast", ["images"], ["pixels"], to=TensorProto.FLOAT),
+        helper.make_node("Transpose", ["pixels"], ["planes"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["planes", "kernel"], ["maps"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["maps"], ["active"]),
+        helper.make_node("ReduceMean", ["active"], ["embedding"], axes=[2, 3], keepdims=0),
+        helper.make_node("Gemm", ["embedding", "matrix", "bias"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=-1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small network",
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", SIZE, SIZE, 3])],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+            for name, width in {"probabilities": 5, "logits": 5, "embedding": 7}.items()
+        ],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    ).SerializeToString()
+
+
+NETWORK = small_network()
+ALONE, SHARED = Graph(NETWORK), Graph(NETWORK, threads=2)
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(2, 9))
+def test_together_or_alone_with_more_threads_or_one_they_get_the_same(seed, count):
+    pictures = list(np.random.default_rng(seed).integers(0, 256, (count, SIZE, SIZE, 3), dtype=np.uint8))
+    for graph in (ALONE, SHARED):
+        for one, told in zip(pictures, run_batch(graph, pictures), strict=True):
+            lone = ALONE.run(one[None])
+            for part in ("probabilities", "logits", "embedding"):
+                # Here the bits are the same too; ONNX Runtime promises it for no other processor.
+                assert_close_in_norm(getattr(told, part), getattr(lone, part), of=part)
+
+
+def decoding(order, name, *, begun=None, go=None):
+    """Gives a picture, when it may, and writes down that it did."""
+
+    def decode():
+        if begun is not None:
+            begun.set()
+            assert go.wait(60)
+        order.append(f"decoded {name}")
+        return Decoded(plain(name), QualityAssessment())
+
+    return decode
+
+
+class Told(Shown):
+    """Writes down what it was shown beside what was decoded."""
+
+    def __init__(self, order):
+        super().__init__()
+        self.order = order
+
+    def run(self, images):
+        self.order.append("shown " + ", ".join(str(value) for value in images[:, 0, 0, 0]))
+        return super().run(images)
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "order"),
+    [
+        (1, ["decoded 0", "shown 0", "decoded 1", "shown 1", "decoded 2", "shown 2", "decoded 3", "shown 3"]),
+        (2, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
+        (9, ["decoded 0", "decoded 2", "shown 0, 2", "decoded 1", "decoded 3", "shown 1, 3"]),
+    ],
+)
+def test_what_is_nearly_done_comes_first_with_those_who_may_go_with_it(scheduler, max_batch, order):
+    """One thread, and while it decodes the first come three others, every other of another version."""
+    found, begun, go = [], threading.Event(), threading.Event()
+
+    async def main():
+        asked = scheduler(1, max_batch)
+        versions = [version(Told(found)), version(Told(found), number=2)]
+        tasks = [
+            asyncio.create_task(asked.infer(versions[0], decoding(found, 0, begun=begun, go=go))),
+        ]
+        await asyncio.to_thread(begun.wait, 60)
+        tasks += [
+            asyncio.create_task(asked.infer(versions[name % 2], decoding(found, name))) for name in (1, 2, 3)
+        ]
+        await asyncio.sleep(0)
+        go.set()
+        answers = await asyncio.gather(*tasks)
+        assert [float(outputs.logits[0, 0]) for _, outputs in answers] == [0, 1, 2, 3]
+
+    asyncio.run(main())
+    assert found == order
+
+
+def test_a_picture_that_cannot_be_decoded_harms_no_other(scheduler):
+    def broken():
+        raise ValueError("no picture")
+
+    async def main():
+        asked, loaded = scheduler(2, 4), version(Shown())
+        tasks = [asked.infer(loaded, broken), run(asked, loaded, plain(1)), asked.infer(loaded, broken)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = asyncio.run(main())
+    assert [str(one) for one in (first, third)] == ["no picture"] * 2
+    assert float(second.logits[0, 0]) == 1
+
+
+def test_a_thread_outlives_whatever_goes_wrong(scheduler, monkeypatch):
+    async def main():
+        asked, loaded = scheduler(1, 1), version(Shown())
+        with monkeypatch.context() as broken:
+            broken.setattr("serving.inference.scheduler.run_batch", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await run(asked, loaded, plain(1))
+        return await run(asked, loaded, plain(2))
+
+    assert float(asyncio.run(main()).logits[0, 0]) == 2
+
+
+@pytest.mark.parametrize("at", ["before its turn", "while it is decoded"])
+def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(scheduler, at):
+    found, begun, go = [], threading.Event(), threading.Event()
+
+    async def main():
+        asked, loaded = scheduler(1, 1), version(Told(found))
+        first = asyncio.create_task(asked.infer(loaded, decoding(found, 0, begun=begun, go=go)))
+        await asyncio.to_thread(begun.wait, 60)
+        second = asyncio.create_task(asked.infer(loaded, decoding(found, 1)))
+        await asyncio.sleep(0)
+        given_up, other = (second, first) if at == "before its turn" else (first, second)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        go.set()
+        await asyncio.wait_for(other, 60)
+        await asyncio.wait_for(asked.infer(loaded, decoding(found, 2)), 60)
+
+    asyncio.run(main())
+    if at == "before its turn":
+        assert found == ["decoded 0", "shown 0", "decoded 2", "shown 2"]
+    else:
+        assert found == ["decoded 0", "decoded 1", "shown 1", "decoded 2", "shown 2"]

@@ -1,0 +1,199 @@
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+FIELDS = [
+    "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "decision",
+    "confidence", "milliseconds",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def secret(registry, promote, bundle, dark):
+    promote(registry, bundle(), bundle(dark))
+    return registry.create_key("app")[1]
+
+
+def lines(folder):
+    found = [line for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in found]
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_a_diagnosis_leaves_a_line_that_says_what_the_answer_said(serve, registry, secret, folder, picture):
+    began = datetime.now(UTC)
+    with serve(records=folder) as service:
+        answer = service.diagnose(picture(), headers=bearer(secret), params={"skin_tone": "5"})
+    ended = datetime.now(UTC)
+    told = answer.json()
+    (line,) = lines(folder)
+    assert list(line) == FIELDS
+    (key,) = registry.keys()
+    model = told["model"]
+    assert began <= datetime.fromisoformat(line.pop("time")) <= ended
+    assert 0 < line.pop("milliseconds") <= (ended - began) / timedelta(milliseconds=1)
+    assert line == {
+        "request": answer.headers["x-request-id"],
+        "key": key.id,
+        "status": 200,
+        "model": "skin-lesion",
+        "version": model["version"],
+        "digest": model["digest"],
+        "subgroup": "dark",
+        "route": "declared",
+        "decision": told["decision"],
+        "confidence": told["confidence"]["value"],
+    }
+    (path,) = folder.iterdir()
+    assert re.fullmatch(r"diagnoses-\d{4}-\d\d-\d\d\.jsonl", path.name)
+
+
+def test_what_is_refused_leaves_who_and_why_alone(serve, registry, secret, folder, picture):
+    reader, other = registry.create_key("reader", scopes=["read"])
+    gone, revoked = registry.create_key("gone")
+    registry.revoke_key(gone.id)
+    key = registry.keys()[0]
+    with serve(records=folder, requests_per_minute=3, burst=3) as service:
+        *answers, too_often, other_scope = [
+            service.diagnose(b"nothing", headers=bearer(secret)),
+            service.diagnose(headers=bearer(secret), params={"skin_tone": "9"}),
+            service.diagnose(headers=bearer(secret), params={"model": "other"}),
+            service.diagnose(headers=bearer(secret)),
+            service.diagnose(headers=bearer(other)),
+        ]
+        assert too_often.status_code == 429  # counted alone: it costs nothing to be refused like this
+        # Nobody knows who they are, or they ask for no diagnosis.
+        for headers in ({}, bearer("guess"), bearer(revoked)):
+            assert service.diagnose(headers=headers).status_code == 401
+        assert service.client.get("/v1/models", headers=bearer(other)).status_code == 200
+        assert service.client.get("/v1/diagnoses", headers=bearer(other)).status_code == 405
+    told = lines(folder)
+    assert [list(line) for line in told] == [["time", "request", "key", "status"]] * 4
+    assert [(line["key"], line["status"]) for line in told] == [
+        (key.id, 400), (key.id, 422), (key.id, 404), (reader.id, 403),
+    ]  # fmt: skip
+    assert [line["request"] for line in told] == [
+        one.headers["x-request-id"] for one in (*answers, other_scope)
+    ]
+
+
+def test_without_keys_a_line_names_none(serve, registry, promote, bundle, folder):
+    promote(registry, bundle())
+    with serve(records=folder) as service:
+        service.diagnose()
+        service.diagnose(b"nothing")
+    assert [(line["key"], line["status"]) for line in lines(folder)] == [(None, 200), (None, 400)]
+
+
+def test_a_failure_of_ours_is_a_line_too(serve, secret, folder, monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr("serving.http.endpoints.diagnoses.decode", fail)
+    with serve(records=folder) as service:
+        assert service.diagnose(headers=bearer(secret)).status_code == 500
+    assert [line["status"] for line in lines(folder)] == [500]
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "renders"),
+    [
+        ("/v1/diagnoses", "application/fhir+json", "serving.http.endpoints.diagnoses.fhir_bundle"),
+        ("/", "text/html", "serving.http.endpoints.pages.picture_page"),
+    ],
+)
+def test_a_diagnosis_that_could_not_be_told_is_no_diagnosis(
+    serve, registry, promote, bundle, folder, picture, monkeypatch, path, accept, renders
+):
+    def fail(*arguments, **options):
+        raise RuntimeError("it cannot be rendered")
+
+    promote(registry, bundle())
+    monkeypatch.setattr(renders, fail)
+    with serve(records=folder) as service:
+        files = {"image": ("lesion.jpg", picture(), "image/jpeg")}
+        assert service.client.post(path, files=files, headers={"Accept": accept}).status_code == 500
+        assert "dermfed_diagnoses_total{" not in service.client.get("/metrics").text
+    assert [line["status"] for line in lines(folder)] == [500]
+
+
+def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, secret, folder, picture):
+    content = picture("PNG")
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    with serve(records=folder) as service:
+        service.diagnose(content, "image/png", headers=bearer(secret))
+    with serve(records=folder, records_picture_hash=True) as service:
+        service.diagnose(content, "image/png", headers=bearer(secret))
+        service.diagnose(b"nothing", "image/png", headers=bearer(secret))
+    without, with_it, refused = lines(folder)
+    assert list(without) == FIELDS
+    assert list(with_it) == [*FIELDS, "picture"]
+    assert with_it["picture"] == digest
+    assert list(refused) == ["time", "request", "key", "status"]
+
+
+def test_none_are_kept_where_none_are_to_be(serve, secret, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    with serve(records="none", records_picture_hash=True) as service:
+        assert service.diagnose(headers=bearer(secret)).status_code == 200
+        assert service.client.get("/readyz").json()["status"] == "ready"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_old_ones_go_when_the_service_starts(serve, secret, folder):
+    folder.mkdir()
+    today = datetime.now(UTC).date()
+    names = {days: f"diagnoses-{today - timedelta(days=days)}.jsonl" for days in (2, 3, 4, 400)}
+    for name in names.values():
+        (folder / name).write_text("")
+    with serve(records=folder, records_days=3):
+        assert {path.name for path in folder.iterdir()} == {names[2], names[3]}
+
+
+def test_a_disk_that_is_full_fails_no_request_and_is_told(serve, secret, folder, caplog, monkeypatch):
+    def lost(service):
+        found = service.client.get("/metrics", headers=bearer(secret)).text
+        return float(re.search(r"^dermfed_records_lost_total (\S+)", found, re.MULTILINE)[1])
+
+    folder.write_text("in the way")
+    with serve(records=folder) as service:
+        assert service.client.get("/readyz").json()["status"] == "ready"
+        answers = [service.diagnose(headers=bearer(secret)) for _ in range(3)]
+        assert [one.status_code for one in answers] == [200] * 3
+        assert service.diagnose(b"nothing", headers=bearer(secret)).status_code == 400
+        assert lost(service) == 4
+        ready = service.client.get("/readyz", headers=bearer(secret))
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        (health_issue,) = ready.json()["troubles"]
+        assert str(folder) in health_issue
+        assert "DERMFED_SERVE_RECORDS" in health_issue
+        assert caplog.text.count("cannot be written") == 1
+
+        folder.unlink()
+        service.diagnose(headers=bearer(secret))
+        assert service.client.get("/readyz").json()["status"] == "ready"
+        assert lost(service) == 4
+    assert len(lines(folder)) == 1
+
+
+def test_the_docs_describe_every_field():
+    page = (Path(__file__).parents[4] / "docs" / "service.md").read_text()
+    section = page.split("## Records\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"\w+", row)] == [*FIELDS, "picture"]
+    full, short = re.findall(r"^\{.*?\}$", section, re.MULTILINE | re.DOTALL)
+    assert list(json.loads(full)) == FIELDS
+    assert list(json.loads(short)) == FIELDS[:4]

@@ -1,0 +1,63 @@
+"""A picture is counted in the very bin that the bundle's own histogram is coarsened into."""
+
+import bisect
+
+import numpy as np
+import pytest
+
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.familiarity import DISTANCE_BINS, distance_bin, upper_edge
+from serving.monitoring.drift.bins import (
+    DISTANCE_EDGES,
+    SCORE_EDGES,
+    coarse_distances,
+    coarse_scores,
+    distance_values,
+    score_values,
+)
+
+
+def score_value(score: float) -> float:
+    return score_values(np.array([score]))[0]
+
+
+def distance_value(place: int, threshold: int) -> float:
+    return distance_values(np.array([place]), threshold)[0]
+
+
+def kept(value: float, edges: tuple[float, ...]) -> int:
+    """The bin that Prometheus counts a value in: the first whose end is not below it."""
+    return bisect.bisect_left(edges, value)
+
+
+def test_a_score_is_counted_where_its_bin_goes():
+    for place in range(SCORE_BINS):
+        one = np.zeros(SCORE_BINS, dtype=int)
+        one[place] = 7
+        counted = kept(score_value((place + 0.3) / SCORE_BINS), SCORE_EDGES)
+        assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(SCORE_EDGES))]
+
+
+@pytest.mark.parametrize("score", [0.0, 0.04, 0.52, 0.1 + 0.2, 1.0, np.float32(0.56), np.float32(0.6)])
+def test_a_score_on_an_edge_goes_with_its_bin(score):
+    counted = kept(score_value(float(score)), SCORE_EDGES)
+    assert counted == score_bin(np.array(score)) // 20
+
+
+@pytest.mark.parametrize("threshold", [0, 700, 1201, DISTANCE_BINS - 2])
+def test_a_distance_is_counted_where_its_bin_goes(threshold):
+    every = np.arange(1, DISTANCE_BINS + 1)
+    counted = np.zeros(len(DISTANCE_EDGES) + 1, dtype=int)
+    for place in range(DISTANCE_BINS):
+        counted[kept(distance_value(place, threshold), DISTANCE_EDGES)] += every[place]
+    assert coarse_distances(every, threshold).tolist() == counted.tolist()
+
+
+@pytest.mark.parametrize("threshold", [5, 900, 2000])
+def test_from_one_on_a_distance_is_unfamiliar(threshold):
+    edge = upper_edge(threshold)
+    for distance in (edge * 0.5, edge * 0.9999, edge, edge * 1.0001, edge * 2):
+        place = int(distance_bin(np.array(distance)))
+        assert (distance_value(place, threshold) > 1) == (place > threshold)
+    assert 1.0 in DISTANCE_EDGES
+    assert list(DISTANCE_EDGES) == sorted(DISTANCE_EDGES)

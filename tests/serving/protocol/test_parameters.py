@@ -1,0 +1,96 @@
+import pytest
+
+from serving.protocol.parameters import MAX_TOP, Parameters, read_parameters
+from serving.protocol.problems import InvalidParameter
+
+
+def test_values_are_read_as_their_scale_spells_them():
+    query = [("skin_tone", " iv "), ("skin_tone_scale", "Fitzpatrick"), ("model", "m"), ("top", "2")]
+    assert read_parameters(query, {}) == Parameters("4", "fitzpatrick", "m", 2)
+    assert read_parameters([], dict(query)) == Parameters("4", "fitzpatrick", "m", 2)
+
+
+def test_an_empty_value_counts_as_none():
+    empty = {"skin_tone": "", "skin_tone_scale": " ", "model": "", "top": ""}
+    assert read_parameters([], empty) == Parameters()
+
+
+REFUSED = [
+    ([("skintone", "5")], {}, "did you mean `skin_tone`"),
+    ([("Top", "5")], {}, "did you mean `top`"),
+    ([("wholly_other", "5")], {}, "valid: skin_tone, skin_tone_scale, model, top"),
+    ([("skin_tone", "5"), ("skin_tone", "5")], {}, "`skin_tone` is given twice"),
+    ([("top", "5")], {"top": "5"}, "`top` is given twice"),
+    ([("skin_tone", "7")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
+    ([("skin_tone", "VII")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
+    ([("skin_tone", "I"), ("skin_tone_scale", "monk")], {}, "allowed: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"),
+    ([("skin_tone_scale", "fitzpatric")], {}, "did you mean `fitzpatrick`"),
+    ([("skin_tone_scale", "x" * 5000)], {}, "valid: fitzpatrick, monk, milk10k, ddi"),
+    ([("x" * 5000, "1")], {}, "valid: skin_tone"),
+    *(
+        ([("top", text)], {}, f"a whole number from 1 to {MAX_TOP}")
+        for text in (
+            "0",
+            "-1",
+            "1001",
+            "1.5",
+            "five",
+            "١",
+            "²",
+            "0000000019999",
+            "1" * 30,
+            "000000001" + "9" * 4400,
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "form", "said"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+def test_what_cannot_be_is_refused_naming_what_can(query, form, said):
+    with pytest.raises(InvalidParameter) as caught:
+        read_parameters(query, form)
+    assert said in caught.value.detail
+    assert len(caught.value.detail) < 1000
+
+
+@pytest.mark.parametrize(("query", "form", "said"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+def test_it_is_refused_over_http(service, problem, query, form, said):
+    answer = service.form(form, params=query) if form else service.diagnose(params=query)
+    assert said in problem(answer, 422)["detail"]
+
+
+def test_parameters_may_be_in_the_query_or_the_form(service):
+    in_query = service.diagnose(params={"skin_tone": "V", "top": "1"}).json()
+    in_form = service.form({"skin_tone": "V", "top": "1"}).json()
+    in_both = service.form({"skin_tone": "V"}, params={"top": "1"}).json()
+    for answer in (in_query, in_form, in_both):
+        assert answer["model"]["route"] == "declared"
+        assert len(answer["findings"]) == 1
+    assert in_query["findings"] == in_form["findings"] == in_both["findings"]
+
+
+@pytest.mark.parametrize("place", ["form", "query and form"])
+def test_given_twice_it_is_refused(service, problem, place):
+    if place == "form":
+        answer = service.form({"skin_tone": ["5", "5"]})
+    else:
+        answer = service.form({"skin_tone": "5"}, params={"skin_tone": "5"})
+    assert "`skin_tone` is given twice" in problem(answer, 422)["detail"]
+
+
+@pytest.mark.parametrize("top", [1, 2, 3, 1000])
+def test_top_cuts_the_findings_and_not_the_set(service, picture, top):
+    sent = picture("PNG", colour=(100, 95, 90))
+    whole = service.diagnose(sent, "image/png").json()
+    cut = service.diagnose(sent, "image/png", params={"top": top}).json()
+    assert len(whole["prediction_set"]["codes"]) == 3
+    assert cut["prediction_set"] == whole["prediction_set"]
+    assert cut["findings"] == whole["findings"][:top]
+
+
+def test_an_unknown_model_is_told_from_a_wrong_parameter(service, problem):
+    said = problem(service.diagnose(params={"model": "skin-lesoin"}), 404)["detail"]
+    assert "did you mean `skin-lesion`" in said
+    assert "valid: skin-lesion" in problem(service.diagnose(params={"model": "x" * 9000}), 404)["detail"]
+    assert service.diagnose(params={"model": "skin-lesion"}).status_code == 200
+    assert service.diagnose(params={"model": ""}).status_code == 200

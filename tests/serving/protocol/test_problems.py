@@ -1,0 +1,132 @@
+import inspect
+import logging
+
+import httpx
+import numpy as np
+import pytest
+
+from registry.bundle.errors import GraphError
+from serving.protocol import problems
+from serving.protocol.problems import ProblemResponse, problem_response
+
+KINDS = [
+    kind for kind in vars(problems).values() if inspect.isclass(kind) and issubclass(kind, ProblemResponse)
+]
+
+
+def test_each_kind_has_a_name_of_its_own_and_is_in_the_tree():
+    assert len({kind.name for kind in KINDS}) == len(KINDS) > 7
+    for kind in KINDS[1:]:
+        assert f"{kind.__name__:<20}{kind.status}" in problems.__doc__.replace("─", "")
+        assert kind.title != ProblemResponse.title
+
+
+def test_what_a_sender_wrote_is_cut_and_made_writable():
+    body = problem_response(ProblemResponse("\ud800" + "x" * 5000), "id").body.decode()
+    assert "?xxx" in body
+    assert len(body) < 1300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "//", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/models/", 404),
+        ("GET", "//livez", 404),
+        ("GET", "/v1/models/a%2Fb/card", 404),
+        ("GET", "/v1/models/../card", 404),
+        ("GET", "/v1/models/%2e%2e/card", 404),
+        ("GET", "/v1/models/..%2f..%2fetc%2fpasswd/card", 404),
+        ("GET", "/v1/models/%00/card", 404),
+        ("GET", "/v1/models/skin-lesion%0a/card", 404),
+        ("GET", "/v1/models/" + "a" * 5000 + "/card", 404),
+        ("GET", "/v1/models/%ff/card", 404),
+        ("GET", "/static/../../etc/passwd", 404),
+        ("GET", "/v1/diagnoses", 405),
+        ("PUT", "/v1/diagnoses", 405),
+        ("OPTIONS", "/v1/diagnoses", 405),
+        ("DELETE", "/v1/models", 405),
+        ("POST", "/livez", 405),
+        ("BREW", "/v1/models", 405),
+        ("TRACE", "/v1/models", 405),
+    ],
+)
+def test_paths_and_methods_that_are_not_there(service, problem, method, path, status):
+    answer = service.client.send(service.client.build_request(method, service.url + path))
+    body = problem(answer, status)
+    assert "/docs" in body["detail"] or "skin-lesion" in body["detail"]
+    assert (status == 405) == ("allow" in answer.headers)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/livez", "/readyz", "/metrics", "/openapi.json", "/docs"])
+def test_head_is_get_without_the_body(service, path):
+    got, head = service.client.get(path), service.client.head(path)
+    assert (head.status_code, head.headers["content-type"]) == (200, got.headers["content-type"])
+    assert head.content == b""
+
+
+def test_a_web_socket_is_refused_in_our_shape(service, problem):
+    handshake = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": "13",
+    }
+    for path in ("/v1/models", "/nothing"):
+        # Whoever asks to leave HTTP loses the connection after the answer: one of its own each time.
+        problem(httpx.get(service.url + path, headers=handshake, trust_env=False, timeout=60), 404)
+
+
+def test_head_of_what_is_not_there(service):
+    assert service.client.head("/nothing").status_code == 404
+
+
+def test_a_very_long_query_is_no_failure(service, problem):
+    assert service.client.get("/v1/models", params={"a": "b" * 50_000}).status_code == 200
+    problem(service.diagnose(params={"a": "b" * 50_000}), 422)
+
+
+def test_a_bug_is_told_to_the_log_and_not_to_the_sender(service, problem, monkeypatch, caplog):
+    def fail(*arguments, **options):
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr("serving.http.endpoints.diagnoses.build_diagnosis", fail)
+    answer = service.diagnose()
+    assert "secret" not in answer.text
+    assert "RuntimeError" not in answer.text
+    body = problem(answer, 500)
+    failed = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in failed] == [f"{body['request_id']} failed"]
+    assert str(failed[0].exc_info[1]) == "a secret of the inside"
+    monkeypatch.undo()
+    assert service.diagnose().status_code == 200
+
+
+def test_a_model_that_answers_no_number_is_a_failure_and_no_diagnosis(service, problem, monkeypatch):
+    def run(graph, images):
+        raise GraphError("the graph answered logits that are not finite")
+
+    monkeypatch.setattr("registry.bundle.model_file.graph.Graph.run", run)
+    assert "finite" not in problem(service.diagnose(), 500)["detail"]
+
+
+def test_a_picture_for_which_a_graph_overflows_has_no_diagnosis(
+    serve, registry, promote, bundle, picture, problem
+):
+    # The sum of a white picture's colours times this is no number any more; that of a darker one is.
+    promote(registry, bundle(weights=np.full((3, 3), 8e35)))
+    with serve() as service:
+        problem(service.diagnose(picture("PNG", (255, 255, 255)), "image/png"), 500)
+        assert service.diagnose().status_code == 200
+        assert service.client.get("/readyz").status_code == 200
+
+
+def test_nothing_promoted_is_503_with_what_to_do(serve, registry, bundle, problem):
+    registry.add([bundle()])
+    with serve() as service:
+        for answer in (service.diagnose(), service.client.get("/v1/models"), service.client.get("/readyz")):
+            assert "dermfed-registry promote" in problem(answer, 503)["detail"]
+        assert service.diagnose().headers["retry-after"] == "5"
+        assert service.client.get("/livez").status_code == 200
+        assert service.client.get("/docs").status_code == 200

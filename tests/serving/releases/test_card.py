@@ -1,0 +1,94 @@
+import re
+
+import pytest
+
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Subgroup
+from registry.card.contents import Entry, release_card
+
+PAGE = {"Accept": "text/html,application/xhtml+xml"}
+EVIL = '<script>alert("x")</script>'
+
+
+def test_the_card_says_what_the_bundles_say(service, released):
+    card = service.client.get("/v1/models/skin-lesion/card").json()
+    assert (card["name"], card["release"], card["alias"]) == ("skin-lesion", released.id, "production")
+    assert [version["subgroup"]["name"] for version in card["versions"]] == ["global", "dark", "light"]
+    for said, version in zip(card["versions"], released.versions, strict=True):
+        assert (said["version"], said["digest"]) == (version.number, version.digest)
+        assert said["registered"] == version.created.isoformat()
+        assert said["by_subgroup"]["light"]["accuracy"] == 0.82
+        assert said["by_subgroup"]["dark"]["intervals"]["accuracy"] == pytest.approx([0.7, 0.85])
+        assert said["fairness"]["worst"] == 0.8
+        assert said["metrics"] == {"accuracy": 0.8, "n": 100}
+        assert said["calibration"]["conformal"]["n"] == 412
+        assert said["calibration"]["confidence_threshold"] == 0.55
+        assert said["lineage"]["recipe"] == "fedauto"
+        assert said["picture"]["size"] == 8
+        assert "reference" not in said
+    assert card["versions"][1]["subgroup"]["values"] == ["V", "VI"]
+    assert card["served"]["value"] == pytest.approx(0.02)
+
+
+def test_it_is_the_registrys_card(serve, registry, promote, bundle, light):
+    release = promote(registry, bundle(), bundle(light))
+    entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]
+    with serve() as service:
+        card = service.client.get("/v1/models/skin-lesion/card").json()
+    assert card == release_card(entries, release=release, alias="production")
+
+
+def test_the_page_shows_the_same_and_loads_nothing(service, released):
+    answer = service.client.get("/v1/models/skin-lesion/card", headers=PAGE)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    page = answer.text
+    for version in released.versions:
+        assert version.digest in page
+        assert f"{version.subgroup.name}: version {version.number}" in page
+    for part in ("0.820", "(0.720 to 0.870)", "V, VI", "412"):
+        assert part in page
+    assert not re.findall(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", page)
+
+
+def test_whatever_is_in_a_bundle_is_escaped(serve, registry, promote, bundle, light):
+    labels = (Label(code=EVIL, name=EVIL, malignancy="malignant"), *(Label(code=c, name=c) for c in "ab"))
+    evil = Subgroup(name=EVIL, scale="fitzpatrick", values=(EVIL,))
+    promote(registry, bundle(labels=labels), bundle(evil, labels=labels))
+    with serve() as service:
+        page = service.client.get("/v1/models/skin-lesion/card", headers=PAGE).text
+        assert "<script" not in page
+        assert page.count("&lt;script&gt;") >= 8
+        answer = service.client.get("/v1/models/skin-lesion/card")
+        assert answer.json()["versions"][0]["labels"][0]["name"] == EVIL
+        assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {},
+        {"by_subgroup": {"light": None, "dark": 3}, "fairness": "good"},
+        {"by_subgroup": {"light": {"n": None, "accuracy": [1], "intervals": [1, 2]}}},
+    ],
+)
+def test_a_card_is_shown_of_figures_in_any_form(serve, registry, promote, bundle, metrics):
+    promote(registry, bundle(metrics=metrics))
+    with serve() as service:
+        for headers in (PAGE, {}):
+            assert service.client.get("/v1/models/skin-lesion/card", headers=headers).status_code == 200
+
+
+def test_the_models_are_listed_with_their_versions(service, released):
+    (listed,) = service.client.get("/v1/models").json()["models"]
+    assert listed["labels"] == ["MEL", "NV", "AK"]
+    assert (listed["name"], listed["release"], listed["alias"]) == ("skin-lesion", released.id, "production")
+    assert listed["versions"] == [
+        {
+            "version": version.number,
+            "subgroup": version.subgroup.name,
+            "scale": version.subgroup.scale,
+            "skin_tones": list(version.subgroup.values),
+            "digest": version.digest,
+        }
+        for version in released.versions
+    ]

@@ -1,0 +1,45 @@
+from typing import Annotated
+
+import pytest
+
+from serving.protocol.fields import PROBABILITY, Fact, Figure, Unit, example
+from serving.protocol.schemas import Answer, Diagnosis
+from serving.web.figures import FIRST, Row, figures
+
+
+def test_the_confidence_comes_first_then_the_risk():
+    made = example(Diagnosis, malignancy={"probability": None})
+    assert figures(made)[:2] == [
+        Row("Confidence", "52 %", "reported from 55 %"),
+        Row("Malignant", "not known", "probability, all malignant classes together"),
+    ]
+    assert set(FIRST) <= set(Diagnosis.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0004, PROBABILITY, "under 0.1 %"),
+        (None, PROBABILITY, "not known"),
+        (None, None, "not known"),
+        (True, None, "yes"),
+        (False, None, "no"),
+        (12, None, "12"),
+        (0.25, Unit("mm", "mm"), "0.25 mm"),
+        (7, Unit("days", "d"), "7 days"),
+        ("dermoscope", None, "dermoscope"),
+    ],
+)
+def test_a_value_is_told_by_its_type_and_unit(value, unit, text):
+    class Part(Answer):
+        shown: Annotated[
+            float | int | bool | str | None, Fact("a value", unit=unit, page=Figure("Shown", "is {shown}"))
+        ]
+        kept: Annotated[int, Fact("not shown")] = 1
+
+    class Whole(Diagnosis):
+        extra: Annotated[Part, Fact("a part")]
+
+    made = example(Whole, extra=Part(shown=value))
+    assert figures(made)[-1] == Row("Shown", text, f"is {text}")
+    assert len(figures(made)) == len(figures(example(Diagnosis))) + 1

@@ -1,0 +1,291 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from training.algorithms.augmentations.batch import (
+    AugmentConfig,
+    augment,
+    blur,
+    crop,
+    flip,
+    grey,
+    jitter,
+    rotate_and_scale,
+    turn_hue,
+)
+from training.config import IDENTITY
+from training.models.torchvision_ops import prepare_torchvision
+
+STILL = {"flip": False}
+EVERYTHING = AugmentConfig(
+    rotation=30,
+    scale=0.2,
+    crop=(0.3, 0.9),
+    brightness=0.3,
+    contrast=0.3,
+    saturation=0.3,
+    hue=0.1,
+    colour_probability=0.8,
+    grey_probability=0.2,
+    blur_probability=0.5,
+    auto="imagenet",
+)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(count=8, size=12, seed=3):
+    return torch.rand(count, 3, size, size, generator=seeded(seed))
+
+
+def copies(count):
+    """One picture many times: what differs afterwards was drawn for each."""
+    return pictures(1).expand(count, -1, -1, -1).clone()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AugmentConfig(),
+        AugmentConfig(flip=False, rotation=90),
+        AugmentConfig(flip=False, scale=0.5),
+        AugmentConfig(flip=False, brightness=0.5),
+        AugmentConfig(flip=False, contrast=0.5),
+        AugmentConfig(flip=False, saturation=0.5),
+        AugmentConfig(flip=False, hue=0.2),
+        AugmentConfig(flip=False, crop=(0.2, 1.0)),
+        AugmentConfig(flip=False, blur_probability=1.0, blur=(5.0, 20.0)),
+    ],
+)
+def test_every_picture_has_a_draw_of_its_own(config):
+    changed = augment(copies(32), config, seeded())
+    distinct = {picture.numpy().tobytes() for picture in changed}
+    assert len(distinct) == 4 if config.flip else len(distinct) > 24
+
+
+def test_the_same_seed_gives_the_same_pictures_and_another_seed_others():
+    first, again, other = (augment(pictures(), EVERYTHING, seeded(seed)) for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_pictures_keep_their_shape_and_their_range():
+    changed = augment(pictures(64), EVERYTHING, seeded())
+    assert changed.shape == (64, 3, 12, 12)
+    assert changed.dtype == torch.float32
+    assert changed.min() >= 0
+    assert changed.max() <= 1
+
+
+def test_the_input_is_left_as_it_is():
+    given = pictures()
+    before = given.clone()
+    augment(given, EVERYTHING, seeded())
+    assert torch.equal(given, before)
+
+
+def test_nothing_asked_for_changes_nothing():
+    given = pictures()
+    assert torch.equal(augment(given, AugmentConfig(flip=False), seeded()), given)
+
+
+def test_flips_are_mirror_images_each_about_half_of_the_time():
+    given = pictures(400, size=4)
+    left_right, up_down = 0, 0
+    for before, after in zip(given, flip(given, seeded()), strict=True):
+        mirrors = {
+            (a, b): before.flip([axis for axis, on in ((-1, a), (-2, b)) if on])
+            for a in (0, 1)
+            for b in (0, 1)
+        }
+        [(a, b)] = [key for key, mirror in mirrors.items() if torch.equal(after, mirror)]
+        left_right, up_down = left_right + a, up_down + b
+    # Binomial(400, 1/2): standard deviation 10.
+    assert [left_right, up_down] == pytest.approx([200, 200], abs=40)
+
+
+def test_flipping_twice_by_the_same_draws_is_no_change():
+    given = pictures()
+    once = flip(given, seeded())
+    assert not torch.equal(once, given)
+    assert torch.equal(flip(once, seeded()), given)
+
+
+def test_no_angle_and_no_zoom_is_no_change():
+    given = pictures()
+    torch.testing.assert_close(rotate_and_scale(given, 0.0, 0.0, seeded()), given, rtol=0, atol=1e-5)
+
+
+def angles(count, degrees, seed):
+    return (torch.rand(count, generator=seeded(seed)) * 2 - 1) * math.radians(degrees)
+
+
+def test_a_turned_blob_is_where_trigonometry_puts_it():
+    size, count = 33, 16
+    y, x = torch.meshgrid(torch.arange(size) - 16.0, torch.arange(size) - 16.0, indexing="ij")
+    blob = torch.exp(-((x - 5) ** 2 + y**2) / 4)  # five pixels right of the centre
+    turned = rotate_and_scale(blob.expand(count, 3, size, size), 60.0, 0.0, seeded(9))[:, 0]
+    mass = turned.sum(dim=(1, 2))
+    found = torch.stack([(turned * x).sum(dim=(1, 2)) / mass, (turned * y).sum(dim=(1, 2)) / mass], dim=1)
+    expected = 5 * torch.stack([torch.cos(angles(count, 60, 9)), -torch.sin(angles(count, 60, 9))], dim=1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
+
+
+def test_a_zoomed_disc_has_the_area_that_the_factor_gives():
+    size, count = 65, 16
+    y, x = torch.meshgrid(torch.arange(size) - 32.0, torch.arange(size) - 32.0, indexing="ij")
+    disc = (x**2 + y**2 < 15**2).float()
+    random = seeded(4)
+    zoomed = rotate_and_scale(disc.expand(count, 3, size, size), 0.0, 0.3, random)[:, 0]
+    random = seeded(4)
+    torch.rand(count, generator=random)  # the angles are drawn first
+    factors = 1 + (torch.rand(count, generator=random) * 2 - 1) * 0.3
+    areas = zoomed.sum(dim=(1, 2)) / disc.sum()
+    torch.testing.assert_close(areas, factors**2, rtol=0.02, atol=0)
+
+
+def test_grey_is_the_luma_of_television():
+    rgb = torch.tensor([[0.1, 0.5, 0.9], [1.0, 1.0, 1.0]]).view(2, 3, 1, 1)
+    expected = [0.299 * 0.1 + 0.587 * 0.5 + 0.114 * 0.9, 1.0]
+    np.testing.assert_allclose(grey(rgb).flatten(), expected, rtol=1e-6)
+
+
+def test_brightness_contrast_and_saturation_by_hand():
+    given = pictures(5) * 0.5 + 0.25
+    config = AugmentConfig(flip=False, brightness=0.2, contrast=0.3, saturation=0.4)
+    random = seeded(2)
+    draws = [(torch.rand(5, generator=random).numpy() * 2 - 1) * reach for reach in (0.2, 0.3, 0.4)]
+    brightness, contrast, saturation = (1 + draw[:, None, None, None] for draw in draws)
+    luma = np.array([0.299, 0.587, 0.114])[None, :, None, None]
+
+    expected = given.numpy() * brightness
+    mean = (expected * luma).sum(axis=1, keepdims=True).mean(axis=(2, 3), keepdims=True)
+    expected = mean + (expected - mean) * contrast
+    shade = (expected * luma).sum(axis=1, keepdims=True)
+    expected = np.clip(shade + (expected - shade) * saturation, 0, 1)
+    np.testing.assert_allclose(jitter(given, config, seeded(2)), expected, atol=1e-5)
+
+
+def test_a_crop_is_the_part_around_its_centre_blown_up():
+    images = pictures(1, size=16)
+    cut = crop(images, (0.25, 0.25), 1.0, seeded(4))
+    # The draws again: the centre of a part half as wide as the picture.
+    random = seeded(4)
+    torch.rand(1, generator=random)
+    torch.rand(1, generator=random)
+    x, y = ((torch.rand(1, generator=random).item() * 2 - 1) * 0.5 for _ in range(2))
+    left, top = (x + 0.5) * 8, (y + 0.5) * 8
+    for row in range(16):
+        for column in range(16):
+            expected = by_hand(images[0], top + (row + 0.5) / 2 - 0.5, left + (column + 0.5) / 2 - 0.5)
+            torch.testing.assert_close(cut[0, :, row, column], expected, atol=1e-5, rtol=0)
+
+
+def by_hand(picture, y, x):
+    """Bilinear, with the border repeated."""
+    size = picture.shape[-1] - 1
+    top, left = math.floor(y), math.floor(x)
+    total = torch.zeros(3)
+    for row, tall in ((top, 1 - (y - top)), (top + 1, y - top)):
+        for column, wide in ((left, 1 - (x - left)), (left + 1, x - left)):
+            total += tall * wide * picture[:, min(max(row, 0), size), min(max(column, 0), size)]
+    return total
+
+
+def test_crops_take_the_shares_and_shapes_that_are_asked_for():
+    """On a ramp the range of what is left is the width and the height of the part."""
+    ramp = torch.linspace(0, 1, 64)
+    across = ramp.expand(400, 3, 64, 64)
+    down = ramp.view(64, 1).expand(400, 3, 64, 64)
+    widths = np.ptp(crop(across, (0.2, 0.6), 2.0, seeded()).flatten(1).numpy(), axis=1) * 64 / 63
+    heights = np.ptp(crop(down, (0.2, 0.6), 2.0, seeded()).flatten(1).numpy(), axis=1) * 64 / 63
+    area, ratio = widths * heights, widths / heights
+    assert area.min() > 0.17
+    assert area.max() < 0.63
+    assert np.quantile(area, 0.1) < 0.27
+    assert np.quantile(area, 0.9) > 0.53
+    assert 0.45 < ratio.min() < 0.6
+    assert 1.7 < ratio.max() < 2.2
+
+
+def test_blur_is_torchvisions():
+    prepare_torchvision()
+    from torchvision.transforms.v2.functional import gaussian_blur
+
+    images = pictures(2, size=224)
+    ours = blur(images, (1.5, 1.5), seeded())
+    theirs = gaussian_blur(images, [11, 11], [1.5, 1.5])
+    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)
+    assert (ours - images).abs().max() > 0.2
+
+
+def test_blur_keeps_grey_and_goes_with_the_size_of_the_picture():
+    flat = torch.full((3, 3, 20, 20), 0.4)
+    torch.testing.assert_close(blur(flat, (0.1, 20.0), seeded()), flat)
+    small, large = pictures(1, size=28), pictures(1, size=224)
+    assert (blur(small, (0.1, 0.1), seeded()) - small).abs().max() < 1e-6
+    assert (blur(large, (0.8, 0.8), seeded()) - large).abs().max() > 1e-2
+
+
+def test_hue_keeps_grey_and_luma_and_comes_round():
+    images = pictures(4)
+    turns = torch.tensor([0.1, 0.25, -0.4, 0.5])
+    turned = turn_hue(images, turns)
+    torch.testing.assert_close(grey(turned), grey(images), atol=1e-4, rtol=0)
+    torch.testing.assert_close(turn_hue(turned, -turns), images, atol=1e-4, rtol=0)
+    torch.testing.assert_close(turn_hue(images, torch.ones(4)), images, atol=1e-4, rtol=0)
+    shades = grey(images).expand(-1, 3, -1, -1)
+    torch.testing.assert_close(turn_hue(shades, turns), shades, atol=1e-3, rtol=0)
+    assert (turned - images).abs().max() > 0.1
+
+
+def test_a_third_of_a_turn_takes_red_towards_green_or_blue():
+    red = torch.tensor([0.8, 0.2, 0.2]).view(1, 3, 1, 1)
+    (third,) = turn_hue(red, torch.tensor([1 / 3])).flatten(1)
+    assert third.argmax() != 0
+
+
+@pytest.mark.parametrize(
+    ("config", "changed"),
+    [
+        (AugmentConfig(flip=False, brightness=0.9, colour_probability=0.25), 0.25),
+        (AugmentConfig(flip=False, grey_probability=0.2), 0.2),
+        (AugmentConfig(flip=False, blur_probability=0.5, blur=(5.0, 20.0)), 0.5),
+    ],
+)
+def test_a_probability_is_the_share_of_pictures_that_change(config, changed):
+    given = pictures(1500, size=8)
+    share = ((augment(given, config, seeded()) - given).abs().amax(dim=(1, 2, 3)) > 0).float().mean().item()
+    assert share == pytest.approx(changed, abs=0.05)
+
+
+def test_a_grey_picture_has_one_value_a_pixel():
+    made = augment(pictures(), AugmentConfig(flip=False, grey_probability=1.0), seeded())
+    torch.testing.assert_close(made, grey(pictures()).expand_as(made))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"crop": (0.9, 0.2)}, {"crop": (0, 1)}, {"blur": (2.0, 0.1)}, {"hue": 0.6}]
+)
+def test_ranges_that_are_none_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        AugmentConfig(**wrong)
+
+
+def test_what_is_switched_off_draws_nothing():
+    """So that a job written before an augmentation existed gets the very pictures it got then."""
+    random, other = seeded(), seeded()
+    augment(pictures(), AugmentConfig(brightness=0.3), random)
+    torch.rand(2, 8, generator=other)
+    torch.rand(3, 8, generator=other)
+    assert torch.rand(1, generator=random) == torch.rand(1, generator=other)
+
+
+def test_a_policy_is_part_of_what_identifies_a_job_and_none_is_not():
+    without, with_one = (AugmentConfig(auto=auto) for auto in ("none", "imagenet"))
+    assert "auto" not in without.model_dump(context=IDENTITY)
+    assert with_one.model_dump(context=IDENTITY)["auto"] == "imagenet"

@@ -1,0 +1,263 @@
+"""Shared features: what each client hears of the others, alone and through the real loop."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.algorithms.exchanges import SharedFeatures
+from training.algorithms.exchanges.server_context import EMPTY_CONTEXT
+from training.algorithms.objectives.simclr import SimCLR
+from training.engines.in_process import InProcessEngine
+from training.errors import MessageError, QuorumError
+from training.messages.message import Update
+
+
+def rows(count, width=4, seed=0):
+    plain = np.random.default_rng(seed).normal(size=(count, width))
+    return torch.from_numpy(plain / np.linalg.norm(plain, axis=1, keepdims=True)).float()
+
+
+def as_set(*banks):
+    """The rows of banks, whatever their order."""
+    return sorted(tuple(row) for bank in banks for row in bank.tolist())
+
+
+def sent(exchange, client, memory, random):
+    """The features that go to a client."""
+    return exchange.outgoing(client, 1, memory, random, EMPTY_CONTEXT).tensors["features"]
+
+
+def from_client(tensors, client="north"):
+    return Update(client, "0-pretrain", 1, "fit", tensors={f"exchange/{n}": t for n, t in tensors.items()})
+
+
+BANKS = {"north": rows(5, seed=1), "south": rows(3, seed=2), "west": rows(4, seed=3)}
+
+
+@given(order=st.permutations(list(BANKS)), client=st.sampled_from(list(BANKS)), seed=st.integers(0, 9))
+def test_all_others_and_never_ones_own_in_an_order_that_tells_nothing(order, client, seed):
+    random = np.random.default_rng(seed)
+    memory = {name: BANKS[name][torch.from_numpy(random.permutation(len(BANKS[name])))] for name in order}
+    out = SharedFeatures().outgoing(client, 1, memory, random, EMPTY_CONTEXT).tensors
+    assert set(out) == {"features"}
+    assert as_set(out["features"]) == as_set(*(BANKS[name] for name in BANKS if name != client))
+    # Neither the order of the clients nor that of a client's rows shows.
+    assert torch.equal(out["features"], sent(SharedFeatures(), client, BANKS, np.random.default_rng(0)))
+
+
+def test_the_same_rows_from_other_hands_look_the_same():
+    pooled = torch.cat(list(BANKS.values()))
+    dealt = {"north": pooled[::2], "south": pooled[1::2], "far": rows(2)}
+    again = {"east": pooled[:1], "west": pooled[1:], "far": rows(9, seed=8)}
+    ours, theirs = (
+        sent(SharedFeatures(), "far", memory, np.random.default_rng(0)) for memory in (dealt, again)
+    )
+    assert torch.equal(ours, theirs)
+
+
+def test_a_limit_draws_uniformly_without_replacement_in_the_same_order():
+    memory = {"south": rows(3, seed=2), "west": rows(4, seed=3)}
+    whole = sent(SharedFeatures(), "north", memory, np.random.default_rng(0)).tolist()
+    counts = np.zeros(7)
+    random = np.random.default_rng(5)
+    for _ in range(700):
+        drawn = sent(SharedFeatures(limit=3), "north", memory, random).tolist()
+        places = [whole.index(row) for row in drawn]
+        assert places == sorted(set(places))
+        assert len(places) == 3
+        counts[places] += 1
+    np.testing.assert_allclose(counts, 300, atol=50)  # 4 standard deviations
+    enough = sent(SharedFeatures(limit=7), "north", memory, random).tolist()
+    assert enough == whole
+
+
+def test_a_client_without_others_gets_no_rows():
+    out = sent(SharedFeatures(), "north", {"north": rows(5)}, np.random.default_rng(0))
+    assert out.shape == (0, 4)
+
+
+def test_the_newest_bank_replaces_the_last_and_the_rest_stands():
+    memory = {"north": rows(5), "south": rows(3)}
+    after = SharedFeatures().collect(from_client({"features": rows(2, seed=4)}), memory, EMPTY_CONTEXT)
+    assert set(after) == {"north", "south"}
+    assert torch.equal(after["north"], rows(2, seed=4))
+    assert len(memory["north"]) == 5
+
+
+def test_another_width_than_the_others_is_refused():
+    with pytest.raises(
+        MessageError, match=r"north sent features of width 6; those before were of width \[4\]"
+    ):
+        SharedFeatures().check(from_client({"features": rows(2, 6)}), {"south": rows(3)})
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ({}, "north sent nothing to the exchange; expected `features` alone"),
+        ({"features": rows(2), "ids": rows(2)}, r"north sent \['features', 'ids'\] to the exchange"),
+        ({"features": torch.ones(2, 4, dtype=torch.int64)}, r"as torch.int64 \(2, 4\); expected float32"),
+        ({"features": rows(2).double()}, r"as torch.float64 \(2, 4\); expected float32"),
+        ({"features": rows(2)[0]}, r"north sent features as torch.float32 \(4,\)"),
+        ({"features": rows(2)[:0]}, r"north sent features as torch.float32 \(0, 4\)"),
+        ({"features": torch.cat([rows(2), 2 * rows(1)])}, "north sent 1 features that are not of length 1"),
+        ({"features": rows(2) * torch.nan}, "north sent 2 features that are not of length 1, first nan"),
+    ],
+)
+def test_what_is_no_bank_of_features_is_refused(tensors, said):
+    with pytest.raises(MessageError, match=said):
+        SharedFeatures().check(from_client(tensors), {})
+
+
+def test_rounding_is_no_reason_to_refuse():
+    SharedFeatures().check(from_client({"features": rows(3) * 1.0005}), {})
+
+
+def test_an_objective_without_features_and_one_without_negatives_are_refused(make_job):
+    with pytest.raises(ValueError, match="simclr shares no features; use the exchange features with moco"):
+        SharedFeatures().fit_with(SimCLR())
+    with pytest.raises(ValueError, match="simclr shares no features"):
+        make_job(stages=[block(name="simclr", queue=None, exchange={"name": "features"})])
+    with pytest.raises(
+        ValueError, match="moco with local_negatives false has no negatives with exchange none"
+    ):
+        make_job(stages=[block(local_negatives=False)])
+
+
+def block(exchange=None, participation=1.0, rounds=2, **objective):
+    """A stage of MoCo; a setting of None is left out."""
+    settings = {
+        "name": "moco",
+        "batch_size": 6,
+        "features": 8,
+        "queue": 10,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        **objective,
+    }
+    return {
+        "stage": "pretrain",
+        "rounds": rounds,
+        "participation": participation,
+        "objective": {name: value for name, value in settings.items() if value is not None},
+        "exchange": exchange or {"name": "none"},
+        "aggregator": {"name": "fedavg"},
+    }
+
+
+SHARED = {"name": "features"}
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Every question and its answer, in order."""
+    seen, ask = [], InProcessEngine.run_round
+
+    def run_round(self, broadcasts):
+        answers = ask(self, broadcasts)
+        # Weights are updated in place of what was read; a copy is what was sent.
+        seen.extend(zip([replace(b, tensors=dict(b.tensors)) for b in broadcasts], answers, strict=True))
+        return answers
+
+    monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+    return seen
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize("local_negatives", [True, False])
+def test_in_every_round_a_client_hears_the_newest_of_all_others(
+    run_job, make_job, spied, participation, local_negatives
+):
+    run_job(
+        make_job(
+            stages=[block(SHARED, participation, 4, local_negatives=local_negatives)],
+        )
+    )
+    banks, waiting, rounds = {}, {}, []
+    for question, answer in spied:
+        if question.ask not in ("open", "fit"):
+            continue
+        if question.ask == "fit":
+            if question.round not in rounds:
+                banks, rounds = {**banks, **waiting}, [*rounds, question.round]
+            others = [bank for name, bank in banks.items() if name != question.client]
+            assert as_set(question.tensors["exchange/features"]) == as_set(*others)
+            own = set(as_set(banks[question.client]))
+            assert not own & set(as_set(question.tensors["exchange/features"]))
+        sent = answer.tensors["exchange/features"].clone()
+        assert sent.shape == ({"north": 10, "south": 9, "west": 7}[question.client], 8)
+        if question.ask == "open":
+            banks[question.client] = sent
+        else:
+            assert not torch.equal(sent, banks[question.client])
+            waiting[question.client] = sent
+        told = [name for name in (*question.tensors, *answer.tensors) if name.startswith("exchange/")]
+        assert set(told) == {"exchange/features"}
+        assert not question.options
+    assert rounds == [1, 2, 3, 4]
+    cohorts = {
+        number: {q.client for q, _ in spied if (q.ask, q.round) == ("fit", number)} for number in rounds
+    }
+    assert set().union(*cohorts.values()) == {"north", "south", "west"}
+    if participation < 1:
+        assert {len(cohort) for cohort in cohorts.values()} == {2}  # so one client begins later than round 1
+
+
+def test_without_an_exchange_nothing_but_weights_travels(run_job, make_job, spied):
+    ran = run_job(make_job(stages=[block()]))
+    assert {question.ask for question, _ in spied if question.stage == "0-pretrain"} == {"fit"}
+    for question, answer in spied:
+        assert not any(name.startswith("exchange/") for name in (*question.tensors, *answer.tensors))
+    kept = ran.store.load("west", "0-pretrain/global", 9).tensors
+    assert kept["objective/features"].shape == (7, 8)
+
+
+def test_the_order_of_the_clients_does_not_show(run_job, make_job, spied, dataset, tmp_path):
+    job = make_job(stages=[block(SHARED, rounds=1)])
+    sent = []
+    for clients in (dataset.clients, dataset.clients[::-1]):
+        spied.clear()
+        run_job(job, replace(dataset, clients=clients), out=tmp_path / clients[0])
+        sent.append({q.client: q.tensors["exchange/features"] for q, _ in spied if q.ask == "fit"})
+    assert list(sent[0]) == list(sent[1])[::-1]
+    for client in dataset.clients:
+        assert torch.equal(sent[0][client], sent[1][client])
+
+
+def test_a_kill_changes_nothing_of_weights_banks_momentum_and_optimizers(
+    run_job, run_killed, make_job, tmp_path
+):
+    optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "state": "keep"}
+    stage = block(SHARED, 0.5, 4, momentum_encoder="keep", momentum=0.9, optimizer=optimizer)
+    job = make_job(stages=[stage])
+    whole = run_job(job, out=tmp_path / "whole")
+    resumed = run_killed(job)
+    for name, tensor in whole.weights("0-pretrain").items():
+        assert torch.equal(resumed.weights("0-pretrain")[name], tensor)
+    for client in ("north", "south", "west"):
+        ours, theirs = (ran.store.load(client, "0-pretrain/global", 9).tensors for ran in (whole, resumed))
+        assert set(ours) == set(theirs)
+        parts = {name.split("/")[0] + "/" + name.split("/")[1] for name in ours}
+        assert {"objective/features", "objective/momentum", "optimizer/0"} <= parts
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_what_the_others_sent_changes_what_is_learned(run_job, make_job, tmp_path):
+    weights = [
+        run_job(make_job(stages=[block(exchange, rounds=1, **more)]), out=tmp_path / str(place)).weights(
+            "0-pretrain"
+        )["encoder.conv1.weight"]
+        for place, (exchange, more) in enumerate(
+            [(None, {}), (SHARED, {}), (SHARED, {"local_negatives": False}), ({**SHARED, "limit": 4}, {})]
+        )
+    ]
+    assert all(not torch.equal(one, other) for i, one in enumerate(weights) for other in weights[i + 1 :])
+
+
+def test_a_client_alone_in_its_federation_is_told(run_job, make_job, make_dataset):
+    data = make_dataset({"north": {"light": (8, 3, 3, 3), "dark": (4, 3, 3, 3)}})
+    with pytest.raises(QuorumError, match="north received no features from others in round 1"):
+        run_job(make_job(stages=[block(SHARED)]), data)

@@ -1,0 +1,212 @@
+"""MoCo: its loss against a double loop, and its negatives step by step against a deque."""
+
+import math
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from training.algorithms.objectives.moco import MoCo, info_nce
+from training.errors import DataError
+from training.models.classifier import to_model_input
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def naive(query, keys, negatives, temperature):
+    """Eq. 6 picture by picture and negative by negative."""
+    losses = []
+    for q, k in zip(query, keys, strict=True):
+        positive = math.exp(float(q @ k) / temperature)
+        others = 0.0
+        for n in negatives:
+            others += math.exp(float(q @ n) / temperature)
+        losses.append(-math.log(positive / (positive + others)))
+    return np.array(losses)
+
+
+@pytest.mark.parametrize(("pictures", "negatives"), [(1, 1), (4, 3), (3, 11)])
+@pytest.mark.parametrize("temperature", [0.1, 0.2, 1.0])
+def test_the_loss_is_the_double_loop(pictures, negatives, temperature):
+    random = np.random.default_rng(pictures)
+    q, k, bank = (unit(random.normal(size=(count, 5))) for count in (pictures, pictures, negatives))
+    ours = info_nce(*(torch.from_numpy(rows) for rows in (q, k, bank)), temperature)
+    np.testing.assert_allclose(ours, naive(q, k, bank, temperature), rtol=1e-10)
+
+
+def test_the_order_of_the_negatives_does_not_matter_and_one_more_never_helps():
+    random = np.random.default_rng(0)
+    q, k, bank = (torch.from_numpy(unit(random.normal(size=(count, 5)))) for count in (4, 4, 9))
+    whole = info_nce(q, k, bank, 0.2)
+    torch.testing.assert_close(whole, info_nce(q, k, bank.flip(0), 0.2))
+    assert (whole > info_nce(q, k, bank[1:], 0.2)).all()
+
+
+def features_of(network, images):
+    """A feature at a time from the projected embeddings; batch norm sees the batch as in training."""
+    with torch.no_grad():
+        hidden = network.embed(images)
+        first, second = network.heads["projector"][0], network.heads["projector"][2]
+        rows = torch.relu(hidden @ first.weight.T + first.bias) @ second.weight.T + second.bias
+    return unit(rows.double().numpy())
+
+
+def remote_features(count, width=8):
+    return torch.from_numpy(unit(np.random.default_rng(3).normal(size=(count, width)))).float()
+
+
+def settings(**changes):
+    return MoCo(**{"batch_size": 5, "features": 8, **changes})
+
+
+CASES = {
+    "alone": ({}, None),
+    "alone with a short queue": ({"queue": 7}, None),
+    "shared": ({}, 30),
+    "shared with few of the others": ({}, 3),
+    "shared with batches as large as the bank": ({"batch_size": 100}, 30),
+    "remote alone": ({"local_negatives": False}, 30),
+    "remote alone and few": ({"local_negatives": False}, 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_of, case):
+    changes, count = CASES[case]
+    config = settings(**changes)
+    received = {} if count is None else {"features": remote_features(count)}
+    kept = {"features": remote_features(min(config.queue, 18)).flip(1)}
+    task, network, _ = begin_followed(config, kept=kept, received=received)
+    capacity = min(config.queue, 18)
+    local = deque(kept["features"].double().numpy(), maxlen=capacity)
+    remote = received["features"].double().numpy() if received else None
+    if remote is None:
+        negatives = local
+    else:
+        start = local if config.local_negatives else remote
+        negatives = deque(start, maxlen=len(start))
+    draws = work_of("north", "0-pretrain").torch_generator("remote features")
+    for batch in task.batches(0):
+        first, second = batch.images.chunk(2)
+        queries, keys = features_of(network, first), features_of(network, second)
+        expected = naive(queries, keys, list(negatives), 0.2)
+        assert task.loss(batch).item() == pytest.approx(expected.mean(), rel=1e-4)
+        task.after_step()  # No optimizer: network and follower stay what they are.
+        size = len(negatives)
+        local.extend(keys)
+        if remote is not None:
+            drawn = remote[torch.randperm(len(remote), generator=draws)[: len(keys)].numpy()]
+            assert len({tuple(row) for row in drawn}) == min(len(keys), len(remote))
+            if config.local_negatives:
+                drawn = np.concatenate([keys, drawn])
+                drawn = drawn[torch.randperm(len(drawn), generator=draws).numpy()]
+            negatives.extend(drawn)
+        assert len(negatives) == size
+    np.testing.assert_allclose(task.keep()["features"], np.stack(list(local)), atol=1e-5)
+    assert set(task.outgoing()) == (set() if remote is None else {"features"})
+    if remote is not None:
+        assert torch.equal(task.outgoing()["features"], task.keep()["features"])
+
+
+def test_queries_are_the_networks_and_keys_the_followers(begin_followed):
+    first, network, frozen_copy = begin_followed(settings(momentum_encoder="keep"))
+    with torch.no_grad():
+        for parameter in frozen_copy.parameters():
+            parameter.mul_(-0.7).add_(0.02)
+    kept = {**first.keep(), "features": remote_features(18)}
+    task, network, frozen_copy = begin_followed(settings(momentum_encoder="keep"), kept=kept)
+    batch = next(task.batches(0))
+    queries, keys = (
+        features_of(side, view)
+        for side, view in zip((network, frozen_copy), batch.images.chunk(2), strict=True)
+    )
+    expected = naive(queries, keys, kept["features"].double().numpy(), 0.2)
+    assert task.loss(batch).item() == pytest.approx(expected.mean(), rel=1e-4)
+
+
+def test_what_arrived_and_what_was_kept_are_left_unchanged(begin_followed):
+    received, kept = {"features": remote_features(9)}, {"features": remote_features(18)}
+    task, _, _ = begin_followed(settings(), kept=kept, received=received)
+    for batch in task.batches(0):
+        task.loss(batch)
+        task.after_step()
+    assert torch.equal(received["features"], remote_features(9))
+    assert torch.equal(kept["features"], remote_features(18))
+
+
+@pytest.mark.parametrize(("queue", "held"), [(4096, 18), (7, 7), (1, 1)])
+def test_a_first_bank_is_of_the_pictures_as_they_are(begin_followed, work_of, dataset, queue, held):
+    task, network, _ = begin_followed(settings(queue=queue, batch_size=100))
+    bank = task.keep()["features"].numpy()
+    examples = dataset.examples("north", "train")
+    order = work_of("north", "0-pretrain").numpy_generator("first features").permutation(18)[: max(held, 2)]
+    expected = features_of(network, to_model_input(examples.batch(order), torch.device("cpu")))[:held]
+    np.testing.assert_allclose(bank, expected, atol=1e-5)
+
+
+def test_what_opens_the_exchange_is_what_a_first_bank_is_made_of(begin_followed, work_of):
+    task, network, _ = begin_followed(settings(queue=9))
+    opened = settings(queue=9).open(network, work_of("north", "0-pretrain"))
+    assert set(opened) == {"features"}
+    torch.testing.assert_close(opened["features"], task.keep()["features"])
+    np.testing.assert_allclose(opened["features"].norm(dim=1), 1, rtol=1e-5)
+
+
+def test_a_client_with_fewer_pictures_than_a_batch_trains_on_all(begin_followed):
+    task, _, _ = begin_followed(settings(batch_size=500), client="west")
+    (batch,) = task.batches(0)
+    assert task.loss(batch).isfinite()
+    task.after_step()
+    assert len(task.keep()["features"]) == 7
+
+
+def test_the_gradient_reaches_the_network_and_not_its_follower(begin_followed):
+    task, network, frozen_copy = begin_followed(settings())
+    task.loss(next(task.batches(0))).backward()
+    grads = {name: parameter.grad for name, parameter in network.named_parameters()}
+    assert grads["encoder.conv1.weight"].abs().sum() > 0
+    assert grads["heads.projector.0.weight"].abs().sum() > 0
+    assert grads["encoder.fc.weight"] is None
+    assert all(parameter.grad is None for parameter in frozen_copy.parameters())
+
+
+def test_losses_by_subgroup_are_means_over_the_pictures(begin_followed):
+    task, _, _ = begin_followed(settings())
+    total = 0.0
+    for batch in task.batches(0):
+        total += task.loss(batch).item() * len(batch.positions)
+        task.after_step()
+    told, counts = task.losses(), task.num_examples()
+    assert counts == {"light": 13, "dark": 5}
+    assert sum(told[name] * counts[name] for name in counts) == pytest.approx(total, rel=1e-5)
+
+
+def test_a_client_that_hears_of_no_other_says_so(begin_followed):
+    with pytest.raises(DataError, match="north received no features from others in round 1: no other client"):
+        begin_followed(settings(), received={"features": torch.empty(0, 8)})
+
+
+def test_a_client_with_one_picture_is_refused(begin_followed, dataset):
+    one = dataset.examples("north", "train").where(np.arange(18) == 4)
+    with pytest.raises(DataError, match="north has fewer than two pictures to train on with moco"):
+        begin_followed(settings(), examples=one)
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"momentum": 1}, {"queue": 0}])
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        settings(**wrong)
+
+
+@pytest.mark.parametrize(("head_norm", "alike"), [(False, True), (True, False)])
+def test_a_normed_head_spreads_the_features_of_an_encoder_that_knows_nothing(
+    begin_followed, head_norm, alike
+):
+    """Without it the features of all pictures lie close together, and as close to another encoder's."""
+    task, _, _ = begin_followed(MoCo(features=16, batch_size=18, head_norm=head_norm))
+    centre = task.keep()["features"].mean(dim=0)
+    assert (float(torch.linalg.vector_norm(centre)) > 0.5) == alike

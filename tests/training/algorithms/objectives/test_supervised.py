@@ -1,0 +1,89 @@
+"""Supervised cross-entropy: what is drawn, and the loss that is reported."""
+
+import numpy as np
+import pytest
+import torch
+
+from training.algorithms.objectives.supervised import Supervised
+from training.data.dataset import Examples
+from training.models import build_model
+
+
+@pytest.fixture
+def begin(make_job, work_of):
+    """Begin west's round (4 light and 3 undeclared pictures); gives the task and its model."""
+
+    def start(objective, examples=None, client="west", round_=1):
+        model = build_model(make_job().model, 2, seed=1).train()
+        return objective.begin(model, work_of(client, "0-federate", round_, examples)), model
+
+    return start
+
+
+def cross_entropy(logits, labels):
+    """− log of the softmax at the label, in NumPy."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced"])
+def test_losses_by_subgroup_are_means_over_the_pictures_drawn_in_the_last_epoch(begin, dataset, sampling):
+    task, model = begin(Supervised(batch_size=3, sampling=sampling))
+    examples = dataset.examples("west", "train")
+    names = np.array(["light", "dark", "undeclared"])[examples.subgroups]
+    for epoch in range(2):  # the first is forgotten
+        drawn = {"light": [], "undeclared": []}
+        for batch in task.batches(epoch):
+            mean = task.loss(batch)
+            with torch.no_grad():
+                logits = model(batch.images).double().numpy()
+            losses = cross_entropy(logits, examples.labels[batch.positions])
+            assert float(mean.detach()) == pytest.approx(losses.mean(), rel=1e-5)
+            for position, loss in zip(batch.positions, losses, strict=True):
+                drawn[names[position]].append(loss)
+    expected = {name: np.mean(losses) for name, losses in drawn.items() if losses}
+    assert task.losses() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_subgroup_of_which_nothing_was_drawn_has_no_loss(begin):
+    task, _ = begin(Supervised(batch_size=2))
+    for batch in task.batches(0):
+        task.loss(batch)
+        break
+    assert len(task.losses()) <= 2
+    assert "dark" not in task.losses()
+
+
+def test_pictures_without_a_label_are_left_out(begin, dataset):
+    whole = dataset.examples("north", "train")
+    labels = np.where(np.arange(18) % 2 == 0, -1, whole.labels)
+    examples = Examples(whole.images, whole.rows, labels, whole.subgroups, whole.lesions)
+    task, _ = begin(Supervised(batch_size=4, sampling="uniform", augment={"flip": False}), examples, "north")
+    assert task.num_examples() == {"light": 6, "dark": 3}
+    images = torch.cat([batch.images for batch in task.batches(0)])
+    # Uniform draws each labelled picture once, whatever the order.
+    expected = whole.images[1::2].astype(np.float32).transpose(0, 3, 1, 2) / 255
+    found = sorted(image.tobytes() for image in images.contiguous().numpy())
+    assert found == sorted(np.ascontiguousarray(image).tobytes() for image in expected)
+
+
+def test_num_examples_do_not_depend_on_what_is_drawn(begin):
+    assert begin(Supervised())[0].num_examples() == {"light": 4, "undeclared": 3}
+
+
+def test_every_epoch_and_round_draws_anew_and_the_same_one_draws_the_same(begin):
+    def drawn(round_, epoch):
+        task, _ = begin(Supervised(batch_size=7), round_=round_)
+        [batch] = task.batches(epoch)
+        return batch.positions.tolist(), batch.images.numpy().tobytes()
+
+    assert drawn(1, 0) == drawn(1, 0)
+    assert len({str(drawn(round_, epoch)) for round_ in (1, 2) for epoch in (0, 1)}) == 4
+
+
+def test_the_loss_carries_a_gradient_into_every_parameter(begin):
+    task, model = begin(Supervised(batch_size=7))
+    [batch] = task.batches(0)
+    task.loss(batch).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert any(bool(parameter.grad.abs().sum() > 0) for parameter in model.parameters())

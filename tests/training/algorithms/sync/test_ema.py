@@ -1,0 +1,207 @@
+"""FedEMA's merge: by hand, and through the real loop."""
+
+import math
+from statistics import fmean
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.closeness import assert_close_in_norm
+from training.algorithms.sync import SyncAll, SyncEMA, SyncExcept
+from training.engines.in_process import InProcessEngine
+from training.errors import JobError
+from training.messages.message import named
+from training.models import Classifier, ModelConfig, build_model
+from training.models.groups import float_state
+from training.models.heads import Network
+
+WEIGHTS = ("encoder.a", "encoder.b")
+
+
+def moved(first, second):
+    """A round whose two convolutions change by these lengths."""
+    before = {"encoder.a": torch.ones(1, 1, 2, 2), "encoder.b": torch.zeros(1, 2, 1, 1)}
+    changes = {"encoder.a": torch.full((1, 1, 2, 2), first / 2), "encoder.b": torch.zeros(1, 2, 1, 1)}
+    changes["encoder.b"][0, 1] = second
+    return before, {name: before[name] + changes[name] for name in before}
+
+
+def test_three_participations_by_hand():
+    sync = SyncEMA(tau=0.6)
+    received = {"weight": torch.tensor([1.0, -2.0])}
+    own = {"weight": torch.tensor([3.0, 4.0])}
+
+    assert torch.equal(sync.merge(received, {}, {})["weight"], received["weight"])
+
+    # First: d = (3 + 1) / 2 = 2, so λ = 0.6 / 2 = 0.3 and μ = 0.6.
+    notes = sync.note(*moved(3, 1), {})
+    assert notes == pytest.approx({"divergence": 2, "scale": 0.3})
+    expected = torch.tensor([0.6 * 3 + 0.4 * 1, 0.6 * 4 - 0.4 * 2])
+    torch.testing.assert_close(sync.merge(received, own, notes)["weight"], expected)
+
+    # Second: d = (0.5 + 1.5) / 2 = 1, λ stands, so μ = 0.3.
+    notes = sync.note(*moved(0.5, 1.5), notes)
+    assert notes == pytest.approx({"divergence": 1, "scale": 0.3})
+    expected = torch.tensor([0.3 * 3 + 0.7 * 1, 0.3 * 4 - 0.7 * 2])
+    torch.testing.assert_close(sync.merge(received, own, notes)["weight"], expected)
+
+    # Third: d = 10, λ d = 3, which is more than 1: the client keeps its own.
+    notes = sync.note(*moved(8, 12), notes)
+    assert notes == pytest.approx({"divergence": 10, "scale": 0.3})
+    assert torch.equal(sync.merge(received, own, notes)["weight"], own["weight"])
+    assert received["weight"].tolist() == [1, -2]
+    assert own["weight"].tolist() == [3, 4]
+
+
+def test_a_client_that_did_not_move_takes_what_arrives_and_is_measured_later():
+    sync = SyncEMA()
+    received, own = {"weight": torch.zeros(1)}, {"weight": torch.ones(1)}
+    still = sync.note(*moved(0, 0), {})
+    assert still == {}
+    assert torch.equal(sync.merge(received, own, still)["weight"], received["weight"])
+    later = sync.note(*moved(2, 2), still)
+    assert later == pytest.approx({"divergence": 2, "scale": 0.35})
+    stopped = sync.note(*moved(0, 0), later)
+    assert stopped == pytest.approx({"divergence": 0, "scale": 0.35})
+    assert torch.equal(sync.merge(received, own, stopped)["weight"], received["weight"])
+
+
+@given(share=st.floats(0, 3), received=st.floats(-5, 5, width=32), own=st.floats(-5, 5, width=32))
+def test_a_merge_lies_between_what_arrives_and_what_was_kept(share, received, own):
+    merged = (
+        SyncEMA()
+        .merge(
+            {"weight": torch.tensor([received])},
+            {"weight": torch.tensor([own])},
+            {"divergence": share, "scale": 1.0},
+        )["weight"]
+        .item()
+    )
+    assert min(received, own) - 1e-5 <= merged <= max(received, own) + 1e-5
+    assert merged == pytest.approx(min(share, 1) * own + (1 - min(share, 1)) * received, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def resnet():
+    return build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 2, seed=0)
+
+
+def test_everything_travels_and_everything_is_kept_and_convolutions_are_watched(resnet):
+    sync = SyncEMA()
+    assert sync.travels(resnet) == sync.keeps(resnet) == tuple(float_state(resnet))
+    convolutions = {
+        f"encoder.{name}.weight"
+        for name, module in resnet.encoder.named_modules()
+        if isinstance(module, torch.nn.Conv2d)
+    }
+    assert set(sync.watches(resnet)) == convolutions
+    assert convolutions
+
+
+def test_a_head_with_convolutions_is_not_watched(resnet):
+    network = Network(resnet, torch.nn.Conv2d(3, 4, 2))
+    assert SyncEMA().watches(network) == SyncEMA().watches(resnet)
+
+
+def test_local_statistics_stay_the_clients_own(resnet):
+    sync = SyncEMA(buffers="local")
+    assert set(sync.keeps(resnet)) == set(float_state(resnet))
+    received = {"bn.running_mean": torch.zeros(1), "bn.weight": torch.zeros(1)}
+    kept = {"bn.running_mean": torch.ones(1), "bn.weight": torch.ones(1), "bn.running_var": torch.ones(1)}
+    merged = sync.merge(received, kept, {"divergence": 1.0, "scale": 0.25})
+    assert {name: tensor.item() for name, tensor in merged.items()} == {
+        "bn.running_mean": 1,
+        "bn.weight": 0.25,
+        "bn.running_var": 1,
+    }
+
+
+def test_a_model_without_convolutions_is_refused():
+    flat = Classifier(torch.nn.Linear(3, 2))
+    with pytest.raises(JobError, match="sync ema measures how convolutions change, and Linear has none"):
+        SyncEMA().travels(flat)
+
+
+def byol(sync, rounds=3, **objective):
+    settings = {"name": "byol", "batch_size": 6, "features": 8, "hidden": 12, "momentum_encoder": "keep"}
+    optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
+    return {
+        "stage": "pretrain",
+        "rounds": rounds,
+        "objective": {**settings, "optimizer": optimizer, **objective},
+        "sync": sync,
+        "aggregator": {"name": "fedavg"},
+    }
+
+
+TWO = {"north": {"light": (13, 3, 0, 3)}, "south": {"dark": (5, 3, 0, 3)}}
+
+
+def test_three_rounds_through_the_real_loop(run_job, make_job, make_dataset, monkeypatch):
+    """What a client trained from is not to be seen; its convolutions' change is, from what it sent."""
+    sent, starts, ask = {}, {}, InProcessEngine.run_round
+    merge = SyncEMA.merge
+
+    def run_round(self, broadcasts):
+        answers = ask(self, broadcasts)
+        for answer in answers:
+            if answer.ask == "fit":
+                sent[answer.client, answer.round] = {n: t.clone() for n, t in answer.tensors.items()}
+        return answers
+
+    def watched_merge(self, received, kept, notes):
+        merged = merge(self, received, kept, notes)
+        calls.append((dict(received), dict(kept), dict(notes), merged))
+        return merged
+
+    calls = []
+    monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+    monkeypatch.setattr(SyncEMA, "merge", watched_merge)
+    ran = run_job(make_job(stages=[byol({"name": "ema"})]), make_dataset(TWO))
+    assert len(calls) == 6
+    starts = {(client, 1 + place // 2): calls[place] for place, client in enumerate(["north", "south"] * 3)}
+    for client in ("north", "south"):
+        _, kept, notes, merged = starts[client, 1]
+        assert (kept, notes) == ({}, {})
+        divergences = []
+        for round_ in (1, 2, 3):
+            received, kept, notes, merged = starts[client, round_]
+            if round_ > 1:
+                scale = 0.7 / divergences[0]
+                assert notes["divergence"] == pytest.approx(divergences[-1], rel=1e-6)
+                assert notes["scale"] == pytest.approx(scale, rel=1e-6)
+                mu = min(scale * divergences[-1], 1)
+                assert set(kept) == set(received) == set(merged)
+                for name, tensor in merged.items():
+                    assert torch.equal(kept[name], sent[client, round_ - 1][name])
+                    by_hand = mu * kept[name].double() + (1 - mu) * received[name].double()
+                    assert_close_in_norm(tensor, by_hand, 1e-6, name)
+            after = sent[client, round_]
+            convolutions = [n for n in after if n.startswith("encoder.") and after[n].ndim == 4]
+            divergences.append(
+                fmean(math.sqrt(float(((after[n] - merged[n]).double() ** 2).sum())) for n in convolutions)
+            )
+        state = ran.store.load(client, "0-pretrain/global", 9)
+        assert state.scalars["divergence"] == pytest.approx(divergences[2], rel=1e-6)
+        assert state.scalars["scale"] == pytest.approx(0.7 / divergences[0], rel=1e-6)
+        assert named(state.tensors, "objective/momentum/")
+
+
+@pytest.mark.parametrize("momentum_encoder", ["keep", "reset"])
+def test_a_vanishing_tau_is_plain_averaging(run_job, make_job, tmp_path, momentum_encoder):
+    plain, vanishing, whole = (
+        run_job(
+            make_job(stages=[byol(sync, 2, momentum_encoder=momentum_encoder)]), out=tmp_path / str(place)
+        ).weights("0-pretrain")
+        for place, sync in enumerate([{"name": "all"}, {"name": "ema", "tau": 1e-30}, {"name": "ema"}])
+    )
+    assert all(torch.equal(plain[name], vanishing[name]) for name in plain)
+    assert any(not torch.equal(plain[name], whole[name]) for name in plain)
+
+
+def test_the_plain_syncs_note_and_watch_nothing(resnet):
+    for sync in (SyncAll(), SyncExcept(groups=("norm",))):
+        assert sync.watches(resnet) == ()
+        assert sync.note({}, {}, {}) == {}

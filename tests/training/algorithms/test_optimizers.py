@@ -1,0 +1,336 @@
+from math import cos, pi
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from training.algorithms.objectives.supervised import Supervised
+from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
+from training.algorithms.sampling import epoch_order, in_batches
+from training.algorithms.sync import SyncAll
+from training.config import IDENTITY
+from training.errors import JobError
+from training.federation.client.fit import fit
+from training.federation.client.local_training import optimizer_tensors, restore_optimizer
+from training.messages.message import Broadcast
+from training.models import Classifier, ModelConfig, build_model
+from training.models.groups import float_state
+from training.models.heads import Network, projection
+from training.models.torchvision_ops import prepare_torchvision
+from training.seeds import derive_seed
+
+
+def test_constant_is_constant():
+    schedule = ScheduleConfig()
+    assert {schedule.factor(round_, 5, epoch, 2) for round_ in range(1, 6) for epoch in (0, 1)} == {1.0}
+
+
+def test_cosine_falls_from_one_towards_zero_over_all_epochs_of_all_rounds():
+    schedule = ScheduleConfig(name="cosine")
+    factors = [schedule.factor(round_, 4, epoch, 2) for round_ in range(1, 5) for epoch in (0, 1)]
+    assert factors == pytest.approx([(1 + cos(pi * step / 8)) / 2 for step in range(8)], rel=1e-14)
+    assert factors[0] == 1.0
+    assert factors[4] == pytest.approx(0.5)
+    assert factors[-1] > 0
+
+
+def test_warm_up_is_linear_ends_at_the_base_rate_and_is_followed_by_the_schedule():
+    schedule = ScheduleConfig(name="cosine", warmup_rounds=2)
+    factors = [schedule.factor(round_, 6, epoch, 2) for round_ in range(1, 7) for epoch in (0, 1)]
+    cosine = [(1 + cos(pi * step / 8)) / 2 for step in range(8)]
+    assert factors == pytest.approx([0.25, 0.5, 0.75, 1.0, *cosine], rel=1e-14)
+
+
+def test_warm_up_before_a_constant_rate():
+    schedule = ScheduleConfig(warmup_rounds=2)
+    assert [schedule.factor(round_, 4, 0, 1) for round_ in range(1, 5)] == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_a_warm_up_as_long_as_the_stage_never_divides_by_zero():
+    schedule = ScheduleConfig(name="cosine", warmup_rounds=3)
+    assert [schedule.factor(round_, 3, 0, 1) for round_ in (1, 2, 3)] == pytest.approx([1 / 3, 2 / 3, 1])
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "settings"),
+    [
+        (
+            OptimizerConfig(name="sgd", lr=0.3, momentum=0.8, weight_decay=0.1),
+            torch.optim.SGD,
+            {"lr": 0.3, "momentum": 0.8, "weight_decay": 0.1},
+        ),
+        (
+            OptimizerConfig(name="adam", lr=0.2, betas=(0.8, 0.99)),
+            torch.optim.Adam,
+            {"lr": 0.2, "betas": (0.8, 0.99), "weight_decay": 0.0},
+        ),
+        (
+            OptimizerConfig(name="adamw", lr=0.1, betas=(0.9, 0.95), weight_decay=0.05),
+            torch.optim.AdamW,
+            {"lr": 0.1, "betas": (0.9, 0.95), "weight_decay": 0.05},
+        ),
+    ],
+)
+def test_an_optimizer_is_the_one_that_was_asked_for_with_its_settings(config, kind, settings):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    optimizer = build_optimizer(config, model)
+    assert type(optimizer) is kind
+    [group] = optimizer.param_groups
+    assert {name: group[name] for name in settings} == settings
+    assert [id(parameter) for parameter in group["params"]] == [id(p) for p in model.parameters()]
+
+
+def test_steps_as_a_published_fine_tuning_has_them():
+    """FedCLF fine-tunes for 20 epochs and multiplies the rate by 0.2 at the 12th and the 16th."""
+    schedule = ScheduleConfig(name="steps", milestones=(12, 16), gamma=0.2)
+    factors = [schedule.factor(round_, 20, 0, 1) for round_ in range(1, 21)]
+    assert factors == pytest.approx([1.0] * 12 + [0.2] * 4 + [0.04] * 4, rel=1e-14)
+
+
+def test_steps_come_between_rounds_and_after_the_warm_up():
+    schedule = ScheduleConfig(name="steps", milestones=(2, 3), gamma=0.5, warmup_rounds=1)
+    factors = [schedule.factor(round_, 4, epoch, 2) for round_ in range(1, 5) for epoch in (0, 1)]
+    assert factors == [0.5, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+
+
+@given(
+    milestones=st.sets(st.integers(1, 12), min_size=1).map(sorted),
+    gamma=st.floats(0.05, 0.95),
+    epochs=st.integers(1, 3),
+)
+def test_steps_are_those_of_torch(milestones, gamma, epochs):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma)
+    schedule = ScheduleConfig(name="steps", milestones=milestones, gamma=gamma)
+    for round_ in range(1, 15):
+        rate = optimizer.param_groups[0]["lr"]
+        for epoch in range(epochs):
+            assert schedule.factor(round_, 14, epoch, epochs) == pytest.approx(rate, rel=1e-12)
+        optimizer.step()
+        scheduler.step()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "steps"}, r"steps needs `milestones`; give rounds, e\.g\. \[12, 16\]"),
+        ({"milestones": [3]}, "constant does not use `milestones`; remove it"),
+        ({"name": "cosine", "milestones": [3]}, "cosine does not use `milestones`"),
+        ({"name": "steps", "milestones": [0, 3]}, r"\[0, 3\] does not rise from 1 on"),
+        ({"name": "steps", "milestones": [3, 3]}, r"\[3, 3\] does not rise"),
+        ({"name": "steps", "milestones": [5, 3]}, r"\[5, 3\] does not rise"),
+        ({"name": "steps", "milestones": [2, 6], "warmup_rounds": 3}, "2 is within the warm-up of 3 rounds"),
+        ({"name": "steps", "milestones": [2], "gamma": 1.0}, "less than 1"),
+    ],
+)
+def test_steps_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        ScheduleConfig.model_validate(settings)
+
+
+def test_what_came_later_is_no_part_of_an_older_job():
+    def identity(config):
+        return config.model_dump(context=IDENTITY)
+
+    assert set(identity(ScheduleConfig(name="cosine"))) == {"name", "warmup_rounds"}
+    before = {"name", "lr", "weight_decay", "momentum", "betas", "state"}
+    assert set(identity(OptimizerConfig())) == before
+    assert set(identity(OptimizerConfig(layer_decay=0.5))) == before | {"layer_decay"}
+    assert set(identity(OptimizerConfig(decay_norms=False))) == before | {"decay_norms"}
+
+
+@pytest.mark.parametrize("layer_decay", [0.0, -0.5, 1.1])
+def test_a_layer_decay_that_is_no_share_is_refused(layer_decay):
+    with pytest.raises(ValidationError, match="layer_decay"):
+        OptimizerConfig(layer_decay=layer_decay)
+
+
+VIT = ModelConfig(
+    name="vit_tiny_patch16_224",
+    options={"depth": 3, "embed_dim": 12, "num_heads": 2, "img_size": 32, "global_pool": "avg"},
+)
+RESNET = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
+
+
+def settings_by_name(optimizer, model):
+    """What torch will use for each parameter: {name: (rate, factor, weight decay)}; each is there once."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = [
+        (names[id(parameter)], (group["lr"], group["lr_scale"], group["weight_decay"]))
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
+    assert sorted(name for name, _ in found) == sorted(names.values())
+    return dict(found)
+
+
+def layer_of_vit(name, num_layers):
+    """`get_layer_id_for_vit` of MAE's `util/lr_decay.py`."""
+    if name in ["cls_token", "pos_embed"] or name.startswith("patch_embed"):
+        return 0
+    if name.startswith("blocks"):
+        return int(name.split(".")[1]) + 1
+    return num_layers
+
+
+@pytest.mark.parametrize("decay_norms", [True, False])
+@pytest.mark.parametrize("decay", [1.0, 0.65])
+def test_a_transformer_learns_as_the_code_of_mae_has_it(decay, decay_norms):
+    model = build_model(VIT, 2, seed=1)
+    config = OptimizerConfig(
+        name="adamw", lr=0.1, layer_decay=decay, weight_decay=0.05, decay_norms=decay_norms
+    )
+    expected = {}
+    for name, parameter in model.encoder.named_parameters():
+        num_layers = 3 + 1
+        scale = decay ** (num_layers - layer_of_vit(name, num_layers))
+        spared = parameter.ndim == 1 or name in {"pos_embed", "cls_token"}
+        expected[f"encoder.{name}"] = (
+            0.1 * scale,
+            pytest.approx(scale),
+            0.0 if spared and not decay_norms else 0.05,
+        )
+    found = settings_by_name(build_optimizer(config, model), model)
+    assert found == {name: (pytest.approx(rate), *rest) for name, (rate, *rest) in expected.items()}
+
+
+def test_a_convolutional_network_learns_slower_block_by_block():
+    model = build_model(RESNET, 2, seed=1)
+    found = settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model)
+    blocks = [f"layer{stage}.{block}." for stage in range(1, 5) for block in (0, 1)]
+    for name, (_, scale, _) in found.items():
+        place = next((place for place, block in enumerate(blocks, 1) if f"encoder.{block}" in name), 0)
+        assert scale == (1.0 if name.startswith("encoder.fc.") else 0.5 ** (9 - place)), name
+
+
+def test_heads_beside_the_encoder_learn_at_the_base_rate():
+    model = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
+    config = OptimizerConfig(lr=0.1, layer_decay=0.5, weight_decay=0.3, decay_norms=False)
+    found = settings_by_name(build_optimizer(config, model), model)
+    assert found["heads.0.weight"] == found["encoder.fc.weight"] == (0.1, 1.0, 0.3)
+    assert found["heads.0.bias"] == found["encoder.fc.bias"] == (0.1, 1.0, 0.0)
+    assert found["encoder.layer4.1.conv2.weight"] == (0.05, 0.5, 0.3)
+
+
+@pytest.mark.parametrize("decay_norms", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vgg11",
+        "densenet121",
+        "efficientnet_b0",
+        "convnext_atto",
+        "vit_tiny_patch16_224",
+        "swin_tiny_patch4_window7_224",
+        "beit_base_patch16_224",
+        "pit_ti_224",  # says nothing of its layers; timm then divides it by the number of tensors
+    ],
+)
+def test_groups_are_those_that_timm_makes_of_the_encoder(name, decay_norms):
+    prepare_torchvision()
+    import timm
+    from timm.optim import param_groups_layer_decay
+
+    with torch.device("meta"):
+        model = Classifier(timm.create_model(name, num_classes=2))
+    spared = getattr(model.encoder, "no_weight_decay", set)()
+    theirs = param_groups_layer_decay(
+        model.encoder,
+        weight_decay=0.05,
+        no_weight_decay_list=set() if decay_norms else spared,
+        weight_decay_exclude_1d=not decay_norms,
+        layer_decay=0.7,
+    )
+    config = OptimizerConfig(layer_decay=0.7, weight_decay=0.05, decay_norms=decay_norms)
+
+    def by_parameter(groups):
+        return {
+            id(parameter): (group["lr_scale"], group["weight_decay"])
+            for group in groups
+            for parameter in group["params"]
+        }
+
+    assert by_parameter(parameter_groups(config, model)) == by_parameter(theirs)
+    assert len({scale for scale, _ in by_parameter(theirs).values()}) > 5
+
+
+def test_layers_that_timm_cannot_tell_apart_are_refused():
+    encoder = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
+    with pytest.raises(JobError, match=r"layer_decay: 0\.5 changes nothing, .* one layer only in Sequential"):
+        build_optimizer(OptimizerConfig(layer_decay=0.5), Classifier(encoder))
+
+
+def test_norms_are_spared_without_a_layer_decay():
+    model = build_model(RESNET, 2, seed=1)
+    config = OptimizerConfig(name="sgd", lr=0.1, weight_decay=0.3, decay_norms=False)
+    optimizer = build_optimizer(config, model)
+    expected = {name: (0.1, 1.0, 0.3 * (p.ndim > 1)) for name, p in model.named_parameters()}
+    assert settings_by_name(optimizer, model) == expected
+    assert len(optimizer.param_groups) == 2
+
+
+def test_parameters_that_are_frozen_today_are_in_the_optimizer():
+    model = build_model(RESNET, 2, seed=1)
+    whole = settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model)
+    model.encoder.requires_grad_(requires_grad=False)
+    assert settings_by_name(build_optimizer(OptimizerConfig(layer_decay=0.5), model), model) == whole
+
+
+def test_two_rounds_with_layers_of_their_own_rates_and_a_kept_optimizer(make_client, make_job):
+    """Against Adam with one group a parameter, made by hand, which knows of no rounds."""
+    settings = {"name": "adamw", "lr": 0.01, "weight_decay": 0.2, "layer_decay": 0.5, "decay_norms": False}
+    objective = Supervised.model_validate(
+        {
+            "sampling": "uniform",
+            "batch_size": 6,
+            "augment": {"flip": False},
+            "optimizer": {**settings, "state": "keep"},
+            "schedule": {"name": "steps", "milestones": [1], "gamma": 0.3},
+        }
+    )
+    client = make_client()
+    weights = client.local_model.take(client.local_model.names)
+    model = build_model(make_job().model, 2, seed=1).to(memory_format=torch.channels_last).train()
+    blocks = [f"layer{stage}.{block}." for stage in range(1, 5) for block in (0, 1)]
+    groups = []
+    for name, parameter in model.named_parameters():
+        place = next((place for place, block in enumerate(blocks, 1) if block in name), 0)
+        scale = 1.0 if ".fc." in name else 0.5 ** (9 - place)
+        groups.append({"params": [parameter], "scale": scale, "weight_decay": 0.2 * (parameter.ndim > 1)})
+    optimizer = torch.optim.AdamW(groups, fused=True)
+    for round_, factor in ((1, 1.0), (2, 0.3)):
+        broadcast = Broadcast(client.id, "0-federate", round_, "fit", tensors=weights)
+        weights = fit(broadcast, client, objective, SyncAll(), rounds=2, subgroup=None).tensors
+
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * factor * group["scale"]
+        examples = client.examples("train")
+        seed = derive_seed(client.seed, "0-federate", "global", round_, client.id, "order 0")
+        order = epoch_order(examples.labels, "uniform", np.random.default_rng(seed))
+        for positions in in_batches(order, 6):
+            images = torch.from_numpy(examples.images[examples.rows[positions]]).permute(0, 3, 1, 2) / 255
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), torch.from_numpy(examples.labels[positions])).backward()
+            optimizer.step()
+    expected, found = float_state(model), float_state(client.local_model.model)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_kept_state_finds_its_parameter_again():
+    config = OptimizerConfig(name="adamw", layer_decay=0.5, weight_decay=0.1, decay_norms=False, state="keep")
+    model = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
+    first, second = build_optimizer(config, model), build_optimizer(config, model)
+    for number, parameter in enumerate(model.parameters()):
+        parameter.grad = torch.full_like(parameter, number + 1.0)
+    first.step()
+    rates = [(group["lr"], group["lr_scale"], group["weight_decay"]) for group in second.param_groups]
+    restore_optimizer(second, optimizer_tensors(first))
+    for number, parameter in enumerate(model.parameters()):
+        average = second.state[parameter]["exp_avg"]
+        assert average.shape == parameter.shape
+        torch.testing.assert_close(average, torch.full_like(parameter, 0.1 * (number + 1)))
+    assert rates == [(group["lr"], group["lr_scale"], group["weight_decay"]) for group in second.param_groups]

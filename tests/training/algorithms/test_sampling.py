@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.algorithms.sampling import class_weights, epoch_order, in_batches
+
+CPU = torch.device("cpu")
+LABELS = np.array([0] * 90 + [1] * 9 + [4])
+
+
+def test_uniform_is_a_permutation():
+    order = epoch_order(LABELS, "uniform", np.random.default_rng(0))
+    assert sorted(order) == list(range(100))
+    assert list(order) != list(range(100))
+
+
+def test_class_balanced_expects_every_class_that_is_held_equally_often():
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([LABELS[epoch_order(LABELS, "class-balanced", rng)] for _ in range(300)])
+    # 30,000 draws of probability 1/3: the share's standard deviation is 0.0027.
+    shares = [np.mean(drawn == label) for label in (0, 1, 4)]
+    assert shares == pytest.approx([1 / 3] * 3, abs=4 * 0.0027)
+
+
+def test_class_balanced_draws_each_picture_of_a_class_equally_often():
+    rng = np.random.default_rng(1)
+    drawn = np.concatenate([epoch_order(LABELS, "class-balanced", rng) for _ in range(300)])
+    counts = np.bincount(drawn, minlength=100)[90:99]
+    # Each of the nine pictures of class 1: 30,000 draws of probability 1/27, standard deviation 32.7.
+    np.testing.assert_allclose(counts, 30_000 / 27, atol=4 * 32.7)
+
+
+def test_subgroup_balanced_expects_every_class_of_every_subgroup_equally_often():
+    # Subgroup 1 holds class 0 twice and class 1 once; undeclared pictures are of class 0; the rest is 0's.
+    subgroups = np.array([1, 1, *[0] * 80, *[-1] * 8, 1, *[0] * 9])
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate(
+        [epoch_order(LABELS, "subgroup-balanced", rng, samples=100, subgroups=subgroups) for _ in range(300)]
+    )
+    cells = [(0, 1), (0, 0), (0, -1), (1, 1), (1, 0), (4, 0)]
+    # 30,000 draws of probability 1/6: the share's standard deviation is 0.0022.
+    shares = [np.mean((LABELS[drawn] == label) & (subgroups[drawn] == group)) for label, group in cells]
+    assert shares == pytest.approx([1 / 6] * 6, abs=4 * 0.0022)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced", "subgroup-balanced"])
+def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sampling):
+    first, again, other = (epoch_order(LABELS, sampling, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert len(first) == len(LABELS)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+@given(n=st.integers(1, 200), batch_size=st.integers(2, 64))
+def test_batches_are_the_order_cut_up_and_none_is_a_single_picture(n, batch_size):
+    order = np.random.default_rng(n).permutation(n)
+    batches = in_batches(order, batch_size)
+    np.testing.assert_array_equal(np.concatenate(batches), order)
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+    assert 2 <= len(batches[-1]) <= batch_size + 1 or n == 1
+
+
+def test_a_last_batch_of_one_joins_the_one_before():
+    assert [len(batch) for batch in in_batches(np.arange(9), 4)] == [4, 5]
+    assert [len(batch) for batch in in_batches(np.arange(10), 4)] == [4, 4, 2]
+    assert [len(batch) for batch in in_batches(np.arange(3), 4)] == [3]
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced"])
+@pytest.mark.parametrize("samples", [1, 40, 100, 250])
+def test_a_virtual_client_draws_as_many_pictures_as_it_should(sampling, samples):
+    order = epoch_order(LABELS, sampling, np.random.default_rng(0), samples)
+    assert len(order) == samples
+    if sampling == "uniform":
+        times = np.bincount(order, minlength=100)
+        assert times.max() - times.min() <= 1, "none comes again before all have come as often"
+
+
+def test_class_weights_by_hand():
+    # 100 pictures of three classes: 100 / (3 · 90), 100 / (3 · 9), 100 / (3 · 1); classes 2 and 3 have none.
+    weights = class_weights(LABELS, 6, "inverse-frequency", CPU).numpy()
+    np.testing.assert_allclose(weights, [100 / 270, 100 / 27, 0, 0, 100 / 3, 0], rtol=1e-6)
+    assert np.mean(weights[LABELS]) == pytest.approx(1)
+    assert class_weights(LABELS, 6, "none", CPU) is None
+
+
+def test_pictures_without_a_label_have_no_say_in_class_weights():
+    some = np.array([0, -1, -1, 1, -1, 1])
+    np.testing.assert_allclose(class_weights(some, 2, "inverse-frequency", CPU), [3 / 2, 3 / 4])
+    assert class_weights(np.array([-1, -1]), 2, "inverse-frequency", CPU).tolist() == [0, 0]

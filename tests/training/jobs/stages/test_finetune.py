@@ -1,0 +1,106 @@
+"""The stage `finetune`, through the real loop."""
+
+import pytest
+import torch
+
+from training.models.groups import float_state
+
+SUPERVISED = {"name": "supervised", "batch_size": 8, "optimizer": {"name": "adam", "lr": 0.01}}
+PRETRAIN = {
+    "stage": "pretrain",
+    "rounds": 2,
+    "objective": {"name": "simclr", "batch_size": 6, "features": 8, "optimizer": {"name": "sgd", "lr": 0.05}},
+    "sync": {"name": "none"},
+    "aggregator": {"name": "fedavg"},
+}
+FINETUNE = {"stage": "finetune", "epochs": 3, "objective": SUPERVISED}
+
+
+CLIENTS = ("north", "south", "west")
+
+
+def kept(ran, client, stage, round_):
+    state = ran.store.load(client, f"{stage}/global", round_ + 1)
+    return {n.removeprefix("weights/"): t for n, t in state.tensors.items() if n.startswith("weights/")}
+
+
+def test_every_client_has_a_model_of_its_own_and_the_global_one_stays(run_job, make_job):
+    ran = run_job(make_job(stages=[FINETUNE]))
+    start = float_state(ran.result.context.model)
+    models = {client: kept(ran, client, "0-finetune", 3) for client in CLIENTS}
+    name = "encoder.conv1.weight"
+    first, second = [models[client][name] for client in CLIENTS[:2]]
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, start[name])
+    assert all(torch.equal(ran.weights("0-finetune")[name], start[name]) for name in start)
+
+
+def test_nothing_travels_but_the_first_model_and_the_counts(run_job, make_job):
+    ran = run_job(make_job(stages=[{**FINETUNE, "evaluate_on": None}]))
+    size = sum(tensor.numel() * 4 for tensor in float_state(ran.result.context.model).values())
+    assert ran.lines[0]["bytes_down"] == size * len(CLIENTS)
+    assert [line["bytes_down"] for line in ran.lines[1:]] == [0, 0]
+    assert [line["bytes_up"] for line in ran.lines] == [0, 0, 0]
+
+
+def test_figures_are_each_clients_own_and_their_mean(run_job, make_job):
+    ran = run_job(make_job(stages=[FINETUNE]))
+    stage = ran.result.summary["stages"][0]
+    own = stage["facts"]["by_client"]
+    assert set(own) == set(CLIENTS)
+    assert sum(row["n"] for row in own.values()) == stage["test"]["n"]
+    recalls = [row["balanced_accuracy"] for row in own.values()]
+    assert stage["facts"]["over_clients"]["balanced_accuracy"]["mean"] == pytest.approx(
+        sum(recalls) / len(recalls)
+    )
+
+
+@pytest.mark.parametrize("state", ["reset", "keep"])
+def test_the_optimizer_goes_on_from_epoch_to_epoch_whatever_the_objective_says(run_job, make_job, state):
+    """Adam has counted the steps of all three epochs: north's 18 pictures are three batches of each."""
+    objective = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": state}}
+    ran = run_job(make_job(stages=[{**FINETUNE, "objective": objective}]))
+    assert float(ran.store.load("north", "0-finetune/global", 4).tensors["optimizer/0/step"]) == 9
+
+
+def test_a_finetuning_told_to_reset_is_one_told_to_keep(run_job, make_job, tmp_path):
+    ran = run_job(make_job(stages=[FINETUNE]), out=tmp_path / "a")
+    keep = {**SUPERVISED, "optimizer": {**SUPERVISED["optimizer"], "state": "keep"}}
+    same = run_job(make_job(stages=[{**FINETUNE, "objective": keep}]), out=tmp_path / "b")
+    for name, tensor in kept(ran, CLIENTS[0], "0-finetune", 3).items():
+        assert torch.equal(tensor, kept(same, CLIENTS[0], "0-finetune", 3)[name])
+
+
+def test_it_begins_with_what_stayed_at_the_client(run_job, make_job):
+    still = {**SUPERVISED, "optimizer": {"name": "sgd", "lr": 1e-12, "momentum": 0}}
+    tune = {**FINETUNE, "epochs": 1, "objective": still}
+    ran = run_job(make_job(stages=[PRETRAIN, {**tune, "start": "own"}]))
+    name = "encoder.conv1.weight"
+    for client in CLIENTS:
+        own = kept(ran, client, "0-pretrain", 2)[name]
+        torch.testing.assert_close(kept(ran, client, "1-finetune", 1)[name], own)
+    averaged = ran.weights("0-pretrain")[name]
+    assert not torch.allclose(kept(ran, CLIENTS[0], "1-finetune", 1)[name], averaged, atol=1e-6)
+
+
+def test_it_begins_with_the_average_unless_asked(run_job, make_job):
+    still = {**SUPERVISED, "optimizer": {"name": "sgd", "lr": 1e-12, "momentum": 0}}
+    ran = run_job(make_job(stages=[PRETRAIN, {**FINETUNE, "epochs": 1, "objective": still}]))
+    name = "encoder.conv1.weight"
+    for client in CLIENTS:
+        torch.testing.assert_close(kept(ran, client, "1-finetune", 1)[name], ran.weights("0-pretrain")[name])
+
+
+def test_what_cannot_be_is_refused_and_said(make_job, federate_block):
+    with pytest.raises(ValueError, match="start: own needs a stage of rounds right before it"):
+        make_job(stages=[{**FINETUNE, "start": "own"}])
+    with pytest.raises(ValueError, match="simclr learns no classes"):
+        make_job(stages=[{**FINETUNE, "objective": PRETRAIN["objective"]}])
+    with pytest.raises(ValueError, match="none to export; add a stage federate"):
+        make_job(stages=[FINETUNE, {"stage": "export"}])
+    make_job(stages=[FINETUNE, federate_block(), {"stage": "export"}])
+
+
+def test_an_objective_that_needs_an_exchange_is_refused(make_job):
+    with pytest.raises(ValueError, match="fedirm gets no relations with exchange none"):
+        make_job(stages=[{"stage": "finetune", "epochs": 1, "objective": {"name": "fedirm"}}])

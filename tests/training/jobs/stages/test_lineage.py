@@ -1,0 +1,100 @@
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from registry.bundle.folder import bundle_digest, read_bundle
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.pictures.rule import PictureRule
+from training.errors import JobError
+from training.jobs.registrar import Registered
+from training.jobs.stages.base import BundleDraft, StageResult
+from training.jobs.stages.lineage import weights_digest, with_parents
+from training.jobs.stages.register import Register
+from training.models import ModelConfig
+
+
+def draft(name, seed=0):
+    whom = Subgroup() if name == "global" else Subgroup(name=name, scale="fitzpatrick", values=("5",))
+    manifest = BundleManifest(
+        model="demo",
+        file=ModelFile.of(b"graph"),
+        labels=(Label(code="a", name="A"), Label(code="b", name="B")),
+        picture=PictureRule(size=8),
+        subgroup=whom,
+        lineage=Lineage(job="sha256:" + "0" * 64, recipe="r", seed=seed, code_version="0"),
+    )
+    return BundleDraft(manifest, b"graph")
+
+
+def test_a_subgroups_parent_is_the_global_bundle():
+    bundles = {"dark": draft("dark"), "global": draft("global")}
+    found = with_parents(bundles)
+    assert list(found) == ["dark", "global"]
+    assert found["global"] == bundles["global"]
+    assert found["dark"].manifest.lineage.parent == bundle_digest(found["global"].manifest)
+    assert bundles["dark"].manifest.lineage.parent is None  # what was given stays as it was
+
+
+def test_the_parent_follows_what_is_changed_later():
+    once = with_parents({"global": draft("global"), "dark": draft("dark")})
+    again = with_parents({"global": draft("global", seed=1), "dark": once["dark"]})
+    assert again["dark"].manifest.lineage.parent == bundle_digest(again["global"].manifest)
+    assert again["dark"].manifest.lineage.parent != once["dark"].manifest.lineage.parent
+    assert with_parents(again) == again
+
+
+def test_the_parent_is_the_global_bundle_as_it_is_registered():
+    """The name in the registry is part of a bundle, and so of its digest."""
+    folder = Path("nowhere")
+    job = SimpleNamespace(name="job")
+    asked = []
+
+    def registrar(bundles, promote_to, reason):
+        asked.extend(bundles)
+        return Registered((1, 2))
+
+    context = SimpleNamespace(
+        job=job,
+        digest="sha256:" + "1" * 64,
+        registrar=registrar,
+        key="0-register",
+        folder=folder,
+        metrics_log=SimpleNamespace(log=print),
+    )
+    before = StageResult({}, with_parents({"global": draft("global"), "dark": draft("dark")}))
+    after = Register(model="another-name").run(context, before)
+    everybody, dark = asked
+    assert everybody.manifest.model == "another-name"
+    assert everybody.digest != bundle_digest(before.bundles["global"].manifest)
+    assert dark.manifest.lineage.parent == everybody.digest
+    assert after.bundles["dark"].manifest == dark.manifest
+
+
+def test_without_a_global_bundle_nobody_has_a_parent():
+    assert with_parents({"dark": draft("dark")}) == {"dark": draft("dark")}
+
+
+def test_weights_of_a_file_are_named_by_its_digest(tmp_path):
+    (tmp_path / "w.safetensors").write_bytes(b"weights")
+    digest = "sha256:" + hashlib.sha256(b"weights").hexdigest()
+    assert weights_digest(ModelConfig(name="resnet18", weights=str(tmp_path / "w.safetensors"))) == digest
+    assert weights_digest(ModelConfig(name="resnet18")) is None
+
+
+def test_weights_that_are_gone_are_told(tmp_path):
+    with pytest.raises(JobError, match=r"gone\.safetensors cannot be read any more"):
+        weights_digest(ModelConfig(name="resnet18", weights=str(tmp_path / "gone.safetensors")))
+
+
+def test_a_run_that_begins_with_weights_of_another_says_so(make_job, run_job, federate_block, tmp_path):
+    first = run_job(make_job(stages=[federate_block(rounds=1), {"stage": "export"}]))
+    assert read_bundle(first.out / "bundles" / "global").manifest.lineage.parent is None
+    weights = first.out / "checkpoints" / "0-federate" / "outcome.safetensors"
+    job = make_job(stages=[federate_block(rounds=1), {"stage": "export"}])
+    model = job.model.model_copy(update={"weights": str(weights)})
+    second = run_job(job.model_copy(update={"model": model}), out=tmp_path / "second")
+    expected = "sha256:" + hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert read_bundle(second.out / "bundles" / "global").manifest.lineage.parent == expected

@@ -1,0 +1,87 @@
+"""The stage `pretrain`, through the real loop."""
+
+import pytest
+import torch
+
+from training.jobs.stages import ORDER
+from training.models.groups import float_state
+
+PRETRAIN = {
+    "stage": "pretrain",
+    "rounds": 2,
+    "objective": {
+        "name": "simclr",
+        "batch_size": 6,
+        "features": 8,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    },
+    "aggregator": {"name": "fedavg"},
+}
+
+
+def pretraining(name="simclr", **changes):
+    objective = {**PRETRAIN["objective"], "name": name}
+    if name == "rotation":
+        objective.pop("features")
+    return {**PRETRAIN, "objective": objective, **changes}
+
+
+def test_it_comes_first():
+    assert ORDER[0] == "pretrain"
+
+
+@pytest.mark.parametrize("name", ["simclr", "rotation"])
+def test_the_encoder_is_trained_and_nothing_else_is_left(run_job, make_job, federate_block, name):
+    ran = run_job(make_job(stages=[pretraining(name), federate_block(rounds=1)]))
+    start = float_state(ran.result.context.model)
+    weights = ran.weights("0-pretrain")
+    assert set(weights) == set(start)
+    assert not torch.equal(weights["encoder.conv1.weight"], start["encoder.conv1.weight"])
+    assert torch.equal(weights["encoder.fc.weight"], start["encoder.fc.weight"])
+    summary = ran.result.summary
+    assert [stage["name"] for stage in summary["stages"]] == ["pretrain", "federate"]
+    assert summary["stages"][0]["test"] is None
+    assert summary["test"] is not None
+    lines = [line for line in ran.lines if line["stage"] == "0-pretrain"]
+    assert [line["round"] for line in lines] == [1, 2]
+    assert all(line["loss"] > 0 for line in lines)
+
+
+def test_what_was_learned_is_where_training_starts(run_job, make_job, federate_block, tmp_path):
+    still = federate_block(rounds=1, objective={"optimizer": {"name": "sgd", "lr": 1e-12}})
+    ran = run_job(make_job(stages=[pretraining(), still]))
+    torch.testing.assert_close(
+        ran.weights("1-federate")["encoder.conv1.weight"], ran.weights("0-pretrain")["encoder.conv1.weight"]
+    )
+
+
+def test_the_heads_travel_with_the_encoder_and_are_the_same_for_all(run_job, make_job):
+    ran = run_job(make_job(stages=[pretraining(rounds=1)]))
+    assert ran.lines[0]["bytes_up"] > sum(
+        tensor.numel() * 4 for tensor in ran.weights("0-pretrain").values()
+    ) * len(ran.lines[0]["answered"])
+
+
+def test_the_same_job_gives_the_same_weights_and_a_kill_changes_nothing(
+    run_job, run_killed, make_job, tmp_path
+):
+    job = make_job(stages=[pretraining(rounds=3)])
+    whole = run_job(job, out=tmp_path / "whole").weights("0-pretrain")
+    again = run_job(job, out=tmp_path / "again").weights("0-pretrain")
+    resumed = run_killed(job).weights("0-pretrain")
+    for name in whole:
+        assert torch.equal(whole[name], again[name])
+        assert torch.equal(whole[name], resumed[name])
+
+
+def test_an_objective_that_needs_labels_is_refused_and_named(make_job, federate_block):
+    with pytest.raises(ValueError, match="supervised needs labels; pre-train with simclr, rotation"):
+        make_job(stages=[{**PRETRAIN, "objective": {"name": "supervised"}}])
+    with pytest.raises(ValueError, match="simclr learns no classes; put it into a stage pretrain"):
+        make_job(stages=[{**federate_block(), "objective": PRETRAIN["objective"]}])
+
+
+def test_fine_tuning_needs_an_objective_that_learns_classes(make_job, federate_block):
+    strategy = {"name": "finetune", "epochs": 1, "objective": PRETRAIN["objective"]}
+    with pytest.raises(ValueError, match="simclr learns no classes; fine-tune with supervised"):
+        make_job(stages=[federate_block(), {"stage": "personalize", "strategy": strategy}])

@@ -1,0 +1,198 @@
+"""Masked image modelling through the real loop, and the syncs of Wu et al. 2022, Table V."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.closeness import assert_close_in_norm
+from training.algorithms.objectives import mae
+from training.algorithms.objectives.tokenizers import Codebook, dalle
+from training.errors import JobError
+from training.jobs.stages.pretrain import Pretrain
+from training.messages.message import named
+from training.models import ModelConfig
+from training.models.groups import group_names
+
+OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}
+TWO = {
+    "north": {"light": (8, 2, 2, 2), "dark": (5, 2, 2, 2)},
+    "south": {"dark": (5, 2, 2, 2)},
+}
+MAE = {"name": "mae", "decoder_width": 8, "decoder_depth": 1, "decoder_heads": 2}
+TABLE_V = {
+    "encoder and decoder": {"name": "all"},
+    "without decoder": {"name": "except", "groups": ["decoder"]},
+    "without linear projection": {"name": "except", "groups": ["patch_projection"]},
+    "without decoder projection": {"name": "except", "groups": ["decoder_projection"]},
+    "without class token": {"name": "except", "groups": ["class_token"]},
+}
+
+
+def pretraining(objective, **changes):
+    optimizer = {"name": "adamw", "lr": 0.01}
+    objective = {"batch_size": 6, "optimizer": optimizer, **objective}
+    return {
+        "stage": "pretrain",
+        "rounds": 2,
+        "objective": objective,
+        "aggregator": {"name": "fedavg"},
+        **changes,
+    }
+
+
+@pytest.fixture
+def two_clients(make_dataset):
+    """Of 13 and 5 training pictures."""
+    return make_dataset(TWO)
+
+
+@pytest.fixture
+def job_on_patches(make_job):
+    """A job of these stages on a small vision transformer, whose settings replace the narrow resnet's."""
+
+    def build(*stages, **options):
+        model = ModelConfig(name="vit_tiny_patch16_224", options={**OPTIONS, **options})
+        return make_job(stages=list(stages)).model_copy(update={"model": model})
+
+    return build
+
+
+def kept_by(ran, client, round_):
+    """The weights that a client keeps after a round."""
+    return named(ran.store.load(client, "0-pretrain/global", round_ + 1).tensors, "weights/")
+
+
+@pytest.mark.parametrize("context", TABLE_V)
+def test_what_stays_differs_between_clients_and_is_averaged_once_by_training_pictures(
+    run_job, job_on_patches, two_clients, context
+):
+    sync = TABLE_V[context]
+    ran = run_job(job_on_patches(pretraining(MAE, sync=sync)), two_clients)
+    network = Pretrain.model_validate(pretraining(MAE)).network(ran.result.context)
+    stays = set().union(*(group_names(network, group) for group in sync.get("groups", [])))
+    up = [line["bytes_up"] for line in ran.lines if line["stage"] == "0-pretrain"]
+    if not stays:
+        assert up[0] == up[1]
+        return
+    final = ran.weights("0-pretrain")
+    for round_ in (1, 2):
+        assert set(kept_by(ran, "north", round_)) == stays
+    for name in stays:
+        first, last = ({client: kept_by(ran, client, round_)[name] for client in TWO} for round_ in (1, 2))
+        assert not torch.equal(first["north"], first["south"])
+        # What a client has after the second round comes from what it had itself after the first.
+        assert not torch.equal(first["north"], last["north"])
+        if name in final:
+            expected = (13 * last["north"].double() + 5 * last["south"].double()) / 18
+            assert_close_in_norm(final[name], expected, 1e-6, name)
+    assert any(name in final for name in stays) == (
+        context not in ("without decoder", "without decoder projection")
+    )
+    # What stayed goes up once, with the last round.
+    width = sum(value.numel() * 4 for value in kept_by(ran, "north", 1).values())
+    assert up[1] - up[0] == 2 * width
+
+
+def test_what_travels_is_the_same_for_all_at_the_start_of_every_round(
+    run_job, job_on_patches, two_clients, monkeypatch
+):
+    """The class token is a client's own from the second round on; all else arrives averaged."""
+    seen, begin = {}, mae.MAE.begin
+
+    def watch(self, model, work):
+        seen[work.round, work.client] = {n: v.clone() for n, v in model.state_dict().items()}
+        return begin(self, model, work)
+
+    monkeypatch.setattr(mae.MAE, "begin", watch)
+    sync = TABLE_V["without class token"]
+    ran = run_job(job_on_patches(pretraining(MAE, sync=sync)), two_clients)
+    for round_ in (1, 2):
+        north, south = (seen[round_, client] for client in TWO)
+        differ = {name for name in north if not torch.equal(north[name], south[name])}
+        assert differ == (set() if round_ == 1 else {"encoder.cls_token"})
+    for client in TWO:
+        assert torch.equal(seen[2, client]["encoder.cls_token"], kept_by(ran, client, 1)["encoder.cls_token"])
+
+
+def test_the_encoder_learns_and_is_where_training_starts(
+    run_job, job_on_patches, two_clients, federate_block
+):
+    still = federate_block(rounds=1, objective={"optimizer": {"name": "sgd", "lr": 1e-12}})
+    ran = run_job(job_on_patches(pretraining(MAE), still), two_clients)
+    before, after = ran.weights("0-pretrain"), ran.weights("1-federate")
+    assert not any(name.startswith("heads.") for name in before)
+    torch.testing.assert_close(
+        after["encoder.blocks.0.attn.qkv.weight"], before["encoder.blocks.0.attn.qkv.weight"]
+    )
+    start = ran.result.context.model.state_dict()
+    assert not torch.equal(
+        before["encoder.blocks.0.attn.qkv.weight"], start["encoder.blocks.0.attn.qkv.weight"]
+    )
+    assert torch.equal(before["encoder.head.weight"], start["encoder.head.weight"])
+
+
+def test_an_encoder_without_what_should_stay_is_refused(run_job, make_job, job_on_patches, two_clients):
+    sync = TABLE_V["without class token"]
+    with pytest.raises(JobError, match="the model has no `class_token` to keep apart"):
+        run_job(
+            job_on_patches(pretraining(MAE, sync=sync), class_token=False, global_pool="avg"), two_clients
+        )
+    with pytest.raises(JobError, match="mae hides patches from a plain vision transformer"):
+        run_job(make_job(stages=[pretraining(MAE, sync=sync)]), two_clients)
+
+
+BEIT = {"name": "beit", "tokenizer": {"name": "codebook", "size": 6, "iterations": 2, "min_members": 3}}
+
+
+def test_beit_learns_its_codebook_once_and_resumes_exactly_after_a_kill(
+    run_job, run_killed, job_on_patches, two_clients, tmp_path, monkeypatch
+):
+    asked, answer = [], Codebook.answer
+
+    def count(self, broadcast, client, grid):
+        asked.append((broadcast.ask, broadcast.client))
+        return answer(self, broadcast, client, grid)
+
+    monkeypatch.setattr(Codebook, "answer", count)
+    job = job_on_patches(pretraining(BEIT, rounds=3))
+    whole = run_job(job, two_clients, out=tmp_path / "whole")
+    once = [(ask, client) for ask in ("patch_moments", *["patch_cells"] * 2) for client in TWO]
+    assert asked == once
+    lines = [line for line in whole.lines if line["stage"] == "0-pretrain"]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    assert all(line["loss"] > 0 for line in lines)
+    # The codebook goes down with the first round alone, and never up.
+    assert lines[0]["bytes_down"] - lines[1]["bytes_down"] >= 2 * 6 * 48 * 4
+    assert lines[1]["bytes_down"] == lines[2]["bytes_down"] == lines[1]["bytes_up"]
+    weights = whole.weights("0-pretrain")
+    assert not any(name.startswith("heads.") for name in weights)
+
+    resumed = run_killed(job, two_clients).weights("0-pretrain")
+    assert asked == once * 2, "a resumed run has its codebook"
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, resumed[name])
+
+
+def test_masked_autoencoding_resumes_exactly_with_what_stayed(
+    run_job, run_killed, job_on_patches, two_clients, tmp_path
+):
+    job = job_on_patches(pretraining(MAE, rounds=3, sync=TABLE_V["without class token"]))
+    whole = run_job(job, two_clients, out=tmp_path / "whole").weights("0-pretrain")
+    resumed = run_killed(job, two_clients).weights("0-pretrain")
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, resumed[name])
+
+
+def test_dalles_weights_never_travel(run_job, job_on_patches, two_clients, tmp_path, monkeypatch):
+    """With a narrow encoder in place of the real one, whose names and sizes have a test of their own."""
+    monkeypatch.setattr(dalle, "WIDTH", 8)
+    monkeypatch.setattr(dalle, "VOCABULARY", 11)
+    tensors = {name: torch.randn_like(b) * 0.1 for name, b in dalle.DalleEncoder(8, 11).named_buffers()}
+    save_file(tensors, tmp_path / "encoder.safetensors")
+    tokenizer = {"name": "dalle", "weights": str(tmp_path / "encoder.safetensors")}
+    ran = run_job(job_on_patches(pretraining({"name": "beit", "tokenizer": tokenizer})), two_clients)
+    encoder = sum(tensor.numel() for tensor in ran.weights("0-pretrain").values())
+    heads = 16 + 11 * 16 + 11
+    assert [line["bytes_up"] for line in ran.lines if line["stage"] == "0-pretrain"] == [
+        2 * 4 * (encoder + heads)
+    ] * 2

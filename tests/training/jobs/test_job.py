@@ -1,0 +1,414 @@
+"""What identifies a job, now and for whoever comes later; and jobs that extend others."""
+
+import re
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.errors import JobError
+from training.jobs.job import Job, read_job
+from training.jobs.job_file import read_plain
+
+YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
+JOB = {
+    "name": "identity",
+    "seed": 4,
+    "data": {"manifest": "a.csv", "image_size": 32, "clients": {"by": "iid", "count": 3}},
+    "model": {"name": "resnet18"},
+    "stages": [
+        {
+            "stage": "federate",
+            "rounds": 3,
+            "objective": {"name": "supervised", "augment": {"rotation": 10}},
+            "aggregator": {"name": "fedauto"},
+        }
+    ],
+}
+
+
+def digest(**augment):
+    stage = JOB["stages"][0]
+    objective = {**stage["objective"], "augment": {"rotation": 10, **augment}}
+    return Job.model_validate({**JOB, "stages": [{**stage, "objective": objective}]}).digest
+
+
+def test_the_identity_of_a_job_never_changes_from_version_to_version():
+    """As the first version told it: a run begun with any version can be continued with every later one."""
+    assert digest() == "sha256:1634aa9fe112cfb4abfa6aa0ca9ecf6fc863dab07311bf3570bdd7e1a0226ce3"
+
+
+def test_what_was_added_later_counts_as_soon_as_it_is_not_what_it_used_to_be():
+    assert digest(crop=(1.0, 1.0), hue=0.0) == digest()
+    assert len({digest(), digest(crop=(0.5, 1.0)), digest(hue=0.1), digest(rotation=11)}) == 4
+    assert "crop" in Job.model_validate(JOB).resolved()["stages"][0]["objective"]["augment"]
+
+
+# Jobs that extend others.
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file in `tmp_path`; gives its path."""
+
+    def file(name: str, content: object) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+        return path
+
+    return file
+
+
+def whole() -> dict:
+    """The job above, with what a recipe says of itself."""
+    return {**deepcopy(JOB), "about": {"system": "Base", "paper": "A", "note": "of the base"}}
+
+
+def test_a_job_is_another_one_with_changed_lines(write):
+    write("base.yaml", whole())
+    path = write(
+        "job.yaml",
+        """
+        about: {system: Changed, paper: B}
+        name: changed
+        extends: base.yaml
+        changes:
+          data.image_size: 64
+          stages.federate.rounds: 5
+          stages.0.objective.augment.rotation: 20
+          stages.0.aggregator: {name: fedexp, m: 2}
+        """,
+    )
+    expected = whole()
+    expected["about"] = {"system": "Changed", "paper": "B"}
+    expected["name"] = "changed"
+    expected["data"]["image_size"] = 64
+    expected["stages"][0]["rounds"] = 5
+    expected["stages"][0]["objective"]["augment"]["rotation"] = 20
+    expected["stages"][0]["aggregator"] = {"name": "fedexp", "m": 2}
+    assert read_plain(path) == expected
+    assert read_job(path) == Job.model_validate(expected)
+    assert read_job(path).digest == Job.model_validate(expected).digest
+
+
+def test_what_a_file_does_not_say_of_itself_is_the_others(write):
+    write("base.yaml", whole())
+    assert read_plain(write("job.yaml", {"extends": "base.yaml"})) == whole()
+    reseeded = read_plain(write("job.yaml", {"extends": "base.yaml", "seed": 9, "changes": None}))
+    assert reseeded == {**whole(), "seed": 9}
+
+
+def test_changes_come_in_their_order_and_set_after_them(write):
+    write("base.yaml", whole())
+    write("first.yaml", "{name: first, extends: base.yaml, changes: {data.clients.count: 4, seed: 1}}")
+    path = write(
+        "second.yaml",
+        """
+        extends: first.yaml
+        seed: 2
+        changes:
+          data.clients: {by: dirichlet, count: 5, alpha: 1.0}
+          data.clients.alpha: 0.5
+          data.image_size: 48
+        """,
+    )
+    job = read_job(path, ["data.image_size=56", "data.clients.count=6"])
+    assert (job.name, job.seed) == ("first", 2)
+    assert job.data.clients.model_dump(exclude_none=True) == {"by": "dirichlet", "count": 6, "alpha": 0.5}
+    assert job.data.image_size == 56
+
+
+def test_a_path_after_extends_starts_from_the_file_it_stands_in(write, monkeypatch):
+    write("shared/base.yaml", whole())
+    write("shared/middle.yaml", {"extends": "base.yaml", "changes": {"data.image_size": 48}})
+    path = write("mine/job.yaml", {"extends": "../shared/middle.yaml"})
+    monkeypatch.chdir(path.parent)
+    assert read_job(Path("job.yaml")).data.image_size == 48
+
+
+def test_stages_are_replaced_whole_or_added_after_the_last(write):
+    write("base.yaml", whole())
+    replaced = {"extends": "base.yaml", "changes": {"stages": [{**JOB["stages"][0], "rounds": 9}]}}
+    assert [stage.rounds for stage in read_job(write("replaced.yaml", replaced)).stages] == [9]
+    added = write("added.yaml", {"extends": "replaced.yaml", "changes": {"stages.1": {"stage": "export"}}})
+    assert [stage.stage for stage in read_job(added).stages] == ["federate", "export"]
+    assert len(read_job(added, ["stages.2={stage: register}"]).stages) == 3
+
+
+def test_of_two_equal_stages_the_one_that_is_numbered_changes(write):
+    stage = JOB["stages"][0]
+    path = write("base.yaml", {**whole(), "stages": [stage, stage]})
+    changed = {**stage, "rounds": 7}
+    job = read_plain(path, [f"stages.1={yaml.safe_dump(changed, default_flow_style=True)}"])
+    assert [found["rounds"] for found in job["stages"]] == [3, 7]
+
+
+def test_one_value_at_two_places_is_changed_at_one(write):
+    write("base.yaml", {**whole(), "stages": [JOB["stages"][0], JOB["stages"][0]]})
+    path = write(
+        "job.yaml",
+        """
+        extends: base.yaml
+        changes:
+          stages.0.objective: &objective {name: supervised, batch_size: 8}
+          stages.1.objective: *objective
+          stages.1.objective.batch_size: 4
+        """,
+    )
+    assert [stage.objective.batch_size for stage in read_job(path).stages] == [8, 4]
+
+
+def test_of_several_others_a_later_block_stands_whole_and_the_file_itself_comes_last(write):
+    write("system.yaml", {**whole(), "engine": {"workers": 3, "min_clients": 2}})
+    pictures = {"image_size": 64, "manifest": "b.csv", "clients": {"by": "manifest"}}
+    write("pictures.yaml", {"base": "Three hospitals.", "data": pictures, "engine": {"min_clients": 3}})
+    path = write(
+        "job.yaml",
+        """
+        name: both
+        extends: [system.yaml, pictures.yaml]
+        changes: {data.image_size: 48}
+        """,
+    )
+    expected = {
+        **whole(),
+        "name": "both",
+        "data": {**pictures, "image_size": 48},
+        "engine": {"min_clients": 3},
+    }
+    assert read_plain(path) == expected
+    assert read_job(path).engine.workers == 1, "a block of a later one is not filled from an earlier one's"
+    turned = write("turned.yaml", {"extends": ["pictures.yaml", "system.yaml", "pictures2.yaml"]})
+    write("pictures2.yaml", {"engine": {"workers": 4}})
+    write("system.yaml", {key: value for key, value in whole().items() if key != "data"})
+    assert read_plain(turned) == {**whole(), "data": pictures, "engine": {"workers": 4}}
+
+
+def test_what_two_others_extend_may_be_one_file(write):
+    write("base.yaml", whole())
+    write("smaller.yaml", {"extends": "base.yaml", "changes": {"data.image_size": 16}})
+    write("model.yaml", {"extends": "all.yaml"})
+    write("all.yaml", {"model": {"name": "vgg11"}})
+    path = write(
+        "job.yaml", {"extends": ["smaller.yaml", "model.yaml"], "changes": {"model.weights": "none"}}
+    )
+    again = write("again.yaml", {"extends": ["job.yaml", "all.yaml"]})
+    assert read_plain(path)["model"] == {"name": "vgg11", "weights": "none"}
+    assert read_plain(again) == {
+        **whole(),
+        "data": {**JOB["data"], "image_size": 16},
+        "model": {"name": "vgg11"},
+    }
+
+
+def test_a_bare_name_is_a_file_beside_and_else_a_built_in_one(write):
+    path = write("job.yaml", {"name": "mine", "extends": ["fedprox", "pictures.yaml"]})
+    write("pictures.yaml", {"data": {"manifest": "mine.csv", "image_size": 32}})
+    assert read_job(path).stages[0].objective.mu == 0.001
+    assert read_job(path).data.manifest == "mine.csv"
+    write("fedprox.yaml", whole())
+    assert read_job(path).stages[0].objective.mu == 0
+    write("fedprox", {**whole(), "seed": 77})
+    assert read_job(path).seed == 77
+    own = write("mine/fed-mae.yaml", {"extends": "fed-mae", "changes": {"data.manifest": "of-its-name.csv"}})
+    assert read_job(own).data.manifest == "of-its-name.csv"
+    with pytest.raises(JobError, match=r"cannot read .*/fedbeit\.yaml, which .*; did you mean `fed-beit`$"):
+        read_job(write("other.yaml", {"extends": "fedbeit.yaml"}))
+
+
+def test_the_documented_examples_of_a_system_on_other_pictures(write):
+    jobs, recipes = (Path("docs", name).read_text() for name in ("jobs.md", "recipes.md"))
+    [example] = [text for text in YAML.findall(jobs) if "extends: [fedmae, pictures.yaml]" in text]
+    write("pictures.yaml", {"data": {"manifest": "here.csv"}, "engine": {"min_clients": 3}})
+    job = read_job(write("here.yaml", example))
+    assert (job.name, job.stages[0].rounds, job.stages[0].objective.name) == ("fedmae-here", 50, "mae")
+    assert (job.data.manifest, job.engine.min_clients) == ("here.csv", 3)
+
+    assert "`extends: [fedclf,\nisic2019-ten-clients]`, with `changes: {model.name: resnet50}`" in recipes
+    extends, changes = ["fedclf", "isic2019-ten-clients"], {"model.name": "resnet50"}
+    job = read_job(write("cnn.yaml", {"extends": extends, "changes": changes}))
+    assert (job.data.adapter, job.model.name, job.stages[0].exchange.name) == (
+        *("isic2019", "resnet50", "features"),
+    )
+
+
+def test_a_stage_that_is_not_there_comes_where_the_order_has_it(write):
+    base = {**whole(), "stages": [*JOB["stages"], {"stage": "calibrate"}]}
+    write("base.yaml", base)
+    changes = {"stages.export": {"stage": "export"}, "stages.pretrain": {"stage": "pretrain", "rounds": 2}}
+    path = write("job.yaml", {"extends": "base.yaml", "changes": changes})
+    elsewhere = read_plain(path, ["stages.toy={stage: toy}", "stages.register={stage: register}"])["stages"]
+    assert [stage["stage"] for stage in elsewhere] == [
+        *("pretrain", "federate", "export", "calibrate", "register", "toy"),
+    ]
+    replaced = read_plain(path, ["stages.export={stage: export, tolerance: 1}"])["stages"]
+    assert replaced == [
+        {"stage": "pretrain", "rounds": 2},
+        JOB["stages"][0],
+        {"stage": "export", "tolerance": 1},
+        {"stage": "calibrate"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "{extends: gone.yaml}",
+            "cannot read {folder}/gone.yaml, which {folder}/job.yaml extends: No such file",
+        ),
+        (
+            "{extends: gone.yaml}",
+            "a path after `extends` starts from the folder of the file that it stands in",
+        ),
+        ("{extends: list.yaml}", "{folder}/list.yaml, which {folder}/job.yaml extends, holds no job"),
+        ("{extends: broken.yaml}", "{folder}/broken.yaml, which {folder}/job.yaml extends, is not YAML"),
+        (
+            "{extends: latin.yaml}",
+            "{folder}/latin.yaml, which {folder}/job.yaml extends, is not text in UTF-8",
+        ),
+        (
+            "{extends: {file: base.yaml}}",
+            "{folder}/job.yaml: `extends` is {'file': 'base.yaml'}; it names one other job file",
+        ),
+        (
+            "{extends: []}",
+            "`extends` is []; it names one other job file, e.g. `extends: job.yaml`, or several",
+        ),
+        ("{extends: [base.yaml, 3]}", "`extends` is ['base.yaml', 3]; it names one other job file"),
+        ("{extends: [base.yaml, ./base.yaml]}", "`extends` names {folder}/base.yaml twice; once is enough"),
+        ("{extends: [base.yaml, job.yaml]}", "{folder}/job.yaml extends {folder}/job.yaml: a circle"),
+        (
+            "{extends: [base.yaml, there.yaml]}",
+            "{folder}/job.yaml extends {folder}/there.yaml extends {folder}/back.yaml extends "
+            "{folder}/job.yaml: a circle; let one of them be a whole job",
+        ),
+        (
+            "{extends: [base.yaml, pictures.yml]}",
+            "cannot read {folder}/pictures.yml, which {folder}/job.yaml extends: No such file or directory; "
+            "a path after `extends` starts from the folder of the file that it stands in; did you mean "
+            "`pictures.yaml`",
+        ),
+        (
+            "{extends: fed-avg}",
+            "{folder}/job.yaml extends `fed-avg`, which is neither a file beside it nor built in; did you "
+            "mean `fedavg`; list the built-in",
+        ),
+        (
+            "{extends: [pictures.yaml, base.yaml]}",
+            "{folder}/job.yaml extends {folder}/pictures.yaml, of which nothing is left: {folder}/base.yaml, "
+            "after it, has all that it has (`data`, `model`), and a later block replaces an earlier one "
+            "whole; leave one of them out, turn them round, or name a base",
+        ),
+        (
+            "{extends: [pictures.yaml, stages.yaml, model.yaml, base-data.yaml]}",
+            "{folder}/pictures.yaml, of which nothing is left: {folder}/stages.yaml and {folder}/model.yaml "
+            "and {folder}/base-data.yaml, after it, has all",
+        ),
+        (
+            "{base: Pictures of ours., data: {}}",
+            "{folder}/job.yaml is no job but a base that jobs share: Pictures",
+        ),
+        (
+            "{base: , data: {}}",
+            "{folder}/job.yaml: `base` is None; it says in a line what the blocks of this",
+        ),
+        ("{extends: unsaid.yaml}", "{folder}/unsaid.yaml: `base` is 3; it says in a line what"),
+        (
+            "{extends: base.yaml, changes: {stages.pretrain: {stage: finetune}}}",
+            "changes, stages.pretrain: there is no `pretrain` there; valid: federate, 0",
+        ),
+        ("{extends: }", "`extends` is None; it names one other job file, e.g. `extends: job.yaml`"),
+        ("{extends: job.yaml}", "{folder}/job.yaml extends {folder}/job.yaml: a circle"),
+        (
+            "{extends: there.yaml}",
+            "{folder}/job.yaml extends {folder}/there.yaml extends {folder}/back.yaml extends "
+            "{folder}/job.yaml: a circle; let one of them be a whole job",
+        ),
+        (
+            "{extends: round.yaml}",
+            "JOB {folder}/round.yaml extends {folder}/trip.yaml extends {folder}/round.yaml: a circle",
+        ),
+        (
+            "{extends: base.yaml, model: {name: vgg11}, stagez: []}",
+            "{folder}/job.yaml extends another job, where `model`, `stagez` may not stand: only `name`, "
+            "`seed`, `about`, `extends`, `changes` may; put it under `changes`, e.g. `changes: {stages",
+        ),
+        (
+            "{extends: inside.yaml}",
+            "{folder}/inside.yaml, which {folder}/job.yaml extends, holds a value that is",
+        ),
+        ("{changes: {seed: 3}}", "{folder}/job.yaml has `changes` and nothing that it changes"),
+        ("{extends: base.yaml, changes: [seed]}", "`changes` is ['seed']; write it as `key.path: value`"),
+        (
+            "{extends: base.yaml, changes: {3: 4}}",
+            "{folder}/job.yaml, changes, 3: write it as `key.path: value`",
+        ),
+        ("{extends: base.yaml, changes: {data..folder: x}}", "changes, data..folder: write it as"),
+        (
+            "{extends: base.yaml, changes: {stages.federat.rounds: 3}}",
+            "{folder}/job.yaml, changes, stages.federat.rounds: there is no `federat` there; did you mean "
+            "`federate`? valid: federate, 0",
+        ),
+        (
+            "{extends: base.yaml, changes: {stages.2: {stage: export}}}",
+            "changes, stages.2: there is no `2` there; valid: federate, 0",
+        ),
+        (
+            "{extends: base.yaml, changes: {data.image_size.x: 3}}",
+            "changes, data.image_size.x: there is no `x` there, only the value 32",
+        ),
+        (
+            "{extends: base.yaml, changes: {stages.0.objectiv.mu: 1}}",
+            "stages.0.federate: unknown key `objectiv`; did you mean `objective`?",
+        ),
+        (
+            "{extends: base.yaml, changes: {data.image_sise: 3}}",
+            "{folder}/job.yaml:\n  data: unknown key `image_sise`; did you mean `image_size`?",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_extension_is_named_with_what_to_do(write, tmp_path, content, told):
+    write("base.yaml", whole())
+    write("pictures.yaml", {"data": JOB["data"], "model": JOB["model"]})
+    write("stages.yaml", {"stages": []})
+    write("model.yaml", {"model": {}})
+    write("base-data.yaml", {"base": "Pictures.", "data": {}})
+    write("unsaid.yaml", {"base": 3, "data": {}})
+    write("list.yaml", "- a")
+    write("inside.yaml", "data: &data {options: *data}")
+    write("broken.yaml", "a: [")
+    (tmp_path / "latin.yaml").write_bytes("näme: a".encode("latin-1"))
+    write("there.yaml", {"extends": "back.yaml"})
+    write("back.yaml", {"extends": "job.yaml"})
+    write("round.yaml", {"extends": "trip.yaml"})
+    write("trip.yaml", {"extends": "round.yaml"})
+    with pytest.raises(JobError) as refused:
+        read_job(write("job.yaml", content))
+    assert told.removeprefix("JOB ").replace("{folder}", str(tmp_path)) in str(refused.value)
+    if told.startswith("JOB "):
+        assert "job.yaml" not in str(refused.value), "it is no part of the circle"
+
+
+def test_a_run_resolves_what_it_extends_and_looks_for_pictures_beside_the_file_that_is_run(
+    train_command, tiny, write, tmp_path
+):
+    write("shared/base.yaml", tiny)
+    path = write(
+        "mine/job.yaml",
+        {"name": "mine", "extends": "../shared/base.yaml", "changes": {"stages.federate.rounds": 1}},
+    )
+    assert train_command(path, "--out", "run").code == 0
+    resolved = yaml.safe_load((tmp_path / "run" / "job.resolved.yaml").read_text())
+    assert Job.model_validate(resolved) == Job.model_validate(
+        {**tiny, "name": "mine", "stages": [{**tiny["stages"][0], "rounds": 1}]}
+    )
+    assert train_command(tmp_path / "run" / "job.resolved.yaml", "--out", "run", "--resume").code == 0
+
+    data = {"data.adapter": None, "data.options": {}, "data.manifest": "mine.csv"}
+    write("mine/job.yaml", {"extends": "../shared/base.yaml", "changes": data})
+    ended = train_command("--check", path)
+    assert ended.code == 2
+    assert str(tmp_path / "mine" / "mine.csv") in ended.err

@@ -1,0 +1,91 @@
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.errors import CheckpointError
+from training.messages import spool as module
+from training.messages.message import Update
+from training.messages.spool import Spool
+from training.messages.tensor_file import map_tensors
+
+TENSORS = {"b": torch.tensor([1.5, -2.0]), "a": torch.arange(6.0).view(2, 3).T}
+
+
+def test_what_was_spooled_comes_back_bytewise(tmp_path):
+    spool = Spool(tmp_path / "spool")
+    update = spool.spooled(Update("north", "0-federate", 1, "fit", tensors=TENSORS, losses={"light": 1.0}))
+    assert update.losses == {"light": 1.0}
+    assert set(update.tensors) == {"a", "b"}
+    assert len(update.tensors) == 2
+    assert all(torch.equal(update.tensors[name], value) for name, value in TENSORS.items())
+    with pytest.raises(KeyError, match="c"):
+        update.tensors["c"]
+
+
+def test_all_tensors_are_read_at_once(tmp_path, monkeypatch):
+    tensors = Spool(tmp_path / "spool").spooled(Update("north", "s", 1, "fit", tensors=TENSORS)).tensors
+    reads = []
+
+    def counted(path):
+        reads.append(path)
+        return map_tensors(path)
+
+    monkeypatch.setattr(module, "map_tensors", counted)
+    assert all(torch.equal(value, TENSORS[name]) for name, value in tensors.items())
+    assert sorted(value.sum().item() for value in tensors.values()) == [-0.5, 15.0]
+    assert len(reads) == 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_reading_again_and_again_takes_no_more_memory(tmp_path):
+    names = [f"layer-{number}" for number in range(100)]
+    many = Spool(tmp_path / "spool").spooled(
+        Update("north", "s", 1, "fit", tensors={name: torch.ones(8) for name in names})
+    )
+
+    def read(times):
+        for _ in range(times):
+            sum(value.sum() for _, value in many.tensors.items())
+        return resident_kilobytes()
+
+    before = read(100)
+    assert read(500) - before < 1000  # mapping the tensors one by one lost 6 kB a time
+
+
+def resident_kilobytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def test_tensors_that_share_memory_are_spooled_whole(tmp_path):
+    shared = torch.arange(4.0)
+    spool = Spool(tmp_path / "spool")
+    back = spool.spooled(Update("north", "s", 1, "fit", tensors={"x": shared, "y": shared})).tensors
+    assert torch.equal(back["x"], shared)
+    assert torch.equal(back["y"], shared)
+
+
+def test_a_spool_starts_empty_and_forgets_all_when_cleared(tmp_path):
+    folder = tmp_path / "spool"
+    Spool(folder).write(TENSORS)
+    spool = Spool(folder)
+    assert not list(folder.iterdir())
+    first, second = spool.write(TENSORS), spool.write(TENSORS)
+    assert first != second
+    Spool(folder / "worker-1").write(TENSORS)
+    spool.clear()
+    assert not list(folder.rglob("*.safetensors"))
+    assert spool.write(TENSORS) not in (first, second)
+
+
+def test_a_full_disk_is_said(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(tmp_path / "spool")
+    monkeypatch.setattr(module, "save_tensors", full)
+    with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume"):
+        spool.write(TENSORS)

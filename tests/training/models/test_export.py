@@ -1,0 +1,100 @@
+"""A model as the graph of a bundle: it computes what torch computes, at the temperature it is given."""
+
+import numpy as np
+import pytest
+import torch
+
+from registry.bundle.model_file.graph import Graph
+from tests.closeness import assert_close_in_norm
+from training.errors import ExportError
+from training.models import ModelConfig, build_model
+from training.models.export import ServedModel, export_graph, largest_difference, set_temperature
+
+SIZE = 16
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """Weights and statistics that no layer has at the start."""
+    model = build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 3, seed=5)
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if "running_var" in name:
+                value.uniform_(0.5, 2.0, generator=random)
+            elif value.is_floating_point():
+                value.add_(0.1 * torch.randn(value.shape, generator=random))
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def graph(classifier):
+    return export_graph(classifier, SIZE)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).integers(0, 256, (7, SIZE, SIZE, 3), dtype=np.uint8)
+
+
+def answers_of_torch(classifier, images):
+    """Scaling, network and softmax, step by step."""
+    pixels = torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
+    with torch.no_grad():
+        embedding = classifier.embed(pixels)
+        logits = classifier(pixels)
+    return embedding.numpy(), logits.numpy()
+
+
+def softmax(logits):
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def test_the_graph_answers_as_torch_does(classifier, graph, images):
+    embedding, logits = answers_of_torch(classifier, images)
+    outputs = Graph(graph).run(images)
+    assert_close_in_norm(outputs.logits, logits)
+    assert_close_in_norm(outputs.embedding, embedding)
+    np.testing.assert_allclose(outputs.probabilities, softmax(logits), atol=1e-5)
+    assert np.ptp(logits[:, 0]) > 0.01  # the pictures do not all look alike to it
+
+
+def test_a_batch_may_have_any_size_and_does_not_change_the_answer(graph, images):
+    whole = Graph(graph).run(images).probabilities
+    one_by_one = np.concatenate([Graph(graph).run(image[None]).probabilities for image in images])
+    assert_close_in_norm(one_by_one, whole)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.5])
+def test_a_temperature_divides_the_logits_and_nothing_else(graph, images, temperature):
+    before, after = Graph(graph).run(images), Graph(set_temperature(graph, temperature)).run(images)
+    assert_close_in_norm(after.logits, before.logits / temperature, 1e-6)
+    np.testing.assert_allclose(after.probabilities, softmax(before.logits / temperature), atol=1e-5)
+    np.testing.assert_array_equal(after.embedding, before.embedding)
+    np.testing.assert_array_equal(after.probabilities.argmax(axis=1), before.probabilities.argmax(axis=1))
+
+
+def test_setting_the_temperature_twice_is_setting_it_once(graph):
+    assert set_temperature(set_temperature(graph, 3.0), 0.7) == set_temperature(graph, 0.7)
+
+
+def test_a_graph_without_a_temperature_is_refused():
+    import onnx
+
+    empty = onnx.helper.make_model(onnx.helper.make_graph([], "empty", [], [])).SerializeToString()
+    with pytest.raises(ExportError, match="holds no temperature; export the model again"):
+        set_temperature(empty, 2.0)
+
+
+def test_the_largest_difference_is_nothing_for_the_same_model_and_found_for_another(
+    classifier, graph, images
+):
+    assert largest_difference(graph, classifier, images, 1) < 1e-5
+    with torch.no_grad():
+        expected = ServedModel(classifier, temperature=3.0).eval()(torch.from_numpy(images))[0].numpy()
+    hot = set_temperature(graph, 3.0)
+    served = softmax(answers_of_torch(classifier, images)[1])
+    found = largest_difference(hot, classifier, images, 1)
+    assert found == pytest.approx(np.abs(expected - served).max(), rel=1e-3)
+    assert found > 0.01

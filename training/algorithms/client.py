@@ -1,0 +1,47 @@
+"""A client as a stage sees it: its pictures, its state store and the process's local model."""
+
+from dataclasses import dataclass
+
+from registry.bundle.manifest.schema import UNDECLARED
+from training.algorithms.client_state import StateStore
+from training.algorithms.local_model import LocalModel
+from training.data.dataset import Dataset, Examples, Split
+from training.data.subgroups import in_subgroup
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client of a job.
+
+    Attributes:
+        id: its name in the job.
+        seed: the job's seed.
+        min_count: a block of counts over fewer pictures is not sent.
+        dataset: where its pictures are.
+        store: where it keeps what does not travel.
+        local_model: the model it trains on.
+        steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
+    """
+
+    id: str
+    seed: int
+    min_count: int
+    dataset: Dataset
+    store: StateStore
+    local_model: LocalModel
+    steps: int | None = None
+
+    @property
+    def subgroups(self) -> tuple[str, ...]:
+        """The names of the job's subgroups."""
+        return tuple(self.dataset.subgroups)
+
+    def examples(self, split: Split, subgroup: str | None = None) -> Examples:
+        """The pictures of one split, of one subgroup if one is named."""
+        examples = self.dataset.examples(self.id, split)
+        return examples if subgroup is None else in_subgroup(examples, self.subgroups, subgroup)
+
+    def by_subgroup(self, split: Split) -> dict[str, Examples]:
+        """The pictures of one split by subgroup; those without pictures are absent."""
+        parts = {name: self.examples(split, name) for name in (*self.subgroups, UNDECLARED)}
+        return {name: part for name, part in parts.items() if len(part)}

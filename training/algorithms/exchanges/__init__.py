@@ -1,0 +1,18 @@
+"""Exchanges: what travels besides weights. The table of what a job may name.
+
+- `base`, `server_context`: the interface, and what an exchange may call at the coordinator
+- `features`, `relations`, `peers`: one method each
+- `similarity`, `policies`: how `peers` ranks and gates the peers of a client
+"""
+
+from registry.bundle.plugins import PartTable
+from training.algorithms.exchanges.base import Exchange, NoExchange
+from training.algorithms.exchanges.features import SharedFeatures
+from training.algorithms.exchanges.peers import Peers
+from training.algorithms.exchanges.relations import SharedRelations
+
+EXCHANGES: PartTable[Exchange] = PartTable(
+    "exchange", NoExchange, SharedFeatures, Peers, SharedRelations, base=Exchange
+)
+
+__all__ = ["EXCHANGES", "Exchange", "NoExchange", "Peers", "SharedFeatures", "SharedRelations"]

@@ -1,0 +1,149 @@
+"""The exchange interface: tensors sent beside the weights, and what the server remembers of the answers.
+
+On the wire an exchange's tensors carry its own prefix, so that they can never be taken for weights.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from training.algorithms.exchanges.server_context import ServerContext
+from training.config import FrozenConfig
+from training.messages.message import Tensors, Update
+
+PREFIX = "exchange/"
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """The tensors that an exchange sends to one client beside the weights, and a note for the log.
+
+    Attributes:
+        tensors: the content.
+        note: what is logged of them, JSON-able; it does not travel.
+    """
+
+    tensors: Tensors = field(default_factory=dict)
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Offers(Protocol):
+    """What an exchange requires of the objective beside it.
+
+    Attributes:
+        shares_features, shares_relations, learns_from_peers: see
+            `training.algorithms.objectives.base.Objective`.
+    """
+
+    shares_features: ClassVar[bool]
+    shares_relations: ClassVar[bool]
+    learns_from_peers: ClassVar[bool]
+
+    @property
+    def name(self) -> str:
+        """What the job calls it."""
+
+
+class Exchange(FrozenConfig, ABC):
+    """What else travels in a round, and through whose hands.
+
+    Attributes:
+        comes_back: whether clients answer with tensors of the exchange; where they do not, such are refused.
+        opens: whether clients are asked for such tensors before the first round too.
+    """
+
+    comes_back: ClassVar[bool] = False
+    opens: ClassVar[bool] = False
+    name: str
+
+    @property
+    def needs_server(self) -> bool:
+        """Whether uploads are judged on validation pictures that the coordinator owns."""
+        return False
+
+    @property
+    def carries_weights(self) -> bool:
+        """Whether it passes on what clients upload."""
+        return False
+
+    @abstractmethod
+    def outgoing(
+        self,
+        client: str,
+        round_: int,
+        memory: Tensors,
+        random: np.random.Generator,
+        server_context: ServerContext,
+    ) -> Parcel:
+        """What goes to `client` beside the weights in this round.
+
+        Args:
+            client: to whom.
+            round_: which round.
+            memory: what the server remembers.
+            random: draws for this client and round.
+            server_context: what it may call at the coordinator.
+        """
+
+    @abstractmethod
+    def collect(self, update: Update, memory: Tensors, server_context: ServerContext) -> Tensors:
+        """The server's memory after `update` came in."""
+
+    def conclude(
+        self, clients: Sequence[str], round_: int, memory: Tensors, server_context: ServerContext
+    ) -> Tensors:
+        """The server's memory after all of a round came in and went into the new model.
+
+        What needs the clients' answers no more but asks the server anew has its place here.
+
+        Args:
+            clients: whose updates were collected.
+            round_: in which round.
+            memory: what the server remembers.
+            server_context: what it may call at the coordinator.
+        """
+        return memory
+
+    def check(self, update: Update, memory: Tensors) -> None:
+        """Refuse an answer whose tensors of the exchange are not what it collects, given what it has.
+
+        Raises:
+            MessageError: naming the client, what was found and what is allowed.
+        """
+        return
+
+    def fit_with(self, objective: Offers) -> None:
+        """Refuse an objective that gives or takes nothing of what travels here.
+
+        Raises:
+            ValueError: saying which objective this exchange needs.
+        """
+        return
+
+    def facts(self, memory: Tensors) -> Mapping[str, Any]:
+        """What is reported of the exchange after the last round, JSON-able."""
+        return {}
+
+
+class NoExchange(Exchange):
+    """Nothing goes out and nothing is kept."""
+
+    name: Literal["none"] = "none"
+
+    def outgoing(
+        self,
+        client: str,
+        round_: int,
+        memory: Tensors,
+        random: np.random.Generator,
+        server_context: ServerContext,
+    ) -> Parcel:
+        """Nothing."""
+        return Parcel()
+
+    def collect(self, update: Update, memory: Tensors, server_context: ServerContext) -> Tensors:
+        """Nothing to remember."""
+        return memory

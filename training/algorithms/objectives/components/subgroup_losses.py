@@ -1,0 +1,74 @@
+"""Mean losses and counts by subgroup, L_{c,s} and N_{c,s}, as the tasks of all objectives report them."""
+
+from collections.abc import Mapping
+
+import torch
+from numpy import int64
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.algorithms.objectives.base import LocalRound
+from training.data.dataset import Examples
+from training.data.subgroups import count_by_subgroup, name_losses
+from training.messages.message import Tensors
+
+
+class SubgroupLosses:
+    """Sums of losses by subgroup, on the device; undeclared pictures take the last place."""
+
+    def __init__(self, work: LocalRound, examples: Examples) -> None:
+        self._names = work.subgroups
+        self._examples = examples
+        self._subgroup_of = torch.from_numpy(examples.subgroups).to(work.device) % (len(self._names) + 1)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start an epoch: all sums are 0."""
+        shape, device = len(self._names) + 1, self._subgroup_of.device
+        self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._drawn = torch.zeros(shape, dtype=torch.float64, device=device)
+
+    def add(self, positions: NDArray[int64], losses: Tensor) -> None:
+        """Add the losses `(batch,)` of the pictures at `positions` `(batch,)`."""
+        subgroups = self._subgroup_of[torch.from_numpy(positions).to(self._subgroup_of.device)]
+        self._sums.index_add_(0, subgroups, losses.detach().double())
+        self._drawn.index_add_(0, subgroups, torch.ones_like(losses, dtype=torch.float64))
+
+    def num_examples(self) -> Mapping[str, int]:
+        """Pictures by subgroup."""
+        return count_by_subgroup(self._examples, self._names)
+
+    def losses(self) -> Mapping[str, float]:
+        """Mean loss by subgroup over what was drawn."""
+        return name_losses(self._sums, self._drawn, self._names)
+
+
+class SubgroupLossTask:
+    """The half of a `LocalTask` that reports, where nothing follows a step and only weights travel."""
+
+    def __init__(self, work: LocalRound, examples: Examples) -> None:
+        """Reports on `examples`, those of the client's that the objective trains on."""
+        self._losses = SubgroupLosses(work, examples)
+
+    def after_step(self) -> None:
+        """Nothing follows a step."""
+
+    def num_examples(self) -> Mapping[str, int]:
+        """The pictures trained on, by subgroup."""
+        return self._losses.num_examples()
+
+    def losses(self) -> Mapping[str, float]:
+        """Mean loss by subgroup over the last epoch."""
+        return self._losses.losses()
+
+    def outgoing(self) -> Tensors:
+        """Nothing travels besides weights."""
+        return {}
+
+    def keep(self) -> Tensors:
+        """Nothing stays."""
+        return {}
+
+    def scalars(self) -> Mapping[str, float]:
+        """Nothing more is logged."""
+        return {}

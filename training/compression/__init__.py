@@ -1,1 +1,0 @@
-"""Fewer bytes for the weights that travel: half precision and 8 bits, with what rounding lost is kept."""

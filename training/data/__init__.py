@@ -1,0 +1,11 @@
+"""A client's pictures as training reads them, and the `data` block of a job.
+
+- `dataset`: pictures, labels and subgroups of one split; the protocol of a dataset
+- `subgroups`, `intersections`, `small_cells`: parts of a client's pictures, and which may be disclosed
+- `settings`: the `data` block
+"""
+
+from registry.bundle.old_names import hand_on
+from training.deprecated_names import DATA
+
+hand_on(__name__, DATA)

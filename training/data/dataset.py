@@ -1,0 +1,115 @@
+"""A client's pictures as training reads them: arrays of one split, and the protocol of a dataset."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.manifest.labels import Label
+
+Split = Literal["train", "validation", "calibration", "test"]
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "calibration", "test")
+
+SERVER = "server"  # the client that the coordinator owns, where a job asks for one
+
+UNLABELLED_CLIENT = "unlabelled"  # the client that holds all unlabelled training pictures, where asked for
+
+FOLDED_CLASSES = ("benign", "malignant")  # what the labels of unseen clients, 0 and 1, mean
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The pictures of one split of one client.
+
+    Attributes:
+        images: uint8 pictures `(pictures, height, width, 3)`, shared and usually memory-mapped.
+        rows: which of `images` belong here, `(n,)` int64.
+        labels: class index `(n,)` int64, -1 where there is none. Of an unseen client, whose data set may know
+            other classes than the job: an index into `FOLDED_CLASSES`, 0 benign and 1 malignant, whatever
+            the job's classes are; premalignant counts as malignant.
+        subgroups: subgroup index `(n,)` int64, -1 where it is undeclared.
+        lesions: lesion number `(n,)` int64; equal numbers are pictures of one lesion.
+        traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
+    """
+
+    images: NDArray[np.uint8]
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    subgroups: NDArray[np.int64]
+    lesions: NDArray[np.int64]
+    traits: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Pictures at `positions` (indices into `rows`), `(batch, height, width, 3)` uint8."""
+        return self.images[self.rows[positions]]
+
+    def where(self, keep: NDArray[np.bool_]) -> "Examples":
+        """The examples for which `keep` `(n,)` is true."""
+        return Examples(
+            self.images,
+            self.rows[keep],
+            self.labels[keep],
+            self.subgroups[keep],
+            self.lesions[keep],
+            None if self.traits is None else self.traits[keep],
+        )
+
+
+class Dataset(Protocol):
+    """All clients' data of one job, as the job's `data` block asks; cheap to pickle."""
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """The classes, in the order of the model's outputs."""
+
+    @property
+    def subgroups(self) -> Sequence[str]:
+        """The names of the subgroups, in the order of their indices; empty when none are asked for."""
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The clients' ids, in the order in which sums are taken.
+
+        Hospitals, then `UNLABELLED_CLIENT`, `SERVER` and the unseen clients, where the job has them.
+        """
+
+    @property
+    def unseen(self) -> Sequence[str]:
+        """Those of `clients` that train nothing: all their pictures are in the split `test`."""
+
+    @property
+    def communities(self) -> Mapping[str, Sequence[str]]:
+        """The clients that each source became, by its name, where clients are by source; else empty.
+
+        Unseen clients are in none.
+        """
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what the pictures, labels, splits and partition are."""
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """The pictures of one split of one client.
+
+        The labels of an unseen client are folded: indices into `FOLDED_CLASSES`, not into `labels`.
+        """
+
+
+@runtime_checkable
+class HasTraits(Protocol):
+    """A dataset that knows more of its pictures than their subgroup; others need not."""
+
+    @property
+    def traits(self) -> Mapping[str, Sequence[str]]:
+        """The columns of `Examples.traits`, in order, and the values that each column's indices stand for."""
+
+
+def traits_of(dataset: Dataset) -> Mapping[str, Sequence[str]]:
+    """The traits that a dataset knows of, if any."""
+    return dataset.traits if isinstance(dataset, HasTraits) else {}

@@ -1,0 +1,39 @@
+"""Cache of the sites' answers to the census, on disk, so that a resumed run needs no site for it."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+from training.atomic_files import write_bytes
+from training.engines.nvflare.payload import read_payload, write_payload
+from training.errors import MessageError
+from training.federation.census import CENSUS
+from training.messages.message import Broadcast, Update, reply
+
+
+class CensusCache:
+    """The sites' answers to the census, on disk.
+
+    Args:
+        folder: made when the first is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def known(self, question: Broadcast) -> Update | None:
+        """What the site answered in an earlier session; None for any other question."""
+        path = self._path(question)
+        if question.ask != CENSUS or not path.exists():
+            return None
+        try:
+            return reply(question, tensors=read_payload(path.read_bytes()))
+        except MessageError:
+            return None  # damaged: asked again
+
+    def keep(self, question: Broadcast, answer: object) -> None:
+        """Keep an answer, if it is one to the census."""
+        if question.ask == CENSUS and isinstance(answer, Update) and self.known(question) is None:
+            write_bytes(self._path(question), write_payload(answer.tensors))
+
+    def _path(self, question: Broadcast) -> Path:
+        return self._folder / f"{quote(question.client, safe='')}.safetensors"

@@ -1,0 +1,107 @@
+"""The channel to one site over FLARE's Collab API: calls of its published methods, each with a time-out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Semaphore
+from typing import Any
+
+from nvflare.collab.api.context import Context, set_call_context
+from nvflare.collab.api.exceptions import CollabCallError, RunAborted
+from nvflare.collab.api.proxy import Proxy
+
+from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
+from training.engines.nvflare.chunking import ChunkedTransfer
+from training.engines.nvflare.payload import Payload
+
+GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
+PUT, ANSWER, FETCH = "put", "answer", "fetch"
+SHUTTING_DOWN = "shutting down"  # in the error of a site whose process is about to end
+
+
+class FlareChannel:
+    """A channel to a site over FLARE; implements `Channel` and `ChunkChannel`.
+
+    Args:
+        proxy: of the site.
+        context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
+        folder, silence, in_flight: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+    """
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        context: Context,
+        folder: Path,
+        silence: float,
+        in_flight: Semaphore,
+    ) -> None:
+        self._proxy = proxy
+        self._context = context
+        self._transfer = ChunkedTransfer(proxy.name, self, folder, silence, in_flight)
+
+    def greet(self, handshake: str, seconds: float) -> str:
+        """See `Channel`."""
+        return self._text(GREET, seconds, greeting=handshake)
+
+    def introduce(self, seconds: float) -> str:
+        """See `Channel`."""
+        return self._text(INTRODUCE, seconds)
+
+    def join(self, roster: str, seconds: float) -> str:
+        """See `Channel`."""
+        return self._text(JOIN, seconds, roster=roster)
+
+    def ask(
+        self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
+    ) -> tuple[str, Payload]:
+        """See `Channel`."""
+        return self._transfer.ask(header, payload, seconds, alive)
+
+    def put(self, address: str, chunk: bytes, seconds: float) -> int:
+        """See `ChunkChannel`."""
+        held = self._call(PUT, seconds, place=address, piece=chunk)
+        if not isinstance(held, int):
+            raise SiteRefusedError(f"{self._proxy.name} answered {type(held).__name__}, and no number")
+        return held
+
+    def fetch(self, address: str, seconds: float) -> bytes:
+        """See `ChunkChannel`."""
+        chunk = self._call(FETCH, seconds, place=address)
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            raise SiteRefusedError(f"{self._proxy.name} answered {type(chunk).__name__}, and no bytes")
+        return bytes(chunk)
+
+    def answer(self, header: str, payload: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
+        """See `ChunkChannel`."""
+        result = self._call(ANSWER, seconds, header=header, body=payload, size=size)
+        match result:
+            case [str(head), bytes() | bytearray() | memoryview() as first, int(whole)]:
+                return head, bytes(first), whole
+        raise SiteRefusedError(f"{self._proxy.name} answered something that is no message")
+
+    def ping(self, seconds: float) -> Heartbeat:
+        """See `Channel`."""
+        text = self._text(PING, seconds)
+        try:
+            return Heartbeat.model_validate_json(text)
+        except ValueError as error:
+            raise SiteRefusedError(f"{self._proxy.name} gave no sign of life but {text[:80]!r}") from error
+
+    def _text(self, method: str, seconds: float, **arguments: Any) -> str:
+        result = self._call(method, seconds, **arguments)
+        if not isinstance(result, str):
+            raise SiteRefusedError(f"{self._proxy.name} answered {type(result).__name__}, and no text")
+        return result
+
+    def _call(self, method: str, seconds: float, **arguments: Any) -> Any:
+        set_call_context(self._context)
+        try:
+            return getattr(self._proxy(timeout=seconds), method)(**arguments)
+        except RunAborted as error:
+            raise ChannelError(f"{self._proxy.name}: the run was ended") from error
+        except CollabCallError as error:
+            # A site that was reached and failed gives the type of its error; other causes are the network's.
+            reached = error.remote_traceback is not None
+            if reached and SHUTTING_DOWN not in f"{error.cause}":
+                raise SiteRefusedError(f"{error.cause}") from error
+            raise ChannelError(f"{self._proxy.name} was not reached: {error.cause}") from error

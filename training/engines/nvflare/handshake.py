@@ -1,0 +1,76 @@
+"""The handshake of coordinator and site: versions, protocol and job digest must agree."""
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from training.config import FrozenConfig
+from training.engines.nvflare.wire import PROTOCOL
+from training.errors import EngineError
+
+MUST_BE_EQUAL = ("dermfed",)  # a job's weights are these versions' work
+REPORTED = (*MUST_BE_EQUAL, "torch", "numpy", "nvflare")
+
+
+class Handshake(FrozenConfig):
+    """The first message of either side.
+
+    Attributes:
+        protocol: of the messages.
+        versions: of the packages that make the weights.
+        job: the job's digest, as this side computes it.
+        session: of the coordinator's present stay in the job.
+    """
+
+    protocol: int
+    versions: Mapping[str, str]
+    job: str
+    session: str
+
+
+def shake_hands(job: str, session: str) -> Handshake:
+    """This side's handshake."""
+    return Handshake(protocol=PROTOCOL, versions=installed(), job=job, session=session)
+
+
+def installed() -> dict[str, str]:
+    """The versions of what is installed here; what is not is absent."""
+    found = {}
+    for name in REPORTED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def refuse_incompatible(name: str, theirs: Handshake, ours: Handshake) -> None:
+    """Refuse a side that runs something else.
+
+    Raises:
+        EngineError: naming the versions and what to do.
+    """
+    for package in MUST_BE_EQUAL:
+        there, here = theirs.versions.get(package, "none"), ours.versions.get(package, "none")
+        if there != here:
+            raise EngineError(
+                f"{name} runs {package} {there}, this side {here}; install the same version on both sides"
+            )
+    if theirs.protocol != ours.protocol:
+        raise EngineError(
+            f"{name} speaks version {theirs.protocol} of our messages, this side {ours.protocol}; install "
+            "the same version of dermfed on both sides"
+        )
+    if theirs.job != ours.job:
+        raise EngineError(
+            f"{name} reads the job as {theirs.job}, this side as {ours.job}; the same job has one digest: "
+            "install the same version of dermfed, and of the parts that others add to it, on both sides"
+        )
+
+
+def differing(theirs: Handshake, ours: Handshake) -> dict[str, str]:
+    """The packages of which the sides have different versions, and theirs: digits of weights may differ."""
+    return {
+        name: theirs.versions.get(name, "none")
+        for name in ours.versions
+        if theirs.versions.get(name) != ours.versions[name]
+    }

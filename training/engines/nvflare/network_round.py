@@ -1,0 +1,278 @@
+"""One round over a network: asks all sites at once, collects their answers, and asks again what was lost."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol, TypeVar
+
+from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError
+from training.engines.nvflare.deadlines import Deadlines
+from training.engines.nvflare.heartbeat import LivenessTracker
+from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
+from training.engines.nvflare.pending import Delivery, PendingRequest
+from training.engines.nvflare.wire import read_answer, write_question
+from training.errors import MessageError
+from training.federation.questions import FIT
+from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
+
+Result = TypeVar("Result")
+
+
+def in_background(work: Callable[[], Result], name: str) -> "Future[Result]":
+    """Start `work` in a thread that does not keep the process alive; what it raises is in the future, too."""
+    future: Future[Result] = Future()
+
+    def carry() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - raised again by whoever asks the future
+            future.set_exception(error)
+
+    threading.Thread(target=carry, daemon=True, name=name).start()
+    return future
+
+
+POLL_SECONDS = 0.2  # seconds between looks at who is away while nothing arrives
+
+
+class RoundRules(Protocol):
+    """What a round asks of its engine: quorums, serialisation and storage.
+
+    Attributes:
+        receive_lock: held by the thread that reads an answer and stores it.
+    """
+
+    receive_lock: threading.Lock
+
+    def needed(self, question: Broadcast, asked: int) -> int:
+        """How many of `asked` answers to such a question there must be before the round goes on."""
+
+    def written(self, tensors: Tensors) -> Payload:
+        """A question's tensors as they travel."""
+
+    def stored(self, answer: Update) -> Update:
+        """The answer, stored where it can wait until all are there."""
+
+    def refuse_if_stopped(self) -> None:
+        """Raise `StoppedError` when the run was stopped from outside."""
+
+    def waits_for(self, clients: Sequence[str], away: Mapping[str, str]) -> None:
+        """Log for which clients the round waits."""
+
+
+class NetworkRound:
+    """Sends the requests of one round and collects their answers.
+
+    Args:
+        requests: the questions.
+        channels: the sites that can be reached.
+        liveness: which sites are reachable.
+        deadlines: how long each may take.
+        rules: quorums and storage, see there.
+        enough: whether it ends as soon as it has the answers that it needs.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[PendingRequest],
+        channels: Mapping[str, Channel],
+        liveness: LivenessTracker,
+        deadlines: Deadlines,
+        rules: RoundRules,
+        *,
+        enough: bool,
+    ) -> None:
+        self._requests = requests
+        self._channels = channels
+        self._liveness = liveness
+        self._deadlines = deadlines
+        self._rules = rules
+        self._enough = enough
+        self._deliveries: queue.Queue[Delivery] = queue.Queue()
+        self._payloads: dict[int, Payload] = {}
+        self._writing = threading.Lock()
+        self._threads: list[Future[None]] = []
+
+    def run(self, play: Callable[[Broadcast], Answer], own: str) -> None:
+        """Ask every site that is reachable; collect answers until every question is settled.
+
+        Args:
+            play: answers for the client that the coordinator owns, here and meanwhile.
+            own: that client's name.
+        """
+        open_ = [request for request in self._requests if request.answer is None]
+        for client in dict.fromkeys(request.question.client for request in open_):
+            theirs = [request for request in open_ if request.question.client == client]
+            if client == own:
+                for request in theirs:
+                    request.in_flight = True
+            else:
+                self._ask(client, theirs)
+        for request in open_:
+            if request.question.client == own:
+                request.answer, request.in_flight = play(request.question), False
+        while any(request.answer is None for request in self._requests):
+            self._rules.refuse_if_stopped()
+            self._raise_thread_errors()
+            try:
+                delivery = self._deliveries.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                self._check_liveness()
+            else:
+                self._settle(delivery)
+
+    def _ask(self, client: str, requests: Sequence[PendingRequest]) -> None:
+        """Send one site's questions, one after another, unless it is away."""
+        channel = self._channels.get(client)
+        away = self._liveness.away
+        if channel is None or client in away:
+            for request in requests:
+                self._deliveries.put(
+                    Delivery(request, request.attempt, None, away.get(client, "not connected"))
+                )
+            return
+        for request in requests:
+            request.in_flight, request.since = True, None
+        work = partial(self._send, channel, [(request, request.attempt) for request in requests])
+        self._threads.append(in_background(work, f"ask-{client}"))
+
+    def _send(self, channel: Channel, requests: Sequence[tuple[PendingRequest, int]]) -> None:
+        for request, attempt in requests:
+            if request.attempt != attempt:
+                return  # it was asked anew, and with it what was to come after
+            question = request.question
+            started = time.monotonic()
+            answer: Answer | None = None
+            reason = ""
+            asked = self._payload_of(question)
+            self._alive(request, attempt)
+            try:
+                header, payload = channel.ask(
+                    write_question(question, request.stamp, request.kept),
+                    asked,
+                    self._deadlines.deadline(question),
+                    partial(self._alive, request, attempt),
+                )
+                answer = self._receive(request, header, payload)
+                del payload  # or it would stay while the site's next question is in flight
+            except ChannelError as error:
+                reason = f"{error}"
+            except (SiteRefusedError, MessageError) as error:
+                answer = Failure(question.client, question.track, f"{error}")
+            self._deliveries.put(Delivery(request, attempt, answer, reason, time.monotonic() - started))
+
+    def _alive(self, request: PendingRequest, attempt: int) -> None:
+        if request.attempt == attempt:
+            request.since = self._liveness.now()
+
+    def _receive(self, request: PendingRequest, header: str, payload: Payload) -> Answer | None:
+        """Read and store an answer; None where the question was settled without it.
+
+        One after another: of many that come at once, one at a time is in memory as bytes and as tensors.
+        """
+        with self._rules.receive_lock:
+            if request.answer is not None:
+                return None
+            answer = read_answer(header, payload, request.stamp)
+            return self._rules.stored(answer) if isinstance(answer, Update) else answer
+
+    def _is_lost(self, request: PendingRequest) -> bool:
+        question = request.question
+        return request.since is not None and self._liveness.lost_in_transit(
+            question.client,
+            request.since,
+            min(size_of(self._payload_of(question)), CHUNK_BYTES),
+            request.attempt,
+        )
+
+    def _ask_anew(self, client: str) -> None:
+        """Ask a site again what it was asked, since that or its answer was lost on the way."""
+        theirs = [request for request in self._requests if request.question.client == client]
+        open_ = [request for request in theirs if request.answer is None]
+        for request in open_:
+            request.attempt += 1
+        self._ask(client, open_)
+
+    def _raise_thread_errors(self) -> None:
+        """A thread that ended by an error of ours brings nothing back; its error ends the round."""
+        for future in self._threads:
+            if future.done():
+                future.result()
+
+    def _payload_of(self, question: Broadcast) -> Payload:
+        # Most questions of a round carry the very same tensors: written once.
+        with self._writing:
+            identity = id(question.tensors)
+            if identity not in self._payloads:
+                self._payloads[identity] = self._rules.written(question.tensors)
+            return self._payloads[identity]
+
+    def _settle(self, delivery: Delivery) -> None:
+        request, answer = delivery.request, delivery.answer
+        anew = delivery.attempt != request.attempt and not isinstance(answer, Update)
+        if request.answer is not None or anew:
+            return  # too late: the question was settled without it, or is asked anew
+        request.in_flight = False
+        if answer is None:
+            self._rules.refuse_if_stopped()  # which ends all calls at once: nobody is away for that
+            self._liveness.mark_away(request.question.client, delivery.reason)
+            request.attempt += 1
+            self._leave_out_if_possible(request, delivery.reason)
+            return
+        if isinstance(answer, Update):
+            self._deadlines.took(request.question, delivery.seconds)
+        request.answer = answer
+        if self._enough and request.question.ask == FIT:
+            self._end_early(request)
+
+    def _leave_out_if_possible(self, request: PendingRequest, reason: str) -> None:
+        """Settle a question to a site that is away where the round can do without it, or is lost anyway."""
+        group = self._group(request)
+        needed = self._rules.needed(request.question, len(group))
+        answered_or_in_flight = sum(other.answered_or_in_flight for other in group)
+        possible = sum(other.answered_or_in_flight or other.answer is None for other in group)
+        if answered_or_in_flight >= needed or possible < needed:
+            request.leave_out(reason)
+
+    def _group(self, request: PendingRequest) -> list[PendingRequest]:
+        """The questions whose answers are counted together."""
+        asked = request.question
+        return [
+            other
+            for other in self._requests
+            if (other.question.ask, other.question.track) == (asked.ask, asked.track)
+        ]
+
+    def _end_early(self, request: PendingRequest) -> None:
+        group = self._group(request)
+        needed = self._rules.needed(request.question, len(group))
+        if sum(isinstance(other.answer, Update) for other in group) < needed:
+            return
+        for other in group:
+            if other.answer is None:
+                other.leave_out(
+                    f"came too late: the round ended with {needed} answers (engine.network.enough)"
+                )
+
+    def _check_liveness(self) -> None:
+        """Give up sites that went away while they were asked; ask those again that came back."""
+        away = self._liveness.away
+        waiting = []
+        for request in self._requests:
+            client = request.question.client
+            if request.answer is not None:
+                continue
+            if client not in away:
+                if not request.in_flight:
+                    self._ask(client, [request])
+                elif self._is_lost(request):
+                    self._ask_anew(client)
+            elif request.in_flight:
+                self._settle(Delivery(request, request.attempt, None, away[client]))
+            else:
+                self._leave_out_if_possible(request, away[client])
+                waiting.append(client)
+        self._rules.waits_for(list(dict.fromkeys(waiting)), away)

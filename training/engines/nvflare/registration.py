@@ -1,0 +1,280 @@
+"""Client registration: compare versions with each site, collect client properties, agree on a roster."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from training.atomic_files import write_text
+from training.data.dataset import SERVER
+from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError
+from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
+from training.engines.nvflare.heartbeat import LivenessTracker
+from training.engines.nvflare.network_round import in_background
+from training.engines.nvflare.roster import ClientProperties, Roster, agree
+from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
+from training.jobs.job import Job
+
+REFUSED = "refused"  # the key under which a site reports why it will not take part
+MINUTE = 60.0
+POLL_SECONDS = 0.2  # seconds between looks at who went away
+Result = TypeVar("Result")
+
+
+class AwayError(TrainingError):
+    """A site that is needed before the first round is away; the run begins when it is there."""
+
+
+@dataclass(frozen=True)
+class Participants:
+    """Which sites take part in this session, and which of the roster are missing.
+
+    Attributes:
+        roster: who takes part in the run, connected or away.
+        channels: to those that are connected and ready.
+        missing: those of the roster that are not, and why.
+        unreached: those of the missing that did not answer; another session may register them.
+    """
+
+    roster: Roster
+    channels: Mapping[str, Channel]
+    missing: Mapping[str, str]
+    unreached: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Registers the sites of a federation at the start of a session.
+
+    Attributes:
+        job: the job.
+        session: see `training.engines.nvflare.wire.Stamp`.
+        channels: to the sites that are connected.
+        liveness: which of them are reachable.
+        own: the properties of the coordinator's own pictures, where it has any.
+        log: takes one log line for whoever follows the run.
+    """
+
+    job: Job
+    session: str
+    channels: Mapping[str, Channel]
+    liveness: LivenessTracker
+    own: ClientProperties | None
+    log: Callable[[str], None]
+
+    def begin(self, expected: Sequence[str], path: Path) -> Participants:
+        """Register every site before the first round; the roster is kept in the file `path`.
+
+        A site that may not take part (other versions, other classes, no data) is left out and named where the
+        job's minimum allows it.
+
+        Args:
+            expected: the sites of the federation that the job is for, in client order.
+            path: of the roster.
+
+        Raises:
+            AwayError: a site that is expected is away.
+            QuorumError: too few sites may take part.
+            DataError: sites disagree on what a class means.
+        """
+        answers = self.request_properties(expected)
+        refuse_if_away(answers)
+        refused = {name: f"{why}" for name, why in answers.items() if isinstance(why, SiteRefusedError)}
+        registered = [each for each in answers.values() if isinstance(each, ClientProperties)]
+        while True:
+            self._require_quorum(expected, registered, refused)
+            roster = agree(self.job, self.in_client_order(registered), refused)
+            joined = self.join(roster, [each.client for each in registered])
+            refuse_if_away(joined)
+            newly_refused = {
+                name: f"{why}" for name, why in joined.items() if isinstance(why, SiteRefusedError)
+            }
+            if not newly_refused:
+                break
+            refused |= newly_refused
+            registered = [each for each in registered if each.client not in newly_refused]
+        for name, why in refused.items():
+            self.log(f"{name} is left out: {why}")
+        write_text(path, roster.model_dump_json(indent=2) + "\n")
+        return Participants(roster, {name: self.channels[name] for name in joined}, {})
+
+    def _require_quorum(
+        self, expected: Sequence[str], registered: Sequence[ClientProperties], refused: Mapping[str, str]
+    ) -> None:
+        """Refuse to begin without sites that the job cannot do without.
+
+        Raises:
+            QuorumError: naming those that may not take part, and why.
+        """
+        needed = self.job.engine.min_clients
+        if not refused or (needed is not None and len(registered) >= max(needed, 1)):
+            return
+        reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
+        raise QuorumError(
+            f"{len(registered)} of {len(expected)} sites may take part, "
+            f"{len(expected) if needed is None else needed} are needed (engine.min_clients). {reasons}. "
+            "Mend what they report, or lower engine.min_clients"
+        )
+
+    def rejoin(self, path: Path) -> Participants:
+        """Register the sites that are reachable again, after the run has begun; others join when they return.
+
+        Raises:
+            CheckpointError: the roster cannot be read.
+        """
+        roster = read_roster(path)
+        sites = [name for name in roster.clients if name != SERVER]
+        answers = self.request_properties(sites)
+        missing = {name: f"{why}" for name, why in answers.items() if not isinstance(why, ClientProperties)}
+        for each in answers.values():
+            if isinstance(each, ClientProperties):
+                try:
+                    roster.refuse_other_data(each)
+                except DataError as error:
+                    missing[each.client] = f"{error}"
+        there = [name for name in sites if name not in missing]
+        joined = self.join(roster, there)
+        for name, why in joined.items():
+            if isinstance(why, ChannelError | SiteRefusedError):
+                missing[name] = f"{why}"
+        unreached = [name for name, why in {**answers, **joined}.items() if isinstance(why, ChannelError)]
+        for name, reason in missing.items():
+            self.log(f"{name} is missing: {reason}")
+        ready = {name: self.channels[name] for name in there if name not in missing}
+        return Participants(roster, ready, missing, tuple(unreached))
+
+    def request_properties(
+        self, names: Sequence[str]
+    ) -> dict[str, ClientProperties | ChannelError | SiteRefusedError]:
+        """Each site's client properties, or why it gives none."""
+        return self.ask_each(names, self._request_properties)
+
+    def join(self, roster: Roster, names: Sequence[str]) -> dict[str, str | ChannelError | SiteRefusedError]:
+        """Send the roster to each site; its confirmation, or why it refuses."""
+        roster_json = roster.model_dump_json()
+
+        def join(name: str) -> str:
+            text = self.channels[name].join(roster_json, self.job.engine.network.first_deadline)
+            raise_refusal(text)
+            return text
+
+        return self.ask_each(names, join)
+
+    def in_client_order(self, registered: Sequence[ClientProperties]) -> list[ClientProperties]:
+        """The clients in the order in which sums are taken.
+
+        Hospitals, then the coordinator's own client, then those that train nothing.
+
+        Raises:
+            JobError: the job gives the coordinator pictures, and it has none.
+        """
+        own: list[ClientProperties] = []
+        if self.job.data.server is not None:
+            if self.own is None:
+                raise JobError(
+                    "the job gives the coordinator pictures (`data.server`), but it was started without "
+                    "--data; start it with its manifest, or remove `data.server`"
+                )
+            own = [self.own]
+        hospitals = [client for client in registered if not client.unseen]
+        return [*hospitals, *own, *(client for client in registered if client.unseen)]
+
+    def ask_each(
+        self, names: Sequence[str], ask: Callable[[str], Result]
+    ) -> dict[str, Result | ChannelError | SiteRefusedError]:
+        """The answers of all sites, asked in parallel; a site that goes away meanwhile is not waited for."""
+        found: dict[str, Result | ChannelError | SiteRefusedError] = {}
+        asked: dict[str, Future[Result]] = {}
+        since: dict[str, float] = {}
+        for name in names:
+            if name in self.channels:
+                asked[name], since[name] = self._ask(ask, name)
+            else:
+                found[name] = ChannelError("it is not connected")
+        while asked:
+            wait(asked.values(), timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+            away = self.liveness.away
+            for name, future in list(asked.items()):
+                if future.done():
+                    try:
+                        found[name] = future.result()
+                    except (ChannelError, SiteRefusedError) as error:
+                        found[name] = error
+                    del asked[name]
+                elif name in away:
+                    found[name] = ChannelError(away[name])
+                    del asked[name]
+                elif self.liveness.lost_in_transit(name, since[name], 0):
+                    asked[name], since[name] = self._ask(ask, name)
+        return {name: found[name] for name in names}
+
+    def _ask(self, ask: Callable[[str], Result], name: str) -> tuple["Future[Result]", float]:
+        return in_background(partial(ask, name), f"door-{name}"), self.liveness.now()
+
+    def _request_properties(self, name: str) -> ClientProperties:
+        channel = self.channels[name]
+        ours = shake_hands(self.job.digest, self.session)
+        text = channel.greet(ours.model_dump_json(), MINUTE)
+        raise_refusal(text)
+        try:
+            theirs = Handshake.model_validate_json(text)
+            refuse_incompatible(name, theirs, ours)
+            others = differing(theirs, ours)
+            if others:
+                self.log(f"{name} runs other versions, so last digits of weights may differ: {others}")
+            text = channel.introduce(self.job.engine.network.first_deadline)
+            raise_refusal(text)
+            properties = ClientProperties.model_validate_json(text)
+        except (ValidationError, TrainingError) as error:
+            if isinstance(error, ChannelError | SiteRefusedError):
+                raise
+            raise SiteRefusedError(f"{error}") from error
+        if properties.client != name:
+            raise SiteRefusedError(f"{name} introduces itself as {properties.client}")
+        return properties
+
+
+def read_roster(path: Path) -> Roster:
+    """Read the roster of a run that has begun.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        return Roster.model_validate_json(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error}); without it nobody knows who takes part: restore it, or "
+            "start the run anew"
+        ) from error
+
+
+def refuse_if_away(answers: Mapping[str, object]) -> None:
+    """Refuse to begin without a site that is away.
+
+    Raises:
+        AwayError: naming all that are.
+    """
+    away = {name: why for name, why in answers.items() if isinstance(why, ChannelError)}
+    if away:
+        reasons = "; ".join(f"{name}: {why}" for name, why in away.items())
+        raise AwayError(f"the run begins when every site is there. {reasons}")
+
+
+def raise_refusal(text: str) -> None:
+    """Raise a site's refusal, where its answer is one.
+
+    Raises:
+        SiteRefusedError: with the site's reason.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
+    if isinstance(content, dict) and REFUSED in content:
+        raise SiteRefusedError(f"{content[REFUSED]}")

@@ -1,0 +1,180 @@
+"""One session of the coordinator: registration, the engine, and the job's stages from where they were left.
+
+It knows no FLARE: it is given channels to the sites. Whoever gives them may end it at any instant and begin
+another session with the same folder; the run ends with the same weights.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import yaml
+from rich.console import Console
+
+from training.atomic_files import write_text
+from training.engines.nvflare.acknowledged import AcknowledgedRounds
+from training.engines.nvflare.census_cache import CensusCache
+from training.engines.nvflare.channel import Channel
+from training.engines.nvflare.engine import NvflareEngine, Status
+from training.engines.nvflare.heartbeat import LivenessTracker
+from training.engines.nvflare.registration import Registration, read_roster
+from training.engines.nvflare.roster import ClientProperties, Roster, evict
+from training.errors import CheckpointError
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.client_app import ClientApp
+from training.jobs.job import Job, read_job
+from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.registrar import Registrar, no_registry
+from training.jobs.run_folder import RunFolder
+
+ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
+
+
+@dataclass(frozen=True)
+class OwnPictures:
+    """The coordinator's own pictures.
+
+    Attributes:
+        properties: the client properties of them.
+        client_app: plays the client that has them, once all have agreed.
+    """
+
+    properties: ClientProperties
+    client_app: Callable[[Roster], ClientApp]
+
+
+class CoordinatorSession:
+    """Runs a job in one session of the coordinator.
+
+    Args:
+        job: the job.
+        session: its name, another each time.
+        channels: to the sites that are connected, by name.
+        folder: of the run.
+        console: where progress is shown.
+        own: the coordinator's own pictures, where the job gives it any.
+        stopped: whether the session was ended from outside.
+        without: the hospitals that are evicted from the run.
+
+    Attributes:
+        unreached: the sites of the roster that did not register; another session may register them.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: str,
+        channels: Mapping[str, Channel],
+        folder: RunFolder,
+        console: Console,
+        *,
+        own: OwnPictures | None = None,
+        stopped: Callable[[], bool] = bool,
+        without: Sequence[str] = (),
+    ) -> None:
+        self._job = job
+        self._session = session
+        self._channels = channels
+        self._folder = folder
+        self._console = console
+        self._own = own
+        self._stopped = stopped
+        self._without = without
+        self._engine: NvflareEngine | None = None
+        self.unreached: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """Where the run stands."""
+        return self._engine.status if self._engine else Status()
+
+    def run(self, expected: Sequence[str], registrar: Registrar = no_registry) -> RunResult:
+        """All stages of the job.
+
+        Args:
+            expected: the sites that the job is for, in client order.
+            registrar: where released models go.
+
+        Raises:
+            AwayError: the run cannot begin, since a site is away.
+            StoppedError: the session was ended from outside.
+            TrainingError: whatever stops the run; all that was finished stays in the folder.
+        """
+        torch.set_num_threads(self._job.engine.threads_per_client)  # the coordinator sums
+        self._claim()
+        liveness = LivenessTracker(self._channels, self._job.engine.network.silence)
+        try:
+            own = self._own.properties if self._own else None
+            registration = Registration(self._job, self._session, self._channels, liveness, own, self.log)
+            path = self._folder.path / ROSTER
+            if path.exists():
+                self._evict(path)
+                participants = registration.rejoin(path)
+            else:
+                participants = registration.begin(
+                    [name for name in expected if name not in self._without], path
+                )
+                participants = replace(participants, roster=self._evict(path))
+            self.unreached = participants.unreached
+            for name, why in participants.missing.items():
+                liveness.exclude(name, why)
+            self._engine = engine = NvflareEngine(
+                self._job,
+                participants.channels,
+                liveness=liveness,
+                session=self._session,
+                acknowledged=AcknowledgedRounds(self._folder.path / ACKNOWLEDGED),
+                census_cache=CensusCache(self._folder.path / CENSUS_FOLDER),
+                spool=self._folder.spool,
+                own=self._own.client_app(participants.roster) if self._own else None,
+                log=self.log,
+                stopped=self._stopped,
+            )
+            with MetricsLog(self._folder.metrics, self._console) as metrics_log:
+                result = run_stages(
+                    self._job,
+                    participants.roster,
+                    engine,
+                    metrics_log,
+                    self._folder.path,
+                    registrar,
+                    dismissed=participants.roster.dismissed,
+                )
+            engine.close()
+        finally:
+            liveness.close()
+        return result
+
+    def log(self, text: str) -> None:
+        """Log one line on the console."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _evict(self, path: Path) -> Roster:
+        """Evict hospitals from the run; which were, and when, stays in the roster's file.
+
+        Raises:
+            CheckpointError: the roster cannot be read.
+            JobError: nobody would be left.
+        """
+        roster = read_roster(path)
+        new = [name for name in self._without if name not in roster.dismissed]
+        if new:
+            roster = evict(roster, new)
+            write_text(path, roster.model_dump_json(indent=2) + "\n")
+            self.log(f"{', '.join(new)} dismissed: asked nothing more, and waited for no longer")
+        return roster
+
+    def _claim(self) -> None:
+        """Take the folder, which this job alone has used, or will.
+
+        Raises:
+            CheckpointError: another job has.
+        """
+        if not (self._folder.path / ROSTER).exists():
+            resolved = yaml.safe_dump(self._job.resolved(), sort_keys=False, allow_unicode=True)
+            write_text(self._folder.job_file, resolved)
+        elif read_job(self._folder.job_file).digest != self._job.digest:
+            raise CheckpointError(
+                f"{self._folder.path} holds a run of another job; start a run of its own for this one"
+            )

@@ -1,0 +1,84 @@
+"""The question `evaluate`: counts of a model's predictions by subgroup, never a prediction."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from registry.bundle.counts.block import Block
+from registry.bundle.errors import CountsError
+from training.config import FrozenConfig
+from training.data.dataset import Split
+from training.errors import MessageError
+from training.messages.message import Tensors, Update
+
+EVALUATION_BATCH = 256  # pictures that are looked at together where nothing is learned
+
+Blocks = dict[str, Block]
+
+
+class EvaluateQuestion(FrozenConfig):
+    """What to count.
+
+    Attributes:
+        split: which pictures.
+        subgroups: the subgroups to answer for, `undeclared` among them if wanted.
+        replicates: how many bootstrap replicates, drawn by lesion.
+        one_per_lesion: count only the first picture of each lesion.
+        folded: count benign and malignant in place of the job's classes, as an unseen client's labels do.
+        intersections: also count confusion matrices of the parts of a subgroup that share a trait, where the
+            job names any columns.
+    """
+
+    split: Split
+    subgroups: tuple[str, ...]
+    replicates: int = Field(0, ge=0)
+    one_per_lesion: bool = False
+    folded: bool = False
+    intersections: bool = False
+
+
+def pack_blocks(blocks: Mapping[str, Block]) -> dict[str, Tensor]:
+    """Blocks as named tensors, `<array>/<subgroup>`."""
+    return {
+        f"{array}/{subgroup}": torch.from_numpy(values)
+        for subgroup, block in blocks.items()
+        for array, values in block.to_arrays().items()
+    }
+
+
+def read_blocks(tensors: Tensors) -> Blocks:
+    """Blocks from the tensors that `pack_blocks` made.
+
+    Raises:
+        CountsError: when they are no counts.
+    """
+    arrays: dict[str, dict[str, NDArray[np.int32]]] = {}
+    for name, tensor in tensors.items():
+        array, _, subgroup = name.partition("/")
+        arrays.setdefault(subgroup, {})[array] = tensor.numpy()
+    return {subgroup: Block.from_arrays(block) for subgroup, block in arrays.items()}
+
+
+def unpack_blocks(update: Update) -> Blocks:
+    """The blocks of one answer, checked.
+
+    Raises:
+        MessageError: when they are not what `pack_blocks` makes.
+    """
+    try:
+        return read_blocks(update.tensors)
+    except CountsError as error:
+        raise MessageError(f"{update.client} sent counts that do not add up: {error}") from error
+
+
+def add_blocks(many: Iterable[Blocks]) -> Blocks:
+    """Blocks added up over clients, by subgroup."""
+    total: Blocks = {}
+    for blocks in many:
+        for subgroup, block in blocks.items():
+            total[subgroup] = total[subgroup] + block if subgroup in total else block
+    return total

@@ -1,0 +1,151 @@
+"""The census: how many pictures each client holds, by split, subgroup and class; asked once, at the start."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from registry.bundle.manifest.schema import UNDECLARED
+from training.algorithms.client import Client
+from training.data.dataset import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split
+from training.errors import DataError, MessageError
+from training.messages.message import Broadcast, Update, reply
+
+CENSUS = "census"
+
+
+def take_census(broadcast: Broadcast, client: Client) -> Update:
+    """Answer the question `census`: counts of one client's pictures."""
+    return reply(broadcast, tensors={CENSUS: torch.from_numpy(count_pictures(client.dataset, client.id))})
+
+
+def count_pictures(dataset: Dataset, client: str) -> NDArray[np.int64]:
+    """Pictures of one client, `(splits, subgroups + 1, classes + 1)`.
+
+    Undeclared subgroups and missing labels take the last places.
+    """
+    subgroups, classes = len(dataset.subgroups) + 1, len(dataset.labels) + 1
+    counts = np.zeros((len(SPLITS), subgroups, classes), dtype=np.int64)
+    for row, split in enumerate(SPLITS):
+        examples = dataset.examples(client, split)
+        np.add.at(counts[row], (examples.subgroups % subgroups, examples.labels % classes), 1)
+    return counts
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the clients hold.
+
+    Attributes:
+        subgroups: the subgroups' names; `undeclared` follows them in the counts.
+        classes: the classes' codes; pictures without a label follow them in the counts.
+        counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
+        unseen: clients that take no part in training; their classes are benign and malignant.
+    """
+
+    subgroups: tuple[str, ...]
+    classes: tuple[str, ...]
+    counts: Mapping[str, NDArray[np.int64]]
+    unseen: tuple[str, ...] = ()
+
+    @classmethod
+    def from_updates(
+        cls,
+        updates: Sequence[Update],
+        subgroups: Sequence[str],
+        classes: Sequence[str],
+        unseen: Sequence[str] = (),
+    ) -> "Census":
+        """The census that the clients' answers make.
+
+        Raises:
+            MessageError: when an answer has another shape than the job's subgroups and classes give.
+        """
+        shape = (len(SPLITS), len(subgroups) + 1, len(classes) + 1)
+        for update in updates:
+            if tuple(update.tensors[CENSUS].shape) != shape:
+                found = tuple(update.tensors[CENSUS].shape)
+                raise MessageError(
+                    f"{update.client} counts {found} (splits, subgroups, classes); "
+                    f"the job has {shape}; do its label map and subgroups equal the job's?"
+                )
+        counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
+        return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen))
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> "Census":
+        """The census of data that are all here."""
+        counts = {client: count_pictures(dataset, client) for client in dataset.clients}
+        codes = tuple(label.code for label in dataset.labels)
+        return cls(tuple(dataset.subgroups), codes, counts, tuple(dataset.unseen))
+
+    @property
+    def all_subgroups(self) -> tuple[str, ...]:
+        """The subgroups' names, and `undeclared` after them."""
+        return (*self.subgroups, UNDECLARED)
+
+    def held(self, client: str, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> int:
+        """How many pictures of some subgroups a client holds in a split: labelled ones, or all."""
+        rows = [self.all_subgroups.index(name) for name in subgroups]
+        classes = slice(None, -1) if labelled else slice(None)
+        return int(self.counts[client][SPLITS.index(split)][rows, classes].sum())
+
+    def holders(self, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> tuple[str, ...]:
+        """The clients that hold pictures of any of these subgroups in a split, in order."""
+        return tuple(name for name in self.counts if self.held(name, split, subgroups, labelled=labelled))
+
+    def hospitals(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """The holders of labelled pictures that are neither the server nor unseen: who judges a model."""
+        return tuple(name for name in self.holders(split, subgroups) if name not in self._apart)
+
+    @property
+    def _apart(self) -> frozenset[str]:
+        """The clients that are no hospitals of the federation."""
+        return frozenset({SERVER, *self.unseen})
+
+    def check(self, *, whole: bool = True) -> None:
+        """Refuse a federation that cannot be trained or judged.
+
+        Args:
+            whole: whether every subgroup must be somebody's.
+
+        Raises:
+            DataError: naming every client without training pictures and every subgroup without pictures.
+        """
+        train = SPLITS.index("train")
+        idle = [
+            name
+            for name, counts in self.counts.items()
+            if not counts[train].sum() and name not in self._apart
+        ]
+        if idle:
+            raise DataError(
+                f"no training pictures at {', '.join(idle)}; give each client some, or change data.clients"
+            )
+        absent = [name for name in self.subgroups if whole and not self.holders("train", [name])]
+        if absent:
+            raise DataError(
+                f"no labelled training pictures of subgroup {', '.join(absent)}; "
+                "remove it from data.subgroups, merge it with another group, or leave it labels "
+                "(data.label_fraction, data.labelled_clients)"
+            )
+
+    def table(self) -> list[dict[str, Any]]:
+        """Labelled pictures as rows of client, split, subgroup, class and n; zeros are left out."""
+        return [
+            {"client": client, "split": split, "subgroup": subgroup, "label": code, "n": int(n)}
+            for client, counts in self.counts.items()
+            for split, by_subgroup in zip(SPLITS, counts, strict=True)
+            for subgroup, by_class in zip(self.all_subgroups, by_subgroup, strict=True)
+            for code, n in zip(self._codes(client), by_class, strict=True)
+            if n > 0
+        ]
+
+    def _codes(self, client: str) -> tuple[str, ...]:
+        """The names of the classes by which a client's pictures are counted."""
+        if client not in self.unseen:
+            return (*self.classes, "unlabelled")
+        return (*FOLDED_CLASSES, *self.classes[len(FOLDED_CLASSES) :], "unlabelled")

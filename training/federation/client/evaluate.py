@@ -1,0 +1,116 @@
+"""A client's evaluation: predictions on one split, counted by subgroup; no prediction leaves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from registry.bundle.counts.count import count
+from registry.bundle.errors import CountsError
+from registry.bundle.manifest.labels import Label, malignant_classes
+from training.algorithms.client import Client
+from training.algorithms.local_model import LocalModel
+from training.data.dataset import Examples, traits_of
+from training.data.small_cells import unsuppressed
+from training.errors import MessageError
+from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
+from training.messages.message import Broadcast, Update, reply
+from training.models.classifier import to_model_input
+from training.seeds import derive_seed
+
+
+def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
+    """Softmax probabilities `(n, classes)` of the local model."""
+    local_model.model.eval()
+    outputs: list[Tensor] = []
+    with torch.inference_mode(), local_model.autocast():
+        for start in range(0, len(examples), EVALUATION_BATCH):
+            positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
+            logits = local_model.model(to_model_input(examples.batch(positions), local_model.device))
+            outputs.append(torch.softmax(logits.float(), dim=1).cpu())
+    probabilities: NDArray[np.float32] = torch.cat(outputs).numpy()
+    return probabilities
+
+
+def evaluate(broadcast: Broadcast, client: Client) -> Update:
+    """Answer an `EvaluateQuestion` with the weights in the client's local model."""
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    parts = sendable(client, question)
+    return reply_blocks(
+        broadcast,
+        client,
+        parts,
+        {name: predict(client.local_model, part) for name, part in parts.items()},
+        question,
+    )
+
+
+def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
+    """The labelled pictures of each wanted subgroup; one with fewer than the job's minimum is left out."""
+    parts = {
+        name: part.where(part.labels >= 0)
+        for name, part in client.by_subgroup(question.split).items()
+        if name in question.subgroups
+    }
+    if question.one_per_lesion:
+        parts = {name: part.where(first_of_each(part.lesions)) for name, part in parts.items()}
+    return {name: part for name, part in parts.items() if len(part) >= max(client.min_count, 1)}
+
+
+def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which pictures `(n,)` are the first of their lesion."""
+    first = np.zeros(len(lesions), dtype=np.bool_)
+    first[np.unique(lesions, return_index=True)[1]] = True
+    return first
+
+
+def reply_blocks(
+    broadcast: Broadcast,
+    client: Client,
+    parts: Mapping[str, Examples],
+    probabilities: Mapping[str, NDArray[np.float32]],
+    question: EvaluateQuestion,
+) -> Update:
+    """The answer that carries a block of counts for each part.
+
+    Raises:
+        MessageError: when the probabilities cannot be counted, as those of a model that has diverged.
+    """
+    traits = traits_of(client.dataset) if question.intersections else {}
+    try:
+        blocks = {
+            name: count(
+                labels=part.labels,
+                lesions=part.lesions,
+                replicates=question.replicates,
+                seed=derive_seed(client.seed, "bootstrap", client.id, name),
+                parts=unsuppressed(part, traits, client.min_count),
+                **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
+            )
+            for name, part in parts.items()
+        }
+    except CountsError as error:
+        raise MessageError(
+            f"{client.id}: the model's answers are no probabilities: {error}. It may have diverged; "
+            "lower objective.optimizer.lr"
+        ) from error
+    return reply(broadcast, tensors=pack_blocks(blocks))
+
+
+def predictions(
+    probabilities: NDArray[np.float32], labels: Sequence[Label], *, folded: bool
+) -> dict[str, NDArray[Any]]:
+    """The arguments of `count` for a model's predictions: over the job's classes, or benign and malignant.
+
+    To fold, the class of highest probability gives the answer, and the probabilities of each side are
+    summed, for calibration (Bdair et al. 2022, section 3.8). Premalignant classes count as malignant there.
+    """
+    if not folded:
+        return {"probabilities": probabilities, "malignant": malignant_classes(labels)}
+    side = np.array([label.malignancy in ("malignant", "premalignant") for label in labels], dtype=np.bool_)
+    summed = np.stack([probabilities[:, ~side].sum(axis=1), probabilities[:, side].sum(axis=1)], axis=1)
+    answers = side[probabilities.argmax(axis=1)].astype(np.int64)
+    return {"probabilities": summed, "malignant": np.array([False, True]), "answers": answers}

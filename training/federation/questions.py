@@ -1,0 +1,11 @@
+"""The names of the questions that server and clients both know, and the prefixes of their tensors."""
+
+JUDGE = "judge"  # the question to the server of how good an upload is
+
+OPEN = "open"
+
+SHARED_STATE = (
+    "given/"  # on the wire and in a client's store, before the names of what the objective prepared
+)
+
+FIT, EVALUATE, COLLECT = "fit", "evaluate", "collect"

@@ -1,0 +1,133 @@
+"""Asks every client one question outside the rounds, and counts the bytes that travel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from training.data.dataset import SERVER
+from training.errors import MessageError, QuorumError
+from training.federation.blocks import Blocks, add_blocks, unpack_blocks
+from training.messages.engine import Engine
+from training.messages.message import (
+    Answer,
+    Broadcast,
+    Failure,
+    Shapes,
+    Update,
+    check_update,
+    named,
+    tensor_bytes,
+)
+from training.updates.secure_aggregation.aggregation import sum_answers
+from training.updates.settings import SecureAggregationConfig
+
+
+@dataclass
+class Traffic:
+    """Bytes sent to the hospitals (down) and by them (up); the server is the coordinator's own client."""
+
+    down: int = 0
+    up: int = 0
+
+    def count(self, broadcasts: Sequence[Broadcast], answers: Sequence[Answer]) -> None:
+        """Add one exchange of messages."""
+        self.down += sum(tensor_bytes(b.tensors) for b in broadcasts if b.client != SERVER)
+        self.up += sum(
+            tensor_bytes(a.tensors) for a in answers if isinstance(a, Update) and a.client != SERVER
+        )
+
+
+def traffic_text(up: int, down: int) -> str:
+    """The bytes that travelled, as text for whoever watches."""
+    return f"{up / 1e6:.1f} MB up, {down / 1e6:.1f} MB down"
+
+
+def bytes_by_client(
+    broadcasts: Sequence[Broadcast], answers: Sequence[Answer], *, beside: str
+) -> dict[str, dict[str, int]]:
+    """Bytes of the tensors that went to each client, of those whose name starts with `beside`, and back."""
+    found: dict[str, dict[str, int]] = {}
+    for broadcast, answer in zip(broadcasts, answers, strict=True):
+        entry = found.setdefault(broadcast.client, {"down": 0, "beside": 0, "up": 0})
+        entry["down"] += tensor_bytes(broadcast.tensors)
+        entry["beside"] += tensor_bytes(named(broadcast.tensors, beside))
+        if isinstance(answer, Update):
+            entry["up"] += tensor_bytes(answer.tensors)
+    return found
+
+
+def ask_all(
+    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic, shapes: Shapes | None = None
+) -> list[Update]:
+    """Answers to questions that every client must answer.
+
+    Raises:
+        QuorumError: naming each client that did not answer, and why.
+        MessageError: when an answer is not one to its question.
+    """
+    answers = engine.run_round(broadcasts)
+    traffic.count(broadcasts, answers)
+    silent = [f"{answer.client}: {answer.reason}" for answer in answers if isinstance(answer, Failure)]
+    if silent:
+        raise QuorumError(
+            f"`{broadcasts[0].ask}` of {broadcasts[0].stage} needs every client. {'; '.join(silent)}. "
+            "Mend what they report and continue with --resume"
+        )
+    updates = [answer for answer in answers if isinstance(answer, Update)]
+    for update, broadcast in zip(updates, broadcasts, strict=True):
+        check_update(update, broadcast, shapes)
+    return updates
+
+
+def ask_counted(engine: Engine, traffic: Traffic, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
+    """Answers as they come, with their bytes counted."""
+    answers = engine.run_round(broadcasts)
+    traffic.count(broadcasts, answers)
+    return answers
+
+
+def ask_sums(
+    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic, masks: SecureAggregationConfig
+) -> list[Update]:
+    """As `ask_all`, of all clients together: one answer about each model, their sum under masks.
+
+    Raises:
+        QuorumError: naming each client that is not in it, and why.
+    """
+    updates, silent = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+    if silent:
+        raise QuorumError(
+            f"`{broadcasts[0].ask}` of {broadcasts[0].stage} needs every client. "
+            f"{'; '.join(f'{failure.client}: {failure.reason}' for failure in silent)}. "
+            "Mend what they report and continue with --resume"
+        )
+    return updates
+
+
+def ask_blocks(
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    masks: SecureAggregationConfig | None = None,
+) -> tuple[Blocks, list[Failure]]:
+    """Counts added up over the clients that gave them, and the clients that did not.
+
+    Raises:
+        QuorumError: under masks, when too few answer or stay.
+    """
+    if masks is not None:
+        sums, gone = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+        return add_blocks(unpack_blocks(update) for update in sums), gone
+    answers = ask_counted(engine, traffic, broadcasts)
+    total: Blocks = {}
+    silent: list[Failure] = []
+    for broadcast, answer in zip(broadcasts, answers, strict=True):
+        if isinstance(answer, Failure):
+            silent.append(answer)
+            continue
+        try:
+            check_update(answer, broadcast)
+            total = add_blocks([total, unpack_blocks(answer)])
+        except MessageError as error:
+            silent.append(Failure(broadcast.client, broadcast.track, str(error)))
+    return total, silent

@@ -1,0 +1,143 @@
+"""The client app: answers a client's questions, and filters each answer before it leaves.
+
+Every answer passes the same filters, whatever the transport. In this order: losses of few pictures are left
+out; an update is clipped and noised, compressed, or withheld for a sum under masks. Where the job asks for
+such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from training.algorithms.client import Client
+from training.algorithms.client_state import StateStore
+from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.dp_sgd import STEPS
+from training.data.dataset import SERVER, Dataset
+from training.errors import MessageError, TrainingError
+from training.federation.canary import CANARY, answer_canary
+from training.federation.census import CENSUS, take_census
+from training.federation.client.fit import weights_in
+from training.federation.questions import COLLECT, FIT
+from training.jobs.job import Job
+from training.messages.message import Answer, Broadcast, Failure, Update
+from training.models import initial_model
+from training.updates.compression.client import opened, packed
+from training.updates.secure_aggregation.messages import QUESTIONS
+from training.updates.settings import PrivacyConfig
+
+
+def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
+    """A client's answer to any question, filtered as the job's privacy and compression ask.
+
+    Raises:
+        MessageError: when the job does not allow it to leave.
+    """
+    privacy = job.privacy
+    if broadcast.ask == CENSUS:
+        return take_census(broadcast, client)
+    if broadcast.ask in QUESTIONS:
+        return answer_masks(broadcast, client, privacy)
+    stage, received = job.stage(broadcast.stage), opened(broadcast)
+    if broadcast.ask == CANARY:
+        return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
+    update = without_losses_of_few(stage.answer(received, client), client)
+    if broadcast.ask == FIT:
+        sent = weights_in(received)
+        if privacy.client_level is not None:
+            from training.updates.differential_privacy.client_level import privatise
+
+            update = privatise(update, sent, client, privacy)
+        if STEPS in update.scalars:
+            from training.updates.differential_privacy.accountant import note_steps
+
+            update = note_steps(update, client)
+        update = packed(update, sent, client, job.compression)
+    if broadcast.ask == COLLECT and privacy.client_level is not None:
+        raise MessageError(
+            f"{client.id} does not upload what stayed with it: it would leave without noise, and the job has "
+            "privacy.client_level; set sync.average_at_end: false"
+        )
+    if privacy.secure_aggregation is not None:
+        counts = stage.summed if privacy.secure_aggregation.counts else frozenset()
+        return hidden(update, client, counts, open_counts=stage.summed - counts)
+    return update
+
+
+def without_losses_of_few(update: Update, client: Client) -> Update:
+    """The answer without the mean loss of a subgroup of fewer pictures than the job's minimum.
+
+    Of one picture it would be what the model answers for it. Rules that weigh by losses take such a subgroup
+    as one of which no picture was drawn.
+    """
+    least = max(client.min_count, 1)
+    kept_losses = {
+        name: loss for name, loss in update.losses.items() if update.num_examples.get(name, 0) >= least
+    }
+    return replace(update, losses=kept_losses)
+
+
+def hidden(update: Update, client: Client, counts: frozenset[str], open_counts: frozenset[str]) -> Update:
+    """An answer in a job with masks: withheld, or in the clear where it discloses no single client."""
+    if update.ask in {FIT, COLLECT} | counts:
+        from training.updates.secure_aggregation.client import withhold
+
+        return withhold(update, client)
+    if update.tensors and update.ask not in open_counts and client.id != SERVER:
+        raise MessageError(
+            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
+            "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
+            "asks for them"
+        )
+    return update
+
+
+def answer_masks(broadcast: Broadcast, client: Client, privacy: PrivacyConfig) -> Update:
+    """The answer to a question of a secure sum.
+
+    Raises:
+        MessageError: when the job has none.
+    """
+    if privacy.secure_aggregation is None:
+        raise MessageError(
+            f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation; do "
+            "the coordinator and this site run the same job?"
+        )
+    from training.updates.secure_aggregation.client import answer
+
+    return answer(broadcast, client, privacy.secure_aggregation)
+
+
+class ClientApp:
+    """Plays any of a job's clients, one question at a time, on one local model.
+
+    Args:
+        job: what to do, the same at the coordinator and at every site.
+        dataset: the pictures of the clients played here.
+        store: where those clients keep what does not travel.
+        public_text: what is reported of an error; all of its text, where that is read at this site.
+    """
+
+    def __init__(
+        self, job: Job, dataset: Dataset, store: StateStore, public_text: Callable[[TrainingError], str] = str
+    ) -> None:
+        self._job = job
+        self._dataset = dataset
+        self._store = store
+        self._public_text = public_text
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+        self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
+
+    def answer(self, broadcast: Broadcast) -> Answer:
+        """Answer one question; what cannot be done is reported, not raised."""
+        client = Client(
+            broadcast.client,
+            self._job.seed,
+            self._job.privacy.min_count,
+            self._dataset,
+            self._store,
+            self._local_model,
+        )
+        try:
+            return answer_privately(self._job, broadcast, client)
+        except TrainingError as error:
+            return Failure(broadcast.client, broadcast.track, self._public_text(error))

@@ -1,0 +1,104 @@
+"""Checks of a job: which parts do not go together with secure aggregation or differential privacy."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from training.algorithms.aggregators import FedAvg
+from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.objectives.dp_sgd import DPSGD
+from training.data.settings import DataConfig
+from training.jobs.stages.base import Stage
+from training.jobs.stages.rounds import RoundsStage
+from training.updates.settings import CompressionConfig, PrivacyConfig
+
+
+def refuse_unfit(
+    privacy: PrivacyConfig, compression: CompressionConfig, stages: Sequence[Stage], data: DataConfig
+) -> None:
+    """Refuse what needs single clients' weights or counts where only sums leave, or what spoils an account.
+
+    Raises:
+        ValueError: saying why, and what else there is.
+    """
+    rounds = [stage for stage in stages if isinstance(stage, RoundsStage)]
+    if privacy.secure_aggregation is not None:
+        refuse_under_masks(privacy, compression, stages, rounds, data)
+    if privacy.client_level is not None:
+        refuse_under_noise(privacy, rounds)
+    private = [stage for stage in rounds if isinstance(stage.objective, DPSGD)]
+    for stage in private:
+        refuse_uncovered(stage, "the objective dp-sgd")
+    if (private or privacy.client_level is not None) and find_spec("opacus") is None:
+        raise ValueError(
+            "an account of differential privacy is Opacus', which is not installed here; install it with "
+            "`pip install dermfed[privacy]`"
+        )
+
+
+def refuse_under_masks(
+    privacy: PrivacyConfig,
+    compression: CompressionConfig,
+    stages: Sequence[Stage],
+    rounds: Sequence[RoundsStage],
+    data: DataConfig,
+) -> None:
+    """Refuse what needs single clients' tensors."""
+    for stage in rounds:
+        exchange = stage.exchange
+        if exchange.comes_back or exchange.opens or exchange.carries_weights or exchange.needs_server:
+            raise ValueError(
+                f"privacy.secure_aggregation hides every client's tensors in a sum, and the exchange "
+                f"{exchange.name} needs those of single clients; use the exchange none, or leave masks out"
+            )
+    if compression.up != "exact":
+        raise ValueError(
+            f"compression.up is {compression.up}, and masked numbers are uniform: they cannot be "
+            "compressed. Use compression.up: exact, or leave privacy.secure_aggregation out"
+        )
+    if privacy.masked_counts is None:
+        return
+    for each in stages:
+        if each.needs_client_figures:
+            raise ValueError(
+                f"stage {each.stage} judges the models of single clients, each on its own counts, and "
+                "privacy.secure_aggregation lets no client's counts be seen; leave the stage out, or set "
+                "privacy.secure_aggregation.counts: false"
+            )
+    if any(source.unseen for source in data.sources):
+        raise ValueError(
+            "clients that take no part (unseen: true) are judged each by itself, and "
+            "privacy.secure_aggregation lets no client's counts be seen; leave them out, or set "
+            "privacy.secure_aggregation.counts: false"
+        )
+
+
+def refuse_under_noise(privacy: PrivacyConfig, rounds: Sequence[RoundsStage]) -> None:
+    """Refuse what the privacy account would not cover."""
+    level = privacy.client_level
+    assert level is not None, "asked only where the job says so"
+    if level.noise == "together" and privacy.secure_aggregation is None:
+        raise ValueError(
+            "privacy.client_level.noise: together lets each client add a part of the noise, which hides "
+            "nothing in a single update; add privacy.secure_aggregation, or use noise: each"
+        )
+    for stage in rounds:
+        refuse_uncovered(stage, "privacy.client_level")
+        if level.noise == "together" and not isinstance(stage.aggregator, FedEqual):
+            raise ValueError(
+                "privacy.client_level.noise: together needs equal weights, or the noise of small clients "
+                "would not hide a large one; use aggregator fedequal, or noise: each"
+            )
+
+
+def refuse_uncovered(stage: RoundsStage, what: str) -> None:
+    """Refuse what would leave beside the weights and is not covered by the privacy account."""
+    if not isinstance(stage.aggregator, FedAvg | FedEqual):
+        raise ValueError(  # noqa: TRY004, a setting and not a type is wrong
+            f"aggregator {stage.aggregator.name} reads losses or norms of clients, which the account of "
+            f"{what} does not cover; use fedequal or fedavg"
+        )
+    if stage.exchange.comes_back or stage.exchange.opens:
+        raise ValueError(
+            f"exchange {stage.exchange.name} sends more than weights, which the account of {what} does not "
+            "cover; use the exchange none"
+        )

@@ -1,0 +1,92 @@
+"""The job file: everything that determines a run's weights, checked before anything starts."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from training.config import IDENTITY, describe
+from training.errors import JobError
+from training.jobs.compatibility import refuse_unfit
+from training.jobs.job_file import read_plain
+from training.jobs.settings import JobSettings, TrackingConfig
+from training.jobs.stages import ORDER, STAGES
+from training.jobs.stages.base import Stage
+
+
+class Job(JobSettings):
+    """A job file: its settings, and the stages that run one after the other."""
+
+    stages: tuple[Annotated[Stage, STAGES], ...] = Field(min_length=1)
+
+    @field_validator("stages")
+    @classmethod
+    def _inherit(cls, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        filled: list[Stage] = []
+        for stage in stages:
+            filled.append(stage.inherit(filled))
+        return tuple(filled)
+
+    @model_validator(mode="after")
+    def _stages_in_order(self) -> "Job":
+        names = [stage.stage for stage in self.stages]
+        places = [ORDER.index(name) if name in ORDER else len(ORDER) for name in names]
+        if places != sorted(places):
+            raise ValueError(f"stages run in the order {', '.join(ORDER)}; these are {', '.join(names)}")
+        if "calibrate" in names and "export" not in names:
+            raise ValueError("calibrate works on the exported graph; put {stage: export} before it")
+        if "finetune" in names and "export" in names and "federate" not in names:
+            raise ValueError(
+                "finetune leaves a model at each client and none to export; add a stage federate"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _privacy_holds(self) -> "Job":
+        refuse_unfit(self.privacy, self.compression, self.stages, self.data)
+        return self
+
+    def key(self, place: int) -> str:
+        """The key of the stage at `place`, e.g. `0-federate`."""
+        return f"{place}-{self.stages[place].stage}"
+
+    def stage(self, key: str) -> Stage:
+        """The stage with this key."""
+        return self.stages[int(key.partition("-")[0])]
+
+    def resolved(self) -> dict[str, Any]:
+        """The job with every default filled in, as plain data."""
+        return self.model_dump(mode="json")
+
+    @property
+    def digest(self) -> str:
+        """What determines the weights, in one word; where clients run, curves and notes do not."""
+        network = self.engine.network.model_copy(update={"canary": True})
+        engine = self.engine.model_copy(update={"network": network})
+        alike = self.model_copy(update={"engine": engine, "tracking": TrackingConfig()})
+        plain = alike.model_dump(mode="json", context=IDENTITY)
+        plain.pop("about")
+        plain["engine"].pop("workers")
+        plain["engine"]["name"] = "in-process"
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
+    """Read and check a job file; see `training.jobs.job_file` for files that extend another.
+
+    Args:
+        path: the YAML file.
+        changes: `key.path=value` overrides; a number or a stage's name picks from `stages`.
+
+    Raises:
+        JobError: with one line for each thing that is wrong.
+    """
+    raw = read_plain(path, changes)
+    try:
+        return Job.model_validate(raw)
+    except ValidationError as error:
+        raise JobError(f"{path}:\n" + "\n".join(describe(error))) from error

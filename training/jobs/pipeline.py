@@ -1,0 +1,170 @@
+"""Runs the stages of a job one after another, and writes what the run leaves behind."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+
+from registry.bundle.folder import write_bundle
+from registry.bundle.metrics.summary import summarise
+from training.atomic_files import write_text
+from training.data.dataset import Dataset
+from training.federation.census import CENSUS, Census
+from training.federation.server.ask import Traffic, ask_all
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.job import Job
+from training.jobs.registrar import Registrar, no_registry
+from training.jobs.stage_result import FinishedStage, load_finished, save_finished
+from training.jobs.stages.base import StageContext, StageResult
+from training.messages.engine import Engine
+from training.messages.message import GLOBAL, Broadcast
+from training.models import initial_model
+from training.models.groups import float_state
+from training.updates.differential_privacy.report import privacy_facts
+
+NOBODY: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a finished run: its stages' results and its summary.
+
+    Attributes:
+        job: the job.
+        context: of its last stage.
+        stages: what each stage left, by key in order.
+        summary: `summary.json`.
+    """
+
+    job: Job
+    context: StageContext
+    stages: Mapping[str, FinishedStage]
+    summary: Mapping[str, Any]
+
+
+def ask_census(job: Job, dataset: Dataset, engine: Engine, dismissed: Collection[str] = ()) -> Census:
+    """Take the census of all clients, and refuse what cannot be trained on.
+
+    A subgroup may be nobody's any more where hospitals were evicted from a run that has begun.
+
+    Raises:
+        DataError: for a client or a subgroup without training pictures.
+    """
+    broadcasts = [Broadcast(client, CENSUS, 0, CENSUS) for client in dataset.clients]
+    updates = ask_all(engine, broadcasts, Traffic())
+    codes = [label.code for label in dataset.labels]
+    census = Census.from_updates(updates, dataset.subgroups, codes, dataset.unseen)
+    census.check(whole=not dismissed)
+    return census
+
+
+def run_stages(
+    job: Job,
+    dataset: Dataset,
+    engine: Engine,
+    metrics_log: MetricsLog,
+    out: Path,
+    registrar: Registrar = no_registry,
+    dismissed: Mapping[str, str] = NOBODY,
+) -> RunResult:
+    """All stages of a job; those that have finished before are taken from `out`.
+
+    `dismissed` are clients that took part and are asked no more, and since when.
+
+    Raises:
+        TrainingError: whatever stops the run; all that was finished stays in `out`.
+    """
+    census = ask_census(job, dataset, engine, dismissed)
+    model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+    initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
+    outcome, log_bytes = StageResult({GLOBAL: initial}), 0
+    finished: dict[str, FinishedStage] = {}
+    for place, stage in enumerate(job.stages):
+        key = job.key(place)
+        context = StageContext(
+            job=job,
+            digest=job.digest,
+            key=key,
+            folder=out / "checkpoints" / key,
+            engine=engine,
+            metrics_log=metrics_log,
+            labels=dataset.labels,
+            subgroups=tuple(dataset.subgroups),
+            census=census,
+            fingerprint=dataset.fingerprint,
+            communities=dataset.communities,
+            model=model,
+            registrar=registrar,
+            dismissed=dismissed,
+        )
+        metrics_log.stage_start = log_bytes
+        done = load_finished(context.folder, job.digest)
+        if done is None:
+            started = perf_counter()
+            left = stage.run(context, outcome)
+            done = FinishedStage(left, round(perf_counter() - started, 3), metrics_log.size)
+            save_finished(context.folder, job.digest, done)
+        stage.tidy(context.folder)
+        finished[key] = done = in_order(done, context.all_subgroups)
+        outcome, log_bytes = done.outcome, done.log_bytes
+    metrics_log.cut(log_bytes)
+    summary = summarise_run(job, context, finished)
+    release(out / "bundles", outcome)
+    write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    return RunResult(job, context, finished, summary)
+
+
+def in_order(done: FinishedStage, all_subgroups: Sequence[str]) -> FinishedStage:
+    """The stage with its test counts in the order of the job's subgroups, as they are not on disk."""
+    test = done.outcome.test
+    return replace(
+        done, outcome=replace(done.outcome, test={name: test[name] for name in all_subgroups if name in test})
+    )
+
+
+def summarise_run(job: Job, context: StageContext, finished: Mapping[str, FinishedStage]) -> dict[str, Any]:
+    """`summary.json`: the figures of the final models, and of the models after each stage."""
+    privacy = privacy_facts(job.privacy, context.metrics_log.lines())
+    return {
+        "job": job.name,
+        "recipe": job.about.system if job.about else job.name,
+        "seed": job.seed,
+        "digest": job.digest,
+        "data": context.fingerprint,
+        "stages": [
+            {
+                "name": job.stage(key).stage,
+                "rounds": done.outcome.rounds,
+                "seconds": done.seconds,
+                "bytes_up": done.outcome.traffic.up,
+                "bytes_down": done.outcome.traffic.down,
+                "facts": done.outcome.facts,
+                "test": figures(context, done.outcome),
+            }
+            for key, done in finished.items()
+        ],
+        "test": figures(context, [done.outcome for done in finished.values()][-1]),
+        "versions": [
+            version for done in finished.values() for version in done.outcome.facts.get("versions", ())
+        ],
+        **({"privacy": privacy} if privacy else {}),
+        **({"dismissed": dict(context.dismissed)} if context.dismissed else {}),
+    }
+
+
+def figures(context: StageContext, outcome: StageResult) -> dict[str, Any] | None:
+    """The test figures after a stage; None where no test picture was counted."""
+    if not outcome.test:
+        return None
+    details: Mapping[str, Any] = outcome.facts.get("by_subgroup", {})
+    traits = context.job.evaluation.traits
+    return summarise(outcome.test, context.labels, context.subgroups, details, traits)
+
+
+def release(folder: Path, outcome: StageResult) -> None:
+    """Write the bundles, each in a folder named after whom it is for."""
+    for name, bundle in outcome.bundles.items():
+        write_bundle(folder / quote(name, safe=" ()+,"), bundle.manifest, bundle.graph)

@@ -1,0 +1,173 @@
+"""The blocks of a job file except its stages, which any stage may read."""
+
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from training.algorithms.local_model import Device, Precision
+from training.config import FrozenConfig
+from training.data.intersections import IntersectionConfig, each_column_once
+from training.data.settings import DataConfig
+from training.models import ModelConfig
+from training.updates.settings import CompressionConfig, PrivacyConfig
+
+SCHEMES = ("http", "https", "sqlite")
+
+
+class MLflowConfig(FrozenConfig):
+    """An MLflow tracking store.
+
+    Attributes:
+        uri: of a server (`https://…`) or a file (`sqlite:///…`); by default `mlflow.db` beside the run's
+            folder.
+        experiment: the name of the experiment that the run belongs to.
+    """
+
+    uri: str | None = None
+    experiment: str = Field("dermfed", min_length=1)
+
+    @field_validator("uri")
+    @classmethod
+    def _names_a_place_and_no_password(cls, uri: str | None) -> str | None:
+        if uri is None:
+            return None
+        parts = urlsplit(uri)
+        if parts.scheme not in SCHEMES:
+            raise ValueError(f"name a server or a file: {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+        if parts.username or parts.password:
+            raise ValueError(
+                "a job file is no place for a password; set MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, where the run is started"
+            )
+        return uri
+
+
+class TrackingConfig(FrozenConfig):
+    """Who is told of a run.
+
+    Attributes:
+        tensorboard: event files in the run's folder, under `tensorboard/`.
+        mlflow: a store of MLflow; `true` for a file beside the run's folder.
+    """
+
+    tensorboard: bool = False
+    mlflow: MLflowConfig | None = None
+
+    @field_validator("mlflow", mode="before")
+    @classmethod
+    def _true_is_the_default_store(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {} if value else None
+        return value
+
+
+class About(FrozenConfig):
+    """What a recipe is: shown by `--recipes`, of no effect on a run.
+
+    Attributes:
+        system: what is trained.
+        paper: where it comes from.
+        note: which table it is of, and where it departs.
+        group: whether it is a paper's system in its form, or a job for a data set; for the list alone.
+        ablation_of: the recipe of whose system this is an ablation or another setting; for the list alone.
+    """
+
+    system: str
+    paper: str
+    note: str = ""
+    group: Literal["system", "data set"] = Field("system", exclude=True)
+    ablation_of: str | None = Field(None, exclude=True)
+
+
+class NetworkConfig(FrozenConfig):
+    """How long sites of a network are waited for.
+
+    Attributes:
+        silence: seconds without a sign of life after which a site is taken to be away.
+        first_deadline: seconds for an answer of a kind that a site has not given yet.
+        slack: after that, how many times its slowest recent answer of the kind may take.
+        shortest_deadline: seconds that every answer may take.
+        enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
+        canary: whether every site tries two batches before the first round; of no effect on the weights.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"canary"})
+    silence: float = Field(60, gt=0)
+    first_deadline: float = Field(24 * 3600, gt=0)
+    slack: float = Field(5, ge=1)
+    shortest_deadline: float = Field(60, gt=0)
+    enough: bool = False
+    canary: bool = True
+
+
+class EngineConfig(FrozenConfig):
+    """Where clients run.
+
+    Attributes:
+        name: `in-process`, on this machine; `nvflare`, at the hospitals of a federation.
+        workers: processes; does not change the weights.
+        threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
+        min_clients: answers that a round needs; by default of all that were asked.
+        update_limit: an update whose norm is over so many times the round's median is refused, see
+            `training.federation.server.norm_bound`; null refuses none. Runs that meet no such update are as
+            without it.
+        network: how long sites are waited for, where clients run at sites of a network.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"network", "update_limit"})
+    name: Literal["in-process", "nvflare"] = "in-process"
+    workers: int = Field(1, ge=1)
+    threads_per_client: int = Field(1, ge=1)
+    min_clients: int | None = Field(None, ge=1)
+    update_limit: float | None = Field(20.0, gt=1)
+    device: Device = "auto"
+    precision: Precision = "float32"
+    network: NetworkConfig = NetworkConfig()
+
+
+class EvaluationConfig(FrozenConfig):
+    """How test figures are made.
+
+    Attributes:
+        replicates: bootstrap replicates drawn by lesion, from which intervals come.
+        intersections: columns of the manifests whose intersections with subgroups are judged, too.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"intersections"})
+    replicates: int = Field(200, ge=0, le=2000)
+    intersections: tuple[IntersectionConfig, ...] = ()
+
+    @field_validator("intersections")
+    @classmethod
+    def _each_column_once(cls, named: tuple[IntersectionConfig, ...]) -> tuple[IntersectionConfig, ...]:
+        each_column_once(named)
+        return named
+
+    @property
+    def traits(self) -> dict[str, tuple[str, ...]]:
+        """The columns, and their values as far as they are known before any picture is."""
+        return {each.column: each.values for each in self.intersections}
+
+
+class JobSettings(FrozenConfig):
+    """A job file without its stages: what any of them may go by.
+
+    Attributes:
+        version: of the job file's schema.
+        name: of the run, and of the model unless the stage `register` names another.
+        seed: every draw follows from it.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"compression", "tracking"})
+    version: Literal[1] = 1
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = 0
+    about: About | None = None
+    data: DataConfig
+    model: ModelConfig
+    engine: EngineConfig = EngineConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    compression: CompressionConfig = CompressionConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()

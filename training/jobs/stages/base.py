@@ -1,0 +1,136 @@
+"""The stage interface: a half that asks at the coordinator, and a half that answers at each client."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import BundleManifest
+from training.algorithms.client import Client
+from training.config import FrozenConfig
+from training.federation.blocks import Blocks
+from training.federation.census import Census
+from training.federation.server.ask import Traffic
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.registrar import Registrar, no_registry
+from training.jobs.settings import JobSettings
+from training.messages.engine import Engine
+from training.messages.message import Broadcast, Tensors, Update
+from training.models import Classifier
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """The context in which a stage runs at the coordinator.
+
+    Attributes:
+        job: the job's settings.
+        digest: what determines the weights, see `training.jobs.job.Job.digest`.
+        key: this stage's key, e.g. `0-federate`.
+        folder: where this stage keeps its checkpoints.
+        engine: asks the clients.
+        metrics_log: the run's log.
+        labels, subgroups: the classes and the subgroups' names, in order.
+        census: who holds what.
+        fingerprint: of the data.
+        communities: clients by the source that they are parts of, where the job has sources.
+        model: the job's model with its initial weights; a stage leaves it as it is.
+        registrar: where released models go.
+        dismissed: clients that took part and are asked no more, and since when.
+    """
+
+    job: JobSettings
+    digest: str
+    key: str
+    folder: Path
+    engine: Engine
+    metrics_log: MetricsLog
+    labels: Sequence[Label]
+    subgroups: tuple[str, ...]
+    census: Census
+    fingerprint: str
+    model: Classifier
+    registrar: Registrar = no_registry
+    communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    dismissed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_subgroups(self) -> tuple[str, ...]:
+        """The subgroups for which figures are computed, `undeclared` included."""
+        return self.census.all_subgroups
+
+    @property
+    def canary(self) -> bool:
+        """Whether every client tries two batches before round 1: in the first stage, over a network."""
+        engine = self.job.engine
+        return engine.name == "nvflare" and engine.network.canary and self.key.startswith("0-")
+
+
+@dataclass(frozen=True)
+class BundleDraft:
+    """A bundle in the making: its manifest and its graph."""
+
+    manifest: BundleManifest
+    graph: bytes
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """The result of a stage: models and bundles for the next one, test counts and facts for the report.
+
+    Attributes:
+        models: weights by name: `global`, and subgroups that have their own.
+        bundles: what is to be released, by the same names.
+        rounds: how many rounds it took.
+        traffic: bytes sent.
+        test: counts on the test split by subgroup, from the model that answers for it.
+        facts: JSON-able details for the report and the summary.
+        stay_home: whether `test` is of models that stay at their clients, and not of `models`.
+    """
+
+    models: Mapping[str, Tensors]
+    bundles: Mapping[str, BundleDraft] = field(default_factory=dict)
+    rounds: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    test: Blocks = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    stay_home: bool = False
+
+
+class Stage(FrozenConfig, ABC):
+    """One step of a job.
+
+    Attributes:
+        stage: its name in a job file.
+        passes_figures_on: whether its outcome's test figures are those of the stage before.
+        summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
+        needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
+    """
+
+    stage: str
+    passes_figures_on: ClassVar[bool] = False
+    summed: ClassVar[frozenset[str]] = frozenset()
+    needs_everyone: ClassVar[bool] = False
+
+    @property
+    def needs_client_figures(self) -> bool:
+        """Whether it cannot do without figures of each client."""
+        return False
+
+    def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
+        """The stage with what it takes over from the stages before it in the job filled in."""
+        return self
+
+    @abstractmethod
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
+        """The coordinator's half, from what the stage before left."""
+
+    def tidy(self, folder: Path) -> None:
+        """Remove what the stage's saved outcome has made unnecessary; may run more than once."""
+        return
+
+    @abstractmethod
+    def answer(self, broadcast: Broadcast, client: Client) -> Update:
+        """A client's half: the answer to one of this stage's questions."""

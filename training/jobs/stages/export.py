@@ -1,0 +1,133 @@
+"""The stage `export`: every model becomes an ONNX graph, which hospitals compare with torch."""
+
+from copy import deepcopy
+from importlib.metadata import version
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from training.algorithms.client import Client
+from training.data.settings import ToneSubgroups
+from training.errors import ExportError
+from training.federation.server.ask import Traffic, ask_all
+from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
+from training.jobs.stages.final_test import TEST, answer_test, figures_on_test
+from training.jobs.stages.lineage import weights_digest, with_parents
+from training.messages.message import (
+    GLOBAL,
+    Broadcast,
+    Tensors,
+    Update,
+    named,
+    prefixed,
+    reply,
+    unknown_question,
+)
+from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_difference
+
+PARITY = "parity"
+WEIGHTS = "weights/"
+PARITY_PICTURES = 64
+
+
+class Export(Stage):
+    """ONNX graphs of all models.
+
+    Attributes:
+        tolerance: the largest difference in any probability between ONNX Runtime and torch that is accepted.
+    """
+
+    stage: Literal["export"] = "export"
+    passes_figures_on: ClassVar[bool] = True
+    summed: ClassVar[frozenset[str]] = frozenset({TEST})
+    tolerance: float = Field(1e-4, gt=0, lt=1)
+
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
+        """Export each model and have it checked.
+
+        Where the figures so far are of models that stay at their clients, the exported one is judged here.
+
+        Raises:
+            ExportError: naming the model, the client and the difference.
+        """
+        model, traffic = deepcopy(context.model), Traffic()
+        bundles: dict[str, BundleDraft] = {}
+        differences: dict[str, float] = {}
+        for name, weights in before.models.items():
+            context.metrics_log.log(f"{context.key}: {name}")
+            model.load_state_dict(weights, strict=False)
+            graph = export_graph(model, context.job.data.image_size)
+            differences[name] = self.check(context, name, weights, graph, traffic)
+            bundles[name] = BundleDraft(manifest(context, name, graph, differences[name]), graph)
+        facts = {
+            "by_subgroup": before.facts.get("by_subgroup", {}),
+            "parity": differences,
+            "tolerance": self.tolerance,
+        }
+        test = figures_on_test(context, before.models, traffic) if before.stay_home else before.test
+        return StageResult(before.models, with_parents(bundles), traffic=traffic, test=test, facts=facts)
+
+    def check(
+        self, context: StageContext, name: str, weights: Tensors, graph: bytes, traffic: Traffic
+    ) -> float:
+        """The largest difference that any client finds."""
+        tensors = {GRAPH: as_tensor(graph), **prefixed(weights, WEIGHTS)}
+        clients = context.census.holders("validation", context.all_subgroups) or context.census.holders(
+            "train", context.all_subgroups
+        )
+        broadcasts = [Broadcast(client, context.key, 0, PARITY, name, tensors) for client in clients]
+        updates = ask_all(context.engine, broadcasts, traffic)
+        worst = max(updates, key=lambda update: update.scalars["difference"])
+        if worst.scalars["difference"] > self.tolerance:
+            raise ExportError(
+                f"the exported model {name} differs from torch by {worst.scalars['difference']:.2g} in a "
+                f"probability at {worst.client}; allowed is {self.tolerance:g} (export.tolerance). "
+                "The model uses an operation that ONNX computes otherwise: choose another model.name"
+            )
+        return worst.scalars["difference"]
+
+    def answer(self, broadcast: Broadcast, client: Client) -> Update:
+        """The difference between the graph and torch on this client's pictures, or figures of the model."""
+        if broadcast.ask == TEST:
+            return answer_test(broadcast, client)
+        if broadcast.ask != PARITY:
+            raise unknown_question(broadcast)
+        client.local_model.load(named(broadcast.tensors, WEIGHTS))
+        examples = client.examples("validation")
+        if not len(examples):
+            examples = client.examples("train")
+        images = examples.batch(np.arange(min(len(examples), PARITY_PICTURES)))
+        graph = as_bytes(broadcast.tensors)
+        difference = largest_difference(graph, client.local_model.model, images, torch.get_num_threads())
+        return reply(broadcast, scalars={"difference": difference})
+
+
+def manifest(context: StageContext, name: str, graph: bytes, parity: float | None = None) -> BundleManifest:
+    """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
+    return BundleManifest(
+        model=context.job.name,
+        file=ModelFile.of(graph),
+        labels=tuple(context.labels),
+        picture=context.job.data.picture,
+        subgroup=subgroup_of(context, name),
+        parity=parity,
+        lineage=Lineage(
+            job=context.digest,
+            recipe=context.job.about.system if context.job.about else context.job.name,
+            data={"all": context.fingerprint},
+            seed=context.job.seed,
+            parent=weights_digest(context.job.model),
+            code_version=version("dermfed"),
+        ),
+    )
+
+
+def subgroup_of(context: StageContext, name: str) -> Subgroup:
+    """Whom a model is for: everybody, or the declared skin tones of its subgroup."""
+    groups = context.job.data.subgroups
+    if name == GLOBAL or not isinstance(groups, ToneSubgroups):
+        return Subgroup()
+    return Subgroup(name=name, scale=groups.scale, values=groups.groups[name])

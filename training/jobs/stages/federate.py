@@ -1,0 +1,160 @@
+"""The stage `federate`: clients train one global model together, in rounds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import field_validator, model_validator
+
+from registry.bundle.metrics.summary import summarise
+from training.algorithms.client import Client
+from training.algorithms.objectives import Objective
+from training.data.dataset import Split
+from training.errors import JobError
+from training.federation.blocks import add_blocks
+from training.federation.client.evaluate import evaluate
+from training.federation.client.fit import load_merged
+from training.federation.questions import EVALUATE
+from training.federation.server.ask import Traffic
+from training.federation.server.best_round import BestRound
+from training.federation.server.checkpoint import Checkpoints
+from training.federation.server.mean_model import MeanModel
+from training.federation.server.plan import Plan, TrackState
+from training.federation.server.round_loop import run_rounds
+from training.jobs.stages.base import StageContext, StageResult
+from training.jobs.stages.final_test import (
+    FOLDED_LABELS,
+    TEST,
+    answer_test,
+    client_facts,
+    figures_by_client,
+    figures_on_unseen,
+)
+from training.jobs.stages.rounds import RoundsStage, require_labels
+from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+
+
+class Federate(RoundsStage):
+    """Rounds of local training and aggregation.
+
+    Attributes:
+        evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
+        keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
+            `average` of the models of all rounds.
+    """
+
+    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep"}
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
+    stage: Literal["federate"] = "federate"
+    evaluate_on: Split | None = "validation"
+    keep: Literal["last", "best", "average"] = "last"
+
+    @field_validator("objective")
+    @classmethod
+    def _learns_the_classes(cls, objective: Objective) -> Objective:
+        return require_labels(objective)
+
+    @model_validator(mode="after")
+    def _best_can_be_told(self) -> "Federate":
+        if self.keep == "best" and self.evaluate_on is None:
+            raise ValueError("keep: best needs evaluate_on; name a split, or keep the last")
+        return self
+
+    def run(self, context: StageContext, before: StageResult) -> StageResult:
+        """Train the global model, and judge it at every client."""
+        plan = self.plan(context)
+        initial = TrackState(before.models[GLOBAL], plan.aggregator.initial_state())
+        best = BestRound(context.folder, context.digest) if self.keep == "best" else None
+        mean = MeanModel(context.folder, context.digest) if self.keep == "average" else None
+        watching = best or mean
+        states, traffic = run_rounds(
+            plan,
+            {GLOBAL: initial},
+            context.engine,
+            context.metrics_log,
+            Checkpoints(context.folder, context.digest),
+            None if watching is None else watching.after_round,
+        )
+        models = {GLOBAL: states[GLOBAL].weights}
+        if best is not None:
+            models = {GLOBAL: best.weights()}
+        if mean is not None:
+            models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
+        by_client = figures_by_client(context, models, traffic)
+        apart = any(by_client.values()) and context.job.privacy.masked_counts is None
+        return StageResult(
+            models,
+            rounds=self.rounds,
+            traffic=traffic,
+            test=add_blocks(by_client.values()),
+            facts={
+                **(client_facts(context, by_client) if apart else {}),
+                **unseen_facts(context, models[GLOBAL], traffic),
+                **self.exchange.facts(states[GLOBAL].memory),
+                **({} if best is None else {"kept_round": best.round}),
+            },
+        )
+
+    def tidy(self, folder: Path) -> None:
+        """Remove the clients' uploads and the weights kept on the way: what is needed is in the outcome."""
+        super().tidy(folder)
+        BestRound(folder, "").forget()
+        MeanModel(folder, "").forget()
+
+    def plan(self, context: StageContext) -> Plan:
+        """What stays the same through the rounds.
+
+        Raises:
+            QuorumError: when the job demands more answers than there are clients.
+            JobError: when other than the last round is to be kept, and parts of the model stay at their
+                clients.
+        """
+        labelled = not self.objective.uses_unlabelled
+        plan = self.plan_for(context, context.model, self.evaluate_on, labelled=labelled)
+        if self.keep == "best":
+            require_judges(context, self.evaluate_on)
+        if self.keep != "last" and plan.stays:
+            when = "the best round" if self.keep == "best" else "each round"
+            raise JobError(
+                f"keep: {self.keep} cannot tell what {len(plan.stays)} tensors that stay at their clients "
+                f"were in {when}; use keep: last, or sync all with buffers average"
+            )
+        return plan
+
+    def answer(self, broadcast: Broadcast, client: Client) -> Update:
+        """Train, evaluate, or hand over what was kept."""
+        if broadcast.ask == EVALUATE:
+            load_merged(broadcast, client, self.sync)
+            return evaluate(broadcast, client)
+        if broadcast.ask == TEST:
+            return answer_test(broadcast, client)
+        return self.train(broadcast, client)
+
+
+def require_judges(context: StageContext, split: Split | None) -> None:
+    """Refuse to look for the best round where no hospital may count its pictures.
+
+    Raises:
+        JobError: saying what to raise or lower.
+    """
+    assert split is not None, "the stage names a split where it keeps the best round"
+    census, least = context.census, context.job.privacy.min_count
+    hospitals = census.hospitals(split, context.all_subgroups)
+    if not any(
+        census.held(name, split, [place]) >= least for name in hospitals for place in context.all_subgroups
+    ):
+        raise JobError(
+            f"keep: best has nothing to go by: no hospital holds {least} labelled {split} pictures of any "
+            f"subgroup (privacy.min_count); raise data.split.{split}, lower privacy.min_count, or keep the "
+            "last"
+        )
+
+
+def unseen_facts(context: StageContext, weights: Tensors, traffic: Traffic) -> Mapping[str, Any]:
+    """The model's figures of benign and malignant at clients that took no part, where there are any."""
+    found = {
+        client: summarise(blocks, FOLDED_LABELS, context.subgroups)
+        for client, blocks in figures_on_unseen(context, weights, traffic).items()
+        if blocks
+    }
+    return {"unseen": found} if found else {}

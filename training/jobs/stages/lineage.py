@@ -1,0 +1,49 @@
+"""The lineage of a run's models: the weights that each began from, written into its bundle.
+
+A subgroup's model began from the run's global model: its `parent` is the digest of the global model's bundle.
+That digest covers the calibrated graph and the thresholds, so it is set once nothing in the global bundle
+changes any more; a stage that changes bundles sets it again. The global model's `parent` is the digest of the
+weights that the job began with, where it named a file.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from registry.bundle.folder import bundle_digest
+from registry.bundle.manifest.schema import sha256
+from training.errors import JobError
+from training.jobs.stages.base import BundleDraft
+from training.messages.message import GLOBAL
+from training.models import ModelConfig
+
+
+def weights_digest(model: ModelConfig) -> str | None:
+    """The digest of the file of weights that a job begins with; None for weights drawn from its seed.
+
+    Raises:
+        JobError: the file is gone.
+    """
+    if model.weights == "none":
+        return None
+    try:
+        return sha256(Path(model.weights).read_bytes())
+    except OSError as error:
+        raise JobError(
+            f"model.weights: {model.weights} cannot be read any more ({error.strerror}); put it back, so "
+            "that the bundles can say what the model began from"
+        ) from error
+
+
+def with_parents(bundles: Mapping[str, BundleDraft]) -> dict[str, BundleDraft]:
+    """The bundles, each subgroup's with the digest of the global one as its parent."""
+    if GLOBAL not in bundles:
+        return dict(bundles)
+    parent = bundle_digest(bundles[GLOBAL].manifest)
+    return {
+        name: bundle if name == GLOBAL else _with_parent(bundle, parent) for name, bundle in bundles.items()
+    }
+
+
+def _with_parent(bundle: BundleDraft, parent: str) -> BundleDraft:
+    lineage = bundle.manifest.lineage.model_copy(update={"parent": parent})
+    return BundleDraft(bundle.manifest.model_copy(update={"lineage": lineage}), bundle.graph)

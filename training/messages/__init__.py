@@ -1,0 +1,11 @@
+"""Messages between server and clients, and how their tensors are held.
+
+- `message`: questions and answers, and their checks
+- `engine`: the interface of what moves them
+- `spool`, `tensor_file`: tensors on disk
+"""
+
+from registry.bundle.old_names import hand_on
+from training.deprecated_names import MESSAGES
+
+hand_on(__name__, MESSAGES)

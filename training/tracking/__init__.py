@@ -1,1 +1,0 @@
-"""Curves of a run in TensorBoard or MLflow, from what it logs."""

@@ -1,0 +1,241 @@
+"""A client's half of a secure sum: withhold an answer's tensors, and send them masked.
+
+Everything between two questions lies in the client's own store, so that the next may come to another process;
+what is secret is overwritten when the sum is over. Masks are used once: a question that comes twice, out of
+order, or with other clients than before is refused.
+"""
+
+import json
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from training.algorithms.client import Client
+from training.algorithms.client_state import State
+from training.data.dataset import SERVER
+from training.errors import MessageError
+from training.messages.message import Broadcast, Message, Tensors, Update, reply
+from training.secure_random import KEY_BYTES
+from training.updates.secure_aggregation import shamir
+from training.updates.secure_aggregation.fixed_point import encode
+from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, session_of, unseal
+from training.updates.secure_aggregation.messages import (
+    KEY_SHARES,
+    KEYS,
+    LAYOUT,
+    MASKED,
+    SEALED,
+    SEALED_BYTES,
+    SELF_SHARES,
+    SHARE,
+    UNMASK,
+    MaskedQuestion,
+    ShareQuestion,
+    UnmaskQuestion,
+    bytes_tensor,
+    layout_tensor,
+    rows_tensor,
+    tensor_bytes_of,
+)
+from training.updates.settings import SecureAggregationConfig
+
+VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
+MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"
+PUBLIC, NAMES, SHARES, PRESENT = "public", "names", "shares", "present"
+PHASE, ROUND = "phase", "round"
+OVER = "nothing"  # the phase of a sum that is over
+ROW = 2 * shamir.SHARE_BYTES
+
+
+def withhold(update: Update, client: Client) -> Update:
+    """The update with two fresh public keys and a list of names and shapes in place of its tensors."""
+    pairs = {MASK_KEY: KeyPair.new(), SEAL_KEY: KeyPair.new()}
+    values = State(dict(update.tensors.items()), {ROUND: update.round})
+    client.store.save(client.id, store_key(update, update.ask, VALUES), update.round, values)
+    kept = {name: bytes_tensor(pair.private) for name, pair in pairs.items()}
+    keep(client, update, update.ask, SHARE, kept)
+    public = rows_tensor([pair.public for pair in pairs.values()], KEY_BYTES)
+    return replace(update, tensors={KEYS: public, LAYOUT: layout_tensor(update.tensors)})
+
+
+def answer(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+    """A client's answer to one of the three questions.
+
+    Raises:
+        MessageError: when it comes out of turn, or what it asks for would reveal more than a sum.
+    """
+    return {SHARE: share, MASKED: masked, UNMASK: unmask}[broadcast.ask](broadcast, client, config)
+
+
+def share(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+    """Split the mask key and a fresh self mask b among all, sealed for each."""
+    question = ShareQuestion.model_validate(broadcast.options)
+    kept = load(client, broadcast, question.of, SHARE)
+    clients, public = question.clients, tensor_bytes_of(broadcast.tensors[KEYS])
+    keys = {name: KeyPair.of(tensor_bytes_of(kept[name])) for name in (MASK_KEY, SEAL_KEY)}
+    own = b"".join(pair.public for pair in keys.values())
+    me = place_in(clients, client)
+    require(
+        len(set(clients)) == len(clients) and len(public) == len(clients) * len(own),
+        client,
+        "the list of keys does not fit the list of clients",
+    )
+    rows = [public[start : start + len(own)] for start in range(0, len(public), len(own))]
+    require(rows[me] == own, client, "its own key was changed on its way")
+    require(len(set(rows)) == len(rows), client, "two clients have the same key")
+    threshold = config.threshold(len(clients))
+    require_hospitals(clients, client, threshold, config)
+    session = session_of(f"{broadcast.address[1:3]} {broadcast.track} {question.of}", list(clients), public)
+    self_key = KeyPair.new().private
+    pieces = zip(
+        shamir.split(keys[MASK_KEY].private, len(clients), threshold),
+        shamir.split(self_key, len(clients), threshold),
+        strict=True,
+    )
+    sealed, own_shares = [], b""
+    for place, (of_key, of_self) in enumerate(pieces):
+        if place == me:
+            own_shares = of_key + of_self
+            sealed.append(bytes(SEALED_BYTES))
+            continue
+        key = agree(keys[SEAL_KEY].private, rows[place][KEY_BYTES:], session, "seal")
+        sealed.append(seal(key, of_key + of_self, about(session, me, place)))
+    kept |= {
+        SELF_KEY: bytes_tensor(self_key),
+        SESSION: bytes_tensor(session),
+        PUBLIC: bytes_tensor(public),
+        NAMES: bytes_tensor(json.dumps(clients).encode()),
+        SHARES: bytes_tensor(own_shares),
+    }
+    keep(client, broadcast, question.of, MASKED, kept)
+    return reply(broadcast, tensors={SEALED: rows_tensor(sealed, SEALED_BYTES)})
+
+
+def masked(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+    """y: the weighted values, one's own mask and the pairs' masks, modulo 2^32 and 2^64."""
+    question = MaskedQuestion.model_validate(broadcast.options)
+    kept = load(client, broadcast, question.of, MASKED)
+    clients, session = json.loads(tensor_bytes_of(kept[NAMES])), tensor_bytes_of(kept[SESSION])
+    me, present = place_in(clients, client), question.present
+    require_places(present, range(len(clients)), me, client)
+    require_hospitals([clients[place] for place in present], client, config.threshold(len(clients)), config)
+    public = tensor_bytes_of(kept[PUBLIC])
+    private = {name: tensor_bytes_of(kept[name]) for name in (MASK_KEY, SEAL_KEY)}
+    withheld = kept_in(client, broadcast, question.of, VALUES)
+    vector = encode(withheld, question.layout, question.weight, question.total_weight)
+    vector.add(vector.mask(derive(tensor_bytes_of(kept[SELF_KEY]), session, "self mask")))
+    held = []
+    for place, sealed in zip(present, broadcast.tensors[SEALED], strict=True):
+        if place == me:
+            held.append(tensor_bytes_of(kept[SHARES]))
+            continue
+        start = place * 2 * KEY_BYTES
+        mask_key, seal_key = public[start : start + KEY_BYTES], public[start + KEY_BYTES : start + 64]
+        pair = vector.mask(agree(private[MASK_KEY], mask_key, session, "pair mask"))
+        vector.add(pair) if me < place else vector.subtract(pair)
+        key = agree(private[SEAL_KEY], seal_key, session, "seal")
+        held.append(unseal(key, tensor_bytes_of(sealed), about(session, place, me)))
+    kept_on = {
+        NAMES: kept[NAMES],
+        SHARES: rows_tensor(held, ROW),
+        PRESENT: bytes_tensor(json.dumps(present).encode()),
+    }
+    keep(client, broadcast, question.of, UNMASK, kept_on)
+    client.store.save(client.id, store_key(broadcast, question.of, VALUES), broadcast.round, State())
+    return reply(broadcast, tensors=vector.to_tensors())
+
+
+def unmask(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+    """Shares of the self masks of those that are there, and of the mask keys of those that are gone."""
+    question = UnmaskQuestion.model_validate(broadcast.options)
+    kept = load(client, broadcast, question.of, UNMASK)
+    clients = json.loads(tensor_bytes_of(kept[NAMES]))
+    present = json.loads(tensor_bytes_of(kept[PRESENT]))
+    me, survivors = place_in(clients, client), question.survivors
+    require_places(survivors, present, me, client)
+    require_hospitals([clients[place] for place in survivors], client, config.threshold(len(clients)), config)
+    shares = {place: tensor_bytes_of(row) for place, row in zip(present, kept[SHARES], strict=True)}
+    size = shamir.SHARE_BYTES
+    gone = [place for place in present if place not in survivors]
+    keep(client, broadcast, question.of, OVER, {})  # before the answer: nobody gets a second one
+    return reply(
+        broadcast,
+        tensors={
+            SELF_SHARES: rows_tensor([shares[place][size:] for place in survivors], size),
+            KEY_SHARES: rows_tensor([shares[place][:size] for place in gone], size),
+        },
+    )
+
+
+def keep(client: Client, message: Message, of: str, awaited: str, tensors: Tensors) -> None:
+    """Keep what is needed for the question that is awaited next."""
+    state = State({**tensors, PHASE: bytes_tensor(awaited.encode())}, {ROUND: message.round})
+    client.store.save(client.id, store_key(message, of, MASKS), message.round, state)
+
+
+def load(client: Client, broadcast: Broadcast, of: str, awaited: str) -> dict[str, Tensor]:
+    """What was kept for this question.
+
+    Raises:
+        MessageError: when another question was awaited, or none.
+    """
+    kept = kept_in(client, broadcast, of, MASKS)
+    found = tensor_bytes_of(kept[PHASE]).decode() if PHASE in kept else OVER
+    require(found == awaited, client, f"`{broadcast.ask}` of `{of}` came where {found} was awaited")
+    return {name: tensor for name, tensor in kept.items() if name != PHASE}
+
+
+def kept_in(client: Client, message: Message, of: str, what: str) -> Tensors:
+    """What a client kept in this very round; nothing where it kept none."""
+    state = client.store.load(client.id, store_key(message, of, what), message.round + 1)
+    return state.tensors if state is not None and state.scalars.get(ROUND) == message.round else {}
+
+
+def store_key(message: Message, of: str, what: str) -> str:
+    """Under what a client keeps its half of one sum; not below its training, which may be taken back."""
+    return f"masks/{message.stage}/{message.track}/{of}/{what}"
+
+
+def about(session: bytes, sender: int, recipient: int) -> bytes:
+    """What a sealed message is bound to: session, sender, recipient."""
+    return session + sender.to_bytes(4, "big") + recipient.to_bytes(4, "big")
+
+
+def place_in(clients: Sequence[str], client: Client) -> int:
+    """This client's place.
+
+    Raises:
+        MessageError: when it is not among them.
+    """
+    require(client.id in clients, client, "it is not among the clients of this sum")
+    return list(clients).index(client.id)
+
+
+def require_places(places: Sequence[int], allowed: Container[int], me: int, client: Client) -> None:
+    """Refuse a list of clients with others than before, one twice, or without this one."""
+    fits = len(set(places)) == len(places) and all(place in allowed for place in places) and me in places
+    require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
+
+
+def require_hospitals(
+    clients: Sequence[str], client: Client, threshold: int, config: SecureAggregationConfig
+) -> None:
+    """Refuse a sum over too few; the coordinator's own client does not hide anybody."""
+    hospitals = sum(name != SERVER for name in clients)
+    require(
+        len(clients) >= threshold and hospitals >= config.fewest,
+        client,
+        f"{len(clients)} clients are left of this sum ({hospitals} hospitals); at least {threshold} are "
+        f"needed, {config.fewest} hospitals among them (privacy.secure_aggregation)",
+    )
+
+
+def require(holds: bool, client: Client, reason: str) -> None:
+    """Refuse to go on with a sum.
+
+    Raises:
+        MessageError: with the reason.
+    """
+    if not holds:
+        raise MessageError(f"{client.id} takes no further part in the secure sum: {reason}")

@@ -1,0 +1,219 @@
+"""The coordinator's half of a secure sum: passes shares on, adds masked values, and unmasks the sum.
+
+Nothing here ever holds the tensors of one client: what arrives is uniform, and a client gives shares of a
+self mask or of a mask key, never of both.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from training.errors import MessageError, QuorumError
+from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
+from training.secure_random import KEY_BYTES
+from training.updates.secure_aggregation import shamir
+from training.updates.secure_aggregation.fixed_point import FixedPointVector, Layout, decode, power_of_two
+from training.updates.secure_aggregation.keys import KeyPair, agree, derive, session_of
+from training.updates.secure_aggregation.messages import (
+    KEY_SHARES,
+    KEYS,
+    MASKED,
+    SEALED,
+    SEALED_BYTES,
+    SELF_SHARES,
+    SHARE,
+    UNMASK,
+    MaskedQuestion,
+    ShareQuestion,
+    UnmaskQuestion,
+    rows_tensor,
+    tensor_bytes_of,
+)
+
+Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
+
+
+@dataclass
+class SecureSum:
+    """One sum in the making.
+
+    Attributes:
+        about: stage, round, question and model of what is summed.
+        clients: U_1, in order.
+        public: their mask and seal keys, 64 bytes each.
+        threshold: t.
+        failures: those that left.
+    """
+
+    ask: Ask
+    about: Message
+    clients: Sequence[str]
+    public: Sequence[bytes]
+    threshold: int
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def session(self) -> bytes:
+        """What names the session."""
+        address = f"{self.about.address[1:3]} {self.about.track} {self.about.ask}"
+        return session_of(address, list(self.clients), b"".join(self.public))
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The options of every question of the sum."""
+        return {"of": self.about.ask, "threshold": self.threshold}
+
+    def run(self, layout: Layout, weights: Mapping[str, float]) -> Mapping[str, Tensor]:
+        """Rounds 1 to 3; afterwards `clients` are those whose values are in the sum.
+
+        Raises:
+            QuorumError: when fewer than the threshold are left; nothing is unmasked then.
+        """
+        # A sum that is above 1 by rounding alone is 1: there is room for it.
+        total_weight = power_of_two(sum(abs(weights[name]) for name in self.clients) * (1 - 1e-9))
+        sealed = self.shares()
+        total, arrived = self.masked(sealed, layout, weights, total_weight)
+        self.unmask(total, sorted(sealed), arrived)
+        self.clients = [self.clients[place] for place in arrived]
+        return decode(total, layout, total_weight)
+
+    def shares(self) -> dict[int, Tensor]:
+        """U_2: by place, the rows that each sealed for the others."""
+        question = ShareQuestion(**self.common, clients=tuple(self.clients))
+        options = question.model_dump()
+        tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
+        places = range(len(self.clients))
+        answers = self.put(SHARE, dict.fromkeys(places, (tensors, options)))
+        shape = (len(self.clients), SEALED_BYTES)
+        return self.enough(
+            SHARE, {place: self.tensor(SHARE, answers[place], SEALED, shape) for place in answers}
+        )
+
+    def masked(
+        self, sealed: Mapping[int, Tensor], layout: Layout, weights: Mapping[str, float], total_weight: float
+    ) -> tuple[FixedPointVector, list[int]]:
+        """Σ y over U_3, and U_3."""
+        present = tuple(sorted(sealed))
+        questions = {}
+        for place in present:
+            rows = [tensor_bytes_of(sealed[sender][place]) for sender in present]
+            question = MaskedQuestion(
+                **self.common,
+                present=present,
+                weight=weights[self.clients[place]],
+                total_weight=total_weight,
+                layout=tuple(layout),
+            )
+            questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, question.model_dump())
+        total, arrived = FixedPointVector.zeros(layout), {}
+        sizes = {"narrow": (total.narrow.size,), "wide": (total.wide.size,)}
+        for place, update in self.put(MASKED, questions).items():
+            found = {name: self.tensor(MASKED, update, name, size) for name, size in sizes.items()}
+            vectors = {name: tensor for name, tensor in found.items() if tensor is not None}
+            if len(vectors) == len(sizes):
+                total.add(FixedPointVector.from_tensors(vectors))
+                arrived[place] = True
+        return total, list(self.enough(MASKED, arrived))
+
+    def unmask(self, total: FixedPointVector, present: Sequence[int], arrived: Sequence[int]) -> None:
+        """Take the self masks of U_3, and the pair masks between U_3 and who is gone, off the total."""
+        options = UnmaskQuestion(**self.common, survivors=tuple(arrived)).model_dump()
+        gone = [place for place in present if place not in arrived]
+        answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
+        size = shamir.SHARE_BYTES
+        shapes = {SELF_SHARES: (len(arrived), size), KEY_SHARES: (len(gone), size)}
+        given = {
+            place: {name: self.tensor(UNMASK, update, name, shape) for name, shape in shapes.items()}
+            for place, update in answers.items()
+        }
+        whole = {p: found for p, found in given.items() if all(t is not None for t in found.values())}
+        self.enough(UNMASK, whole)
+        for row in range(len(arrived)):
+            self_key = self.secret(whole, SELF_SHARES, row)
+            total.subtract(total.mask(derive(self_key, self.session, "self mask")))
+        for row, place in enumerate(gone):
+            mask_key = self.secret(whole, KEY_SHARES, row)
+            if KeyPair.of(mask_key).public != self.public[place][:KEY_BYTES]:
+                raise QuorumError(
+                    f"the mask key of {self.clients[place]}, which left, does not come together from the "
+                    "others' shares; nothing is unmasked. Continue with --resume"
+                )
+            for other in arrived:
+                pair = total.mask(agree(mask_key, self.public[other][:KEY_BYTES], self.session, "pair mask"))
+                total.subtract(pair) if other < place else total.add(pair)
+
+    def secret(self, given: Mapping[int, Mapping[str, Any]], which: str, row: int) -> bytes:
+        """One secret from the shares that came."""
+        shares = {place: tensor_bytes_of(found[which][row]) for place, found in given.items()}
+        try:
+            return shamir.combine(shares, self.threshold)
+        except MessageError as error:
+            raise QuorumError(f"{self.where}: {error}. Continue with --resume") from error
+
+    def put(self, ask: str, questions: Mapping[int, tuple[Tensors, Mapping[str, Any]]]) -> dict[int, Update]:
+        """Ask some clients, by their places; those that do not answer are noted."""
+        about = self.about
+        broadcasts = [
+            Broadcast(self.clients[place], about.stage, about.round, ask, about.track, tensors, options)
+            for place, (tensors, options) in questions.items()
+        ]
+        found: dict[int, Update] = {}
+        for place, broadcast, answer in zip(questions, broadcasts, self.ask(broadcasts), strict=True):
+            if isinstance(answer, Failure):
+                self.failures.append(
+                    replace(answer, reason=f"left the secure sum at `{ask}`: {answer.reason}")
+                )
+                continue
+            try:
+                check_update(answer, broadcast)
+            except MessageError as error:
+                self.failures.append(Failure(broadcast.client, about.track, str(error)))
+                continue
+            found[place] = answer
+        return found
+
+    def tensor(self, ask: str, update: Update, name: str, shape: tuple[int, ...]) -> Tensor | None:
+        """A tensor of an answer; None, and noted, where it is not what was asked for."""
+        tensor = update.tensors.get(name)
+        if tensor is not None and tuple(tensor.shape) == shape and not tensor.is_floating_point():
+            return tensor
+        found = None if tensor is None else (tensor.dtype, tuple(tensor.shape))
+        self.failures.append(
+            Failure(update.client, update.track, f"sent {name} of `{ask}` as {found}; expected {shape}")
+        )
+        return None
+
+    def enough(self, ask: str, found: Mapping[int, Any]) -> dict[int, Any]:
+        """Those that are there, in order.
+
+        Raises:
+            QuorumError: when they are fewer than the threshold.
+        """
+        there = {place: value for place, value in sorted(found.items()) if value is not None}
+        require_enough(self.where, len(there), self.threshold, self.failures, f" after `{ask}`")
+        return there
+
+    @property
+    def where(self) -> str:
+        """Which sum this is, for messages."""
+        about = self.about
+        return f"secure sum of `{about.ask}`, round {about.round} of {about.stage} ({about.track})"
+
+
+def require_enough(
+    where: str, left: int, threshold: int, failures: Sequence[Failure], when: str = ""
+) -> None:
+    """Refuse a sum over too few.
+
+    Raises:
+        QuorumError: naming who left, and what to do.
+    """
+    if left < threshold:
+        reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures)
+        raise QuorumError(
+            f"{where}: {left} clients are there{when}, {threshold} are needed so that the sum hides each of "
+            f"them (privacy.secure_aggregation). {reasons + '. ' if reasons else ''}Nothing was unmasked. "
+            "Mend what they report and continue with --resume"
+        )

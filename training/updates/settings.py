@@ -1,0 +1,89 @@
+"""The `privacy` and `compression` blocks of a job: what an update discloses, and in how many bits."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from training.config import FrozenConfig
+
+Form = Literal["exact", "half", "8-bit"]  # of a tensor as it travels
+
+
+class SecureAggregationConfig(FrozenConfig):
+    """Sums that the coordinator learns without learning what was added (Bonawitz et al. 2017).
+
+    Attributes:
+        fewest: the least number of hospitals whose sum is ever revealed.
+        survivors: of the clients that begin a sum, the share of whom more must still be there at its end;
+            t = max(fewest, ⌊survivors · n⌋ + 1) in the paper's symbols. A larger share bears fewer dropouts,
+            and more clients that lend their shares to a dishonest coordinator.
+        bound: the largest absolute value of a weight that can be summed; a tensor of which the round began
+            with larger values gets four times their largest. A client with a larger one refuses.
+        counts: whether metric counts are masked too, not weights alone.
+    """
+
+    fewest: int = Field(3, ge=2)
+    survivors: float = Field(0.5, ge=0.5, lt=1)
+    bound: float = Field(64.0, ge=1, le=65536)
+    counts: bool = True
+
+    def threshold(self, clients: int) -> int:
+        """The threshold t of so many clients."""
+        return max(self.fewest, int(self.survivors * clients) + 1)
+
+
+class ClientLevelConfig(FrozenConfig):
+    """Differential privacy of a client's whole contribution: clip its update, add Gaussian noise.
+
+    Attributes:
+        clip: S, the largest L2 norm of an update over all that travels.
+        noise_multiplier: z; the noise has z S as its standard deviation in each value.
+        delta: δ of the account.
+        noise: `each` client adds all of it, against whoever sees a single update; `together` they do, each a
+            part, against whoever sees the sum: that needs secure aggregation and equal weights.
+    """
+
+    clip: float = Field(gt=0)
+    noise_multiplier: float = Field(gt=0)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    noise: Literal["each", "together"] = "each"
+
+
+class PrivacyConfig(FrozenConfig):
+    """What leaves a client.
+
+    Attributes:
+        min_count: a block of counts over fewer pictures does not.
+        secure_aggregation: whether weights and counts leave masked; null for in the clear.
+        client_level: whether updates leave clipped and with noise; null for as they are.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"secure_aggregation", "client_level"})
+    min_count: int = Field(10, ge=1)
+    secure_aggregation: SecureAggregationConfig | None = None
+    client_level: ClientLevelConfig | None = None
+
+    @property
+    def masked_counts(self) -> SecureAggregationConfig | None:
+        """How counts are summed; None for in the clear."""
+        secure = self.secure_aggregation
+        return secure if secure is not None and secure.counts else None
+
+
+class CompressionConfig(FrozenConfig):
+    """How many bits a weight takes on its way.
+
+    Attributes:
+        up: the form of what a client trained, as the difference to what it was sent.
+        down: the form of what clients are sent for training and for the evaluation of a round. It is the
+            weights themselves, since not every client holds those of the round before: 8 bits are too few.
+        rounding: of 8 bits; `stochastic` is right in the mean, `nearest` is nearer.
+        error_feedback: whether a client keeps what rounding lost of its update and adds it to its next.
+        exact_below: tensors of fewer values travel as they are, normalisation and biases among them.
+    """
+
+    up: Form = "exact"
+    down: Literal["exact", "half"] = "exact"
+    rounding: Literal["stochastic", "nearest"] = "stochastic"
+    error_feedback: bool = True
+    exact_below: int = Field(4096, ge=0)
