@@ -15,7 +15,7 @@ from personalization.strategies.part import PartStrategy
 from training.algorithms.sync import BUFFERS
 from training.errors import JobError
 from training.models import Classifier
-from training.models.frozen_batchnorm import FrozenBatchNorm
+from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.groups import group_names
 
 
@@ -46,4 +46,4 @@ class Norm(PartStrategy):
 
     def view(self, network: Classifier) -> Classifier:
         """The network itself, or one whose statistics stand still."""
-        return network if self.statistics else FrozenBatchNorm(network)
+        return network if self.statistics else FrozenBatchNormClassifier(network)

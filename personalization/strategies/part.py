@@ -17,7 +17,7 @@ from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import LocalRound, LocalTask
 from training.algorithms.sync import Sync
 from training.models import Classifier
-from training.models.frozen_batchnorm import FrozenBatchNorm
+from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.groups import float_state
 
 
@@ -30,7 +30,7 @@ class PartStrategy(Training):
 
     def view(self, network: Classifier) -> Classifier:
         """The network as local training sees it; by default none of its statistics move."""
-        return FrozenBatchNorm(network)
+        return FrozenBatchNormClassifier(network)
 
     def heads(self, model: Classifier) -> nn.Module | None:
         """The modules put on the model while it trains; None for none."""

@@ -41,6 +41,7 @@ from registry.cli.keys import (
     keys_revoke,
     keys_rotate,
 )
+from registry.cli.output import answer, as_data
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
 from registry.cli.signatures import signed_by
@@ -49,7 +50,7 @@ from registry.records import Release, Version
 from registry.registry import Registry
 from registry.registry import upgrade as upgrade_database
 from registry.releases.validate_bundle import read_folder
-from registry.rendering.records import answer, as_data, event_lines, release_line, version_page, version_table
+from registry.rendering.records import event_lines, release_line, version_page, version_table
 from registry.rendering.table import lines_of, printable
 from registry.signing.trust import trust_in
 

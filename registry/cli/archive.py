@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from registry.archive.import_release import Imported
+from registry.cli.output import answer, as_data
 from registry.cli.sign import Trusted
 from registry.registry import PRODUCTION, Registry
-from registry.rendering.records import answer, as_data, event_lines, version_table
+from registry.rendering.records import event_lines, version_table
 from registry.rendering.table import printable
 from registry.signing.trust import trust_in
 

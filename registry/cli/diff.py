@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from registry.cli.diff_text import difference_text
+from registry.cli.output import answer, as_data
 from registry.registry import Registry
-from registry.rendering.records import answer, as_data
 
 EXAMPLES = ("demo 1 5", "demo 1 5 --json")
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.output import answer, as_data
 from registry.errors import InvalidName
 from registry.registry import Registry
-from registry.rendering.records import answer, as_data, moment
+from registry.rendering.records import moment
 from registry.rendering.table import columns
 from registry.store.garbage import Collection
 

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gates.gate_set import gate_set_text, read_gate_set
 from registry.registry import Registry
-from registry.rendering.records import answer, as_data, event_lines, gate_table, moment
+from registry.rendering.records import event_lines, gate_table, moment
 
 REFUSED = 1
 

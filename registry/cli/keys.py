@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.output import answer, as_data
 from registry.keys.changes import ROTATION_GRACE
 from registry.records import SCOPES
 from registry.registry import Registry
-from registry.rendering.records import answer, as_data, key_table, moment
+from registry.rendering.records import key_table, moment
 
 ADD_EXAMPLES = (
     "ward-3",

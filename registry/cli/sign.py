@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.output import answer, as_data
 from registry.cli.signatures import signature_table
 from registry.registry import Registry
-from registry.rendering.records import answer, as_data
 from registry.signing.envelope import TRUSTED_KEYS
 
 EXAMPLES = (

@@ -1,11 +1,8 @@
-"""What the commands print: records as JSON for programs, and as lines and columns for people."""
+"""Records as lines and columns of text: versions, releases, events, gates and keys."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.manifest.schema import BundleManifest
@@ -15,16 +12,6 @@ from registry.records import ApiKey, Event, Release, Version
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
-
-
-def as_data(record: Any) -> Any:
-    """A record, or a tuple or dict of them, as what JSON can hold."""
-    return TypeAdapter(type(record)).dump_python(record, mode="json")
-
-
-def answer(data: Any, text: str, as_json: bool) -> None:
-    """Print what a command found, for a program or for a person."""
-    print(json.dumps(data, indent=2) if as_json else text)
 
 
 def moment(time: datetime | None) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 from training.models.classifier import Classifier
 
 
-class FrozenBatchNorm(Classifier):
+class FrozenBatchNormClassifier(Classifier):
     """The classifier's encoder, shared and not copied; its batch normalisations stay in evaluation mode."""
 
     def __init__(self, model: Classifier) -> None:
@@ -24,7 +24,7 @@ class FrozenBatchNorm(Classifier):
             layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)
         ]
 
-    def train(self, mode: bool = True) -> "FrozenBatchNorm":
+    def train(self, mode: bool = True) -> "FrozenBatchNormClassifier":
         """Training mode for everything but what gathers statistics."""
         super().train(mode)
         for layer in self._still:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from training.messages.message import Tensors
 from training.models.classifier import Classifier
-from training.models.frozen_batchnorm import FrozenBatchNorm
+from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.heads import Network
 
 HEADS = "heads."  # before an adapter's names in the state of the network that carries it
@@ -51,7 +51,7 @@ class Adapters(nn.Module):
                 self.add_module(name.replace(".", "/"), Factors(layer.weight, rank))
 
 
-class Adapted(FrozenBatchNorm):
+class Adapted(FrozenBatchNormClassifier):
     """A network that computes with W_0 + s B A, its statistics held still.
 
     Encoder and adapters are the network's own, shared and not copied; W_0 is never written to.

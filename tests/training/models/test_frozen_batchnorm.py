@@ -5,7 +5,7 @@ from torch import nn
 
 from tests.closeness import assert_close_in_norm
 from training.models import ModelConfig, build_model
-from training.models.frozen_batchnorm import FrozenBatchNorm
+from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 
 
 def test_training_mode_moves_no_statistics_and_computes_as_in_evaluation():
@@ -13,7 +13,7 @@ def test_training_mode_moves_no_statistics_and_computes_as_in_evaluation():
     images = torch.rand(4, 3, 16, 16)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     expected = model.eval()(images)
-    held = FrozenBatchNorm(model.train()).train()
+    held = FrozenBatchNormClassifier(model.train()).train()
     held.eval()
     held.train()
     assert_close_in_norm(held(images), expected)

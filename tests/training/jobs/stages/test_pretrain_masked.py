@@ -62,11 +62,11 @@ def kept_by(ran, client, round_):
     return named(ran.store.load(client, "0-pretrain/global", round_ + 1).tensors, "weights/")
 
 
-@pytest.mark.parametrize("context", TABLE_V)
+@pytest.mark.parametrize("setting", TABLE_V)
 def test_what_stays_differs_between_clients_and_is_averaged_once_by_training_pictures(
-    run_job, job_on_patches, two_clients, context
+    run_job, job_on_patches, two_clients, setting
 ):
-    sync = TABLE_V[context]
+    sync = TABLE_V[setting]
     ran = run_job(job_on_patches(pretraining(MAE, sync=sync)), two_clients)
     network = Pretrain.model_validate(pretraining(MAE)).network(ran.result.context)
     stays = set().union(*(group_names(network, group) for group in sync.get("groups", [])))
@@ -86,7 +86,7 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_by_training_pic
             expected = (13 * last["north"].double() + 5 * last["south"].double()) / 18
             assert_close_in_norm(final[name], expected, 1e-6, name)
     assert any(name in final for name in stays) == (
-        context not in ("without decoder", "without decoder projection")
+        setting not in ("without decoder", "without decoder projection")
     )
     # What stayed goes up once, with the last round.
     width = sum(value.numel() * 4 for value in kept_by(ran, "north", 1).values())

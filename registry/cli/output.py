@@ -1,0 +1,16 @@
+"""How every command answers: JSON for programs (`--json`), or text for people."""
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+
+def as_data(record: Any) -> Any:
+    """A record, or a tuple or dict of them, as what JSON can hold."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")
+
+
+def answer(data: Any, text: str, as_json: bool) -> None:
+    """Print what a command found, for a program or for a person."""
+    print(json.dumps(data, indent=2) if as_json else text)
