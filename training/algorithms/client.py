@@ -1,6 +1,7 @@
 """A client as a stage sees it: its pictures, its state store and the process's local model."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
@@ -30,6 +31,11 @@ class Client:
     store: StateStore
     local_model: LocalModel
     steps: int | None = None
+
+    @property
+    def smallest_cell(self) -> int:
+        """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded."""
+        return max(ceil(self.min_count / 2), 1)
 
     @property
     def subgroups(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry.bundle.counts.block import Block
+from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.errors import CountsError
 from training.config import FrozenConfig
 from training.data.dataset import Split
@@ -26,9 +27,10 @@ class EvaluateQuestion(FrozenConfig):
     Attributes:
         split: which pictures.
         subgroups: the subgroups to answer for, `undeclared` among them if wanted.
-        replicates: how many bootstrap replicates, drawn by lesion.
+        replicates: of no effect; coordinators of the version before ask for it.
         one_per_lesion: count only the first picture of each lesion.
         folded: count benign and malignant in place of the job's classes, as an unseen client's labels do.
+        thresholds: of the model, where what they do is to be counted too.
         intersections: also count confusion matrices of the parts of a subgroup that share a trait, where the
             job names any columns.
     """
@@ -39,6 +41,7 @@ class EvaluateQuestion(FrozenConfig):
     one_per_lesion: bool = False
     folded: bool = False
     intersections: bool = False
+    thresholds: Thresholds | None = None
 
 
 def pack_blocks(blocks: Mapping[str, Block]) -> dict[str, Tensor]:

@@ -130,7 +130,7 @@ class EvaluationConfig(FrozenConfig):
     """How test figures are made.
 
     Attributes:
-        replicates: bootstrap replicates drawn by lesion, from which intervals come.
+        replicates: of no effect; intervals come from sums, and no replicates leave a hospital any more.
         intersections: columns of the manifests whose intersections with subgroups are judged, too.
     """
 

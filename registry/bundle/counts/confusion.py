@@ -47,7 +47,12 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Cell:
-    """The confusion matrix of the pictures that share a trait, and its bootstrap replicates if asked for."""
+    """The confusion matrix of the pictures that share a trait.
+
+    Attributes:
+        point: the matrix.
+        replicates: bootstrap replicates, as clients of the version before sent them.
+    """
 
     point: Confusion
     replicates: Confusion | None = None
@@ -62,14 +67,17 @@ class Cell:
         return Cell.from_array(mine + theirs)
 
     def to_array(self) -> NDArray[np.int64]:
-        """All matrices, `(1 + replicates, classes, classes)`, the point first."""
-        point = self.point.confusion[np.newaxis]
-        return point if self.replicates is None else np.concatenate([point, self.replicates.confusion])
+        """The matrix `(classes, classes)`; with replicates all of them, `(1 + replicates, ...)`, it first."""
+        if self.replicates is None:
+            return self.point.confusion
+        return np.concatenate([self.point.confusion[np.newaxis], self.replicates.confusion])
 
     @classmethod
     def from_array(cls, rows: NDArray[Any]) -> "Cell":
         """The cell that `to_array` gave."""
         counts = rows.astype(np.int64)
+        if counts.ndim == 2:
+            return cls(Confusion(counts))
         return cls(Confusion(counts[0]), Confusion(counts[1:]) if len(counts) > 1 else None)
 
 
@@ -105,7 +113,8 @@ def read_cells(arrays: Mapping[str, NDArray[Any]], whole: NDArray[np.int64]) -> 
 
     Args:
         arrays: by name.
-        whole: the block's confusion matrices, `(1 + replicates, classes, classes)`.
+        whole: the block's confusion matrix `(classes, classes)`, or those of a block of the version before,
+            `(1 + replicates, classes, classes)`.
 
     Raises:
         CountsError: an array is no confusion matrices of the block's shape, or counts more than it does.

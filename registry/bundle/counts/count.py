@@ -1,12 +1,8 @@
 """Counts a client's predictions; the counts, which add up over clients, are all that leaves a hospital.
 
-A prediction never leaves a hospital; its place in a confusion matrix and in histograms of scores
-does, summed over all pictures of a subgroup. Every figure in `registry.bundle.metrics` is computed
-from these sums, with a resolution of one bin, 1/500.
-
-The same counts for a number of bootstrap replicates give intervals: in each replicate a lesion's
-pictures count w times with one w ~ Poisson(1) per lesion, so that an interval respects lesions and
-replicates of different clients add up like the counts themselves (Chamandy et al. 2012).
+A prediction does not leave a hospital; its place in a confusion matrix and in histograms of scores does,
+summed over all pictures of a subgroup, with neighbouring bins of a histogram merged until each is of several
+patients. Every figure in `registry.bundle.metrics` is computed from these sums.
 """
 
 from collections.abc import Mapping
@@ -15,9 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.block import Block, Counts, array_shapes
-from registry.bundle.counts.confusion import Cell, Trait
-from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.counts.block import SIDES, Block, Counts
+from registry.bundle.counts.confusion import Cell, Confusion, Trait
+from registry.bundle.counts.decisions import Decisions, Thresholds
+from registry.bundle.counts.lesion_sums import LesionSums
+from registry.bundle.counts.merged_bins import merge, middle, nearest_to_mean
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, malignancy_probability, score_bin
 from registry.bundle.errors import CountsError
 
 __all__ = ["SCORE_BINS", "Block", "Counts", "count", "malignancy_probability", "score_bin"]
@@ -31,61 +30,56 @@ def count(
     *,
     malignant: NDArray[np.bool_],
     lesions: NDArray[Any] | None = None,
-    replicates: int = 0,
-    seed: int = 0,
+    patients: NDArray[Any] | None = None,
+    smallest_cell: int = 1,
     answers: NDArray[np.int64] | None = None,
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
+    thresholds: Thresholds | None = None,
 ) -> Block:
-    """Counts predictions, and `replicates` bootstrap replicates of them.
+    """Counts predictions.
 
     Args:
         probabilities: `(pictures, classes)`; each row sums to 1.
         labels: the true class index of each picture, `(pictures,)`; no -1.
         malignant: which classes are malignant, `(classes,)`.
         lesions: the lesion of each picture, `(pictures,)`; each its own where not given.
-        replicates: how many bootstrap replicates to draw.
-        seed: of the draw; the same seed and lesions give the same weights.
+        patients: the patient of each picture, `(pictures,)`; the lesions where not given.
+        smallest_cell: the fewest patients of an occupied bin of a histogram.
         answers: the class index answered for each picture, `(pictures,)`, where that is not the class of
             highest probability; its probability is then the confidence.
-        parts: which pictures `(pictures,)` share a trait; each gives a cell of the block, with replicates of
-            the same weights.
+        parts: which pictures `(pictures,)` share a trait; each gives a cell of the block.
+        thresholds: of the model, where their effect is to be counted too.
 
     Raises:
         CountsError: the arrays do not fit together, or are no probabilities and class indices.
     """
-    probabilities, labels = _read(probabilities, labels, malignant, lesions)
+    probabilities, labels = _read(probabilities, labels, malignant)
+    lesions = _numbered(lesions, labels, "lesions", np.arange(len(labels)))
+    patients = _numbered(patients, labels, "patients", lesions)
     if answers is None:
         answers = probabilities.argmax(axis=1) if len(labels) else labels
-    cells, size = _cells(probabilities, labels, malignant, answers)
     num_classes = len(malignant)
-    point = _unpack(np.bincount(cells.ravel(), minlength=size), num_classes)
     pairs = labels * num_classes + answers
-    within = {trait: keep.nonzero()[0] for trait, keep in (parts or {}).items()}
-    matrices = {trait: np.empty((replicates + 1, num_classes**2), dtype=np.int64) for trait in within}
-    for trait, places in within.items():
-        matrices[trait][0] = np.bincount(pairs[places], minlength=num_classes**2)
-    if not replicates:
-        return Block(point, cells=_squared(matrices, num_classes))
-
-    owners = np.arange(len(labels)) if lesions is None else np.unique(lesions, return_inverse=True)[1]
-    generator = np.random.Generator(np.random.PCG64(seed))
-    rows = np.empty((replicates, size), dtype=np.int64)
-    for number, row in enumerate(rows, start=1):
-        weights = generator.poisson(1.0, size=int(owners.max(initial=-1)) + 1)[owners]
-        # Weighted bincount sums floats, exact for whole numbers up to 2**53.
-        row[:] = np.bincount(cells.ravel(), weights=np.repeat(weights, cells.shape[1]), minlength=size)
-        for trait, places in within.items():
-            matrices[trait][number] = np.bincount(
-                pairs[places], weights=weights[places], minlength=num_classes**2
-            )
-    return Block(point, _unpack(rows, num_classes), _squared(matrices, num_classes))
+    within = {
+        trait: np.bincount(pairs[keep], minlength=num_classes**2) for trait, keep in (parts or {}).items()
+    }
+    confusion = np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+    scores, malignancy = _scores(probabilities, labels, malignant, patients, smallest_cell)
+    return Block(
+        Counts(
+            confusion,
+            scores,
+            malignancy,
+            _confidence(probabilities, labels, answers, patients, smallest_cell),
+        ),
+        _lesion_sums(labels, answers, malignant, lesions),
+        None if thresholds is None else Decisions.count(probabilities, labels, answers, lesions, thresholds),
+        {trait: Cell(Confusion(of.reshape(confusion.shape))) for trait, of in within.items()},
+    )
 
 
 def _read(
-    probabilities: NDArray[Any],
-    labels: NDArray[Any],
-    malignant: NDArray[np.bool_],
-    lesions: NDArray[Any] | None,
+    probabilities: NDArray[Any], labels: NDArray[Any], malignant: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     probabilities = np.asarray(probabilities, dtype=np.float64)
     labels = np.asarray(labels)
@@ -99,8 +93,6 @@ def _read(
             f"`malignant` is {malignant.dtype} of shape {malignant.shape}; it is one bool per class, "
             f"({probabilities.shape[1]},)"
         )
-    if lesions is not None and np.shape(lesions) != labels.shape:
-        raise CountsError(f"{np.shape(lesions)} lesions for {labels.shape} pictures; each picture needs one")
     if not _are_probabilities(probabilities):
         raise CountsError(
             "each row of probabilities is finite, without negatives, and sums to 1; "
@@ -114,57 +106,81 @@ def _read(
     return probabilities, labels.astype(np.int64)
 
 
+def _numbered(
+    given: NDArray[Any] | None, labels: NDArray[np.int64], name: str, otherwise: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Lesions or patients as numbers from 0 on, `(pictures,)`."""
+    if given is None:
+        return otherwise
+    if np.shape(given) != labels.shape:
+        raise CountsError(f"{np.shape(given)} {name} for {labels.shape} pictures; each picture needs one")
+    numbers: NDArray[np.int64] = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return numbers
+
+
 def _are_probabilities(rows: NDArray[np.float64]) -> bool:
     if not np.isfinite(rows).all():
         return False
     return bool((rows >= -_TOLERANCE).all() and (np.abs(rows.sum(axis=1) - 1) <= _TOLERANCE).all())
 
 
-def _cells(
+def _scores(
     probabilities: NDArray[np.float64],
     labels: NDArray[np.int64],
     malignant: NDArray[np.bool_],
-    answers: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], int]:
-    """The indices, in all four arrays laid end to end, that each picture adds one to.
+    patients: NDArray[np.int64],
+    smallest: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The histograms `scores` and `malignancy`.
 
-    Returns:
-        The cells `(pictures, cells per picture)` and the number of cells there are.
+    Two classes have one order of pictures: it is merged once, and class 0 is counted in the mirrored bins.
+    Merged from its own top it would have runs that overlap those of class 1 by a few pictures.
     """
-    pictures, num_classes = probabilities.shape
-    shapes = array_shapes(num_classes)
-    starts = dict(
-        zip(shapes, np.cumsum([0] + [int(np.prod(shape)) for shape in shapes.values()]), strict=False)
+    num_classes = len(malignant)
+    both_kinds = bool(malignant.any() and not malignant.all())
+    if num_classes == 2:
+        of_second = merge(score_bin(probabilities[:, 1]), patients, smallest, middle)
+        bins = [LOGIT_BINS.mirrored(of_second), of_second]
+        summed = bins[int(malignant.argmax())]
+    else:
+        bins = [merge(score_bin(column), patients, smallest, middle) for column in probabilities.T]
+        summed = merge(
+            score_bin(malignancy_probability(probabilities, malignant)), patients, smallest, middle
+        )
+    scores = np.stack([_two_sided(of, labels == k) for k, of in enumerate(bins)])
+    nothing = np.zeros((2, SCORE_BINS), dtype=np.int64)
+    return scores, _two_sided(summed, malignant[labels]) if both_kinds else nothing
+
+
+def _confidence(
+    probabilities: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    answers: NDArray[np.int64],
+    patients: NDArray[np.int64],
+    smallest: int,
+) -> NDArray[np.int64]:
+    """The histogram `confidence`, with the mean confidence of a run kept."""
+    bins = score_bin(probabilities[np.arange(len(labels)), answers])
+    return _two_sided(merge(bins, patients, smallest, nearest_to_mean(LOGIT_BINS.middles)), answers == labels)
+
+
+def _two_sided(bins: NDArray[np.int64], positive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The histogram `(2, bins)` of pictures that are not so (0) and so (1)."""
+    flat = np.bincount(positive * SCORE_BINS + bins, minlength=2 * SCORE_BINS)
+    return flat.reshape(2, SCORE_BINS)
+
+
+def _lesion_sums(
+    labels: NDArray[np.int64],
+    answers: NDArray[np.int64],
+    malignant: NDArray[np.bool_],
+    lesions: NDArray[np.int64],
+) -> LesionSums:
+    """The sums of right answers by true class, and of answers on the right side by side."""
+    by_class = LesionSums.count((answers == labels).astype(np.int64), labels, lesions, len(malignant))
+    side = malignant[labels] if malignant.any() and not malignant.all() else None
+    of_side = np.full(len(labels), -1) if side is None else np.where(side, 0, 1)
+    by_side = LesionSums.count(
+        (malignant[answers] == malignant[labels]).astype(np.int64), of_side, lesions, SIDES
     )
-    classes = np.arange(num_classes)
-
-    confusion = labels * num_classes + answers
-    is_class = (labels[:, np.newaxis] == classes).astype(np.int64)
-    scores = (classes * 2 + is_class) * SCORE_BINS + score_bin(probabilities)
-    right = (answers == labels).astype(np.int64)
-    confidence = right * SCORE_BINS + score_bin(probabilities[np.arange(pictures), answers])
-    columns = [
-        starts["confusion"] + confusion[:, np.newaxis],
-        starts["scores"] + scores,
-        starts["confidence"] + confidence[:, np.newaxis],
-    ]
-    if malignant.any() and not malignant.all():
-        summed = malignancy_probability(probabilities, malignant)
-        malignancy = malignant[labels].astype(np.int64) * SCORE_BINS + score_bin(summed)
-        columns.append(starts["malignancy"] + malignancy[:, np.newaxis])
-    return np.concatenate(columns, axis=1), sum(int(np.prod(shape)) for shape in shapes.values())
-
-
-def _unpack(cells: NDArray[np.int64], num_classes: int) -> Counts:
-    shapes = array_shapes(num_classes).values()
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    parts = np.split(cells, ends[:-1], axis=-1)
-    return Counts(
-        *(part.reshape(cells.shape[:-1] + shape) for part, shape in zip(parts, shapes, strict=True))
-    )
-
-
-def _squared(matrices: Mapping[Trait, NDArray[np.int64]], num_classes: int) -> dict[Trait, Cell]:
-    return {
-        trait: Cell.from_array(rows.reshape(-1, num_classes, num_classes)) for trait, rows in matrices.items()
-    }
+    return LesionSums(*np.concatenate([by_class.to_array(), by_side.to_array()]).T)

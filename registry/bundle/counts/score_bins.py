@@ -1,22 +1,109 @@
-"""The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin."""
+"""The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
 
+`LOGIT_BINS` are equally wide in log(p / (1 − p)): a network's scores are spread evenly over them, while most
+of them would share the first and the last of equal bins. `EQUAL_BINS` are those of bundles and runs of the
+version before. Both are told apart by how many they are.
+"""
+
+from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-SCORE_BINS = 500
-"""Bins of a score: bin i holds [i/500, (i+1)/500), the last one is closed."""
+from registry.bundle.errors import CountsError
+
+
+@dataclass(frozen=True)
+class ScoreBins:
+    """Bins of a score: bin i holds [edges[i], edges[i + 1]), the last one is closed.
+
+    Attributes:
+        name: as in a manifest.
+        edges: rising, from 0 to 1, `(bins + 1,)` float64.
+        middles: the score that stands for each bin, `(bins,)`.
+    """
+
+    name: str
+    edges: NDArray[np.float64]
+    middles: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.middles)
+
+    def bin(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        """The bin of each score, in the shape of `scores`; scores beyond 0 and 1 lie in the end bins.
+
+        Computed in float64 wherever a score is compared with a threshold, so that what was counted and
+        what is decided agree to the last picture.
+        """
+        values = np.asarray(scores, dtype=np.float64)
+        places: NDArray[np.int64] = np.searchsorted(self.edges[1:-1], values, side="right").astype(np.int64)
+        return places
+
+    def lower(self, threshold_bin: int) -> float:
+        """The smallest score in a bin, and 1 beyond the last: the threshold that a bin is, as a score."""
+        return float(self.edges[threshold_bin])
+
+    def mirrored(self, bins: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bin of 1 − p for each bin of p; the edges must be symmetric about one half."""
+        return len(self) - 1 - bins
+
+
+_WIDTH = 0.25  # of a bin, in log-odds
+_REACH = 16.0  # log-odds at which the end bins begin: 1 − p is 1.1e-7, two steps of single precision
+_DIGITS = 12  # of an edge, so that every machine has the same
+
+
+def _logistic(log_odds: float) -> float:
+    return round(1 / (1 + exp(-log_odds)), _DIGITS)
+
+
+def _logit_bins() -> ScoreBins:
+    ends = np.arange(-_REACH + _WIDTH, _REACH, _WIDTH)  # between the bins
+    middles = np.arange(-_REACH + _WIDTH / 2, _REACH, _WIDTH)
+    edges = np.array([0.0, *map(_logistic, ends), 1.0])
+    return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
+
+
+def _equal_bins(count: int) -> ScoreBins:
+    # i / count lies in bin i, as floor(count p) has it: division and multiplication round alike there.
+    edges = np.arange(count + 1) / count
+    return ScoreBins(f"equal-{count}", edges, (np.arange(count) + 0.5) / count)
+
+
+class _EqualBins(ScoreBins):
+    """Equal bins, found as the version before found them: floor(count p)."""
+
+    def bin(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        places = np.floor(np.asarray(scores, dtype=np.float64) * len(self)).astype(np.int64)
+        return np.clip(places, 0, len(self) - 1)
+
+
+LOGIT_BINS = _logit_bins()
+EQUAL_BINS = _EqualBins(**vars(_equal_bins(500)))
+_KNOWN = {len(bins): bins for bins in (LOGIT_BINS, EQUAL_BINS)}
+
+SCORE_BINS = len(LOGIT_BINS)
+"""How many bins scores are counted in."""
+
+
+def bins_of(count: int) -> ScoreBins:
+    """The bins of which there are so many.
+
+    Raises:
+        CountsError: there are no such bins.
+    """
+    if count not in _KNOWN:
+        known = " or ".join(f"{number} ({bins.name})" for number, bins in sorted(_KNOWN.items()))
+        raise CountsError(f"a histogram of scores has {count} bins; {known} are expected")
+    return _KNOWN[count]
 
 
 def score_bin(scores: NDArray[Any]) -> NDArray[np.int64]:
-    """The bin of each score, floor(500 p) within 0 to 499, in the shape of `scores`.
-
-    Computed in float64 wherever a score is compared with a threshold, so that what was counted and
-    what is decided agree to the last picture.
-    """
-    bins = np.floor(np.asarray(scores, dtype=np.float64) * SCORE_BINS).astype(np.int64)
-    return np.clip(bins, 0, SCORE_BINS - 1)
+    """The bin of each score in `LOGIT_BINS`."""
+    return LOGIT_BINS.bin(scores)
 
 
 def malignancy_probability(probabilities: NDArray[Any], malignant: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -1,7 +1,6 @@
 """Calibration figures: whether the confidence matches how often the answer is right (paper 002, Eqs. 13, 14).
 
-Confidence is the highest probability. It is seen as its bin of 1/500, and stands for the middle of
-it: within given edges, ECE and MCE are within 1/1000 of those of the unbinned confidences.
+Confidence is the highest probability, seen as the middle of its bin.
 """
 
 from dataclasses import dataclass
@@ -10,15 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.count import SCORE_BINS, Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.ratio import Figure, ratio
 
 Binning = Literal["mass", "width"]
 """`mass`: adaptive bins that hold equally many pictures; `width`: bins of equal width."""
 
 RELIABILITY_BINS = 15
-
-_MIDDLES = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,23 @@ def reliability(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning =
     Bins of equal mass cannot divide the pictures of one score bin, so they are as equal as whole score
     bins allow: a score bin belongs to the v-th part of the pictures in which its middle picture lies.
     """
+    scale = counts.bins
     total = counts.confidence.sum(axis=-2)
     n = total.sum(axis=-1, keepdims=True)
     if binning == "mass":
         middle_twice = 2 * np.cumsum(total, axis=-1) - total
         part = np.minimum(middle_twice * bins // np.maximum(2 * n, 1), bins - 1)
     else:
-        part = np.broadcast_to(np.arange(SCORE_BINS) * bins // SCORE_BINS, total.shape)
+        part = np.broadcast_to((scale.middles * bins).astype(np.int64), total.shape)
     member = (part[..., np.newaxis, :] == np.arange(bins)[:, np.newaxis]) & (total > 0)[..., np.newaxis, :]
 
     size = (member * total[..., np.newaxis, :]).sum(axis=-1)
     right = (member * counts.confidence[..., np.newaxis, 1, :]).sum(axis=-1)
-    confidence = (member * (total * _MIDDLES)[..., np.newaxis, :]).sum(axis=-1)
-    first, last = member.argmax(axis=-1), SCORE_BINS - member[..., ::-1].argmax(axis=-1)
+    confidence = (member * (total * scale.middles)[..., np.newaxis, :]).sum(axis=-1)
+    first, last = member.argmax(axis=-1), len(scale) - member[..., ::-1].argmax(axis=-1)
     return Reliability(
-        lower=np.where(size > 0, first / SCORE_BINS, np.nan),
-        upper=np.where(size > 0, last / SCORE_BINS, np.nan),
+        lower=np.where(size > 0, scale.edges[first], np.nan),
+        upper=np.where(size > 0, scale.edges[last], np.nan),
         confidence=ratio(confidence, size),
         accuracy=ratio(right, size),
         n=size,
@@ -72,11 +70,11 @@ def ece(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning = "mass")
     """Expected calibration error, sum_v |B_v| / s |acc(B_v) - conf(B_v)| with s all pictures (Eq. 13)."""
     diagram = reliability(counts, bins, binning)
     gaps = np.abs(diagram.accuracy - diagram.confidence)
-    return ratio(np.where(diagram.n > 0, diagram.n * gaps, 0.0).sum(axis=-1), counts.n)
+    return ratio(np.where(diagram.n > 0, diagram.n * gaps, 0.0).sum(axis=-1), diagram.n.sum(axis=-1))
 
 
 def mce(counts: Counts, bins: int = RELIABILITY_BINS, binning: Binning = "mass") -> Figure:
     """Maximum calibration error, max_v |acc(B_v) - conf(B_v)| (Eq. 14)."""
     diagram = reliability(counts, bins, binning)
     gaps = np.where(diagram.n > 0, np.abs(diagram.accuracy - diagram.confidence), -1.0).max(axis=-1)
-    return np.where(counts.n > 0, gaps, np.nan)
+    return np.where(diagram.n.sum(axis=-1) > 0, gaps, np.nan)

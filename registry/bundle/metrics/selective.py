@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.count import SCORE_BINS, Counts
+from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.ratio import Figure, Tally, ratio
 
 
@@ -33,8 +33,8 @@ def risk_coverage(counts: Counts) -> RiskCoverage:
     answered = counts.confidence[..., ::-1].cumsum(axis=-1)[..., ::-1]
     covered = answered.sum(axis=-2)
     return RiskCoverage(
-        threshold_bin=np.arange(SCORE_BINS),
-        coverage=ratio(covered, counts.n[..., np.newaxis]),
+        threshold_bin=np.arange(len(counts.bins)),
+        coverage=ratio(covered, covered[..., :1]),
         risk=ratio(answered[..., 0, :], covered),
     )
 
@@ -61,7 +61,8 @@ def aurc(counts: Counts) -> Figure:
     wrong, total = counts.confidence[..., 0, ::-1], counts.confidence.sum(axis=-2)[..., ::-1]
     wrong_above = np.cumsum(wrong, axis=-1) - wrong
     above = np.cumsum(total, axis=-1) - total
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(counts.n.max(initial=0)) + 1))])
+    n = total.sum(axis=-1)
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(n.max(initial=0)) + 1))])
     h = harmonic[above + total] - harmonic[above]
     share_wrong = wrong / np.maximum(total, 1)
-    return ratio((wrong_above * h + share_wrong * (total - above * h)).sum(axis=-1), counts.n)
+    return ratio((wrong_above * h + share_wrong * (total - above * h)).sum(axis=-1), n)

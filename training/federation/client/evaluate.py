@@ -19,7 +19,6 @@ from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 from training.messages.message import Broadcast, Update, reply
 from training.models.classifier import to_model_input
-from training.seeds import derive_seed
 
 
 def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
@@ -85,8 +84,8 @@ def reply_blocks(
             name: count(
                 labels=part.labels,
                 lesions=part.lesions,
-                replicates=question.replicates,
-                seed=derive_seed(client.seed, "bootstrap", client.id, name),
+                smallest_cell=client.smallest_cell,
+                thresholds=question.thresholds,
                 parts=unsuppressed(part, traits, client.min_count),
                 **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )

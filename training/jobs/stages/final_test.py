@@ -33,7 +33,7 @@ def routes(context: StageContext, models: Mapping[str, object]) -> dict[str, tup
 
 
 def figures_on_test(context: StageContext, models: Mapping[str, Tensors], traffic: Traffic) -> Blocks:
-    """Counts on the test split by subgroup, with bootstrap replicates.
+    """Counts on the test split by subgroup.
 
     Raises:
         QuorumError: when a client that holds test pictures does not answer.
@@ -68,7 +68,6 @@ def final_question(context: StageContext, subgroups: tuple[str, ...]) -> dict[st
     return EvaluateQuestion(
         split="test",
         subgroups=subgroups,
-        replicates=context.job.evaluation.replicates,
         intersections=True,
     ).model_dump()
 
@@ -82,7 +81,6 @@ def figures_on_unseen(context: StageContext, weights: Tensors, traffic: Traffic)
     question = EvaluateQuestion(
         split="test",
         subgroups=context.all_subgroups,
-        replicates=context.job.evaluation.replicates,
         folded=True,
     ).model_dump()
     broadcasts = [
