@@ -13,9 +13,10 @@ that of the prediction set: where no class is in the set, none is credible, and 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.counts.count import SCORE_BINS, Counts
+from registry.bundle.counts.score_bins import SCORE_BINS
 from training.config import FrozenConfig
 
 
@@ -50,19 +51,21 @@ class AbstentionThreshold:
         return self.threshold_bin == SCORE_BINS
 
 
-def fit_abstention(counts: Counts, config: AbstentionConfig, lowest: int = 0) -> AbstentionThreshold:
+def fit_abstention(
+    confidence: NDArray[np.int64], config: AbstentionConfig, lowest: int = 0
+) -> AbstentionThreshold:
     """The threshold of largest coverage whose selective risk is at most the target.
 
     Of the bins that give the same coverage the highest is taken: a picture less confident than every
     calibration picture that was reported is referred.
 
     Args:
-        counts: calibrated counts of one subgroup, without a replicate axis.
+        confidence: wrong (0) and right (1) answers to calibration pictures by confidence, `(2, bins)`.
         config: the target.
         lowest: the score bin from which on a class is in the prediction set; below it nothing is reported.
     """
-    wrong, right = counts.confidence  # (bins,) each
-    n = int(counts.confidence.sum())
+    wrong, right = confidence
+    n = int(confidence.sum())
     reported = (wrong + right)[::-1].cumsum()[::-1]  # pictures at or above each bin
     errors = wrong[::-1].cumsum()[::-1]
     risks = errors / np.maximum(reported, 1)

@@ -1,9 +1,9 @@
 """Mondrian conformal prediction sets, with a stated coverage in every subgroup (Vovk 2012).
 
 Split conformal with the score s = 1 − p_y on the calibration split: the threshold is the score of rank
-⌈(n + 1)(1 − α)⌉, rounded to the conservative edge of its histogram bin. Class k is in the set iff
-score_bin(p_k) ≥ threshold_bin, which the service decides with the same bins, so nothing is lost between
-fitting and serving.
+⌈(n + 1)(1 − α)⌉, rounded to the conservative edge of its bin, or of its run of merged bins. Class k is in the
+set iff score_bin(p_k) ≥ threshold_bin, which the service decides with the same bins, so nothing is lost
+between fitting and serving.
 
 Given one picture per lesion in the calibration split, the expected coverage is at least
 ⌈(n + 1)(1 − α)⌉ / (n + 1); over draws of the calibration split the coverage is Beta(rank, n + 1 − rank).
@@ -15,10 +15,9 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.sets import label_histogram
 from training.config import FrozenConfig
 
 
@@ -60,14 +59,13 @@ def examples_needed(coverage: float) -> int:
     return ceil(1 / (1 - Fraction(str(coverage)))) - 1
 
 
-def fit_threshold(counts: Counts, config: ConformalConfig) -> ConformalThreshold:
-    """The Mondrian threshold of one subgroup from its calibration counts.
+def fit_threshold(of_truth: NDArray[np.int64], config: ConformalConfig) -> ConformalThreshold:
+    """The Mondrian threshold of one subgroup from its calibration pictures.
 
     Args:
-        counts: calibrated counts of the subgroup, one picture per lesion, without a replicate axis.
+        of_truth: calibration pictures by the probability of their true class, one of each lesion, `(bins,)`.
         config: the coverage to promise.
     """
-    of_truth = label_histogram(counts)  # (bins,) pictures by the probability of their true class
     n = int(of_truth.sum())
     # (n + 1)(1 − α) is a whole number often enough (n = 9, α = 0.1) that rounding must not lift it by one.
     rank = ceil((n + 1) * Fraction(str(config.coverage)))

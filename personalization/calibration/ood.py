@@ -2,7 +2,8 @@
 
 Split conformal with the distance M(x) of `registry.bundle.familiarity` as the score: the threshold is the
 distance of rank ⌈(n + 1)(1 − α)⌉ among the calibration pictures, one per lesion, rounded to the upper edge
-of its histogram bin (1.2 % wide). A picture is called unfamiliar iff distance_bin(M(x)) > threshold_bin.
+of its histogram bin (1.2 % wide), or of its run of merged bins. A picture is called unfamiliar iff
+distance_bin(M(x)) > threshold_bin.
 
 So a new picture of the kind that was calibrated on is called unfamiliar with a probability of at most
 1 − ⌈(n + 1)(1 − α)⌉ / (n + 1) ≤ α; of m such pictures, the number called so follows at most the beta-binomial
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.counts.merged_bins import Pick, highest, merge
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
 from registry.bundle.manifest.schema import OutOfDistribution
 from training.errors import MessageError
@@ -97,9 +99,24 @@ def no_distances() -> NDArray[np.int64]:
     return np.zeros(DISTANCE_BINS, dtype=np.int64)
 
 
-def count_distances(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The histogram `(DISTANCE_BINS,)` of some pictures' distances; histograms of clients add up."""
-    return np.bincount(distance_bin(distances), minlength=DISTANCE_BINS).astype(np.int64)
+def count_distances(
+    distances: NDArray[np.float64],
+    patients: NDArray[np.int64] | None = None,
+    smallest_cell: int = 1,
+    pick: Pick = highest,
+) -> NDArray[np.int64]:
+    """The histogram `(DISTANCE_BINS,)` of some pictures' distances; histograms of clients add up.
+
+    Args:
+        distances: of each picture, `(pictures,)`.
+        patients: of each picture, `(pictures,)`; each its own where not given.
+        smallest_cell: the fewest patients of an occupied bin.
+        pick: where merged bins are counted. At the highest, a threshold at an occupied bin has exactly the
+            counted pictures at or below it.
+    """
+    patients = np.arange(len(distances)) if patients is None else patients
+    merged = merge(distance_bin(distances), patients, smallest_cell, pick)
+    return np.bincount(merged, minlength=DISTANCE_BINS).astype(np.int64)
 
 
 def read_histogram(update: Update) -> NDArray[np.int64]:

@@ -5,8 +5,10 @@ L(T) = Σ_i log softmax(z_i / T)[y_i], and the coordinator adds the answers: the
 leaving a client. L is concave in 1/T, so it has one maximum and the grid cannot find a wrong one. A single
 positive scalar divides all logits, so calibration never changes the arg max.
 
-Resolution: grid points are 5 % apart; a parabola through the three points around the highest, in log T,
-brings the fit to well within 1 % of the exact maximum. A temperature stays within the grid's ends.
+Sums leave rounded to `RESOLUTION`: in double precision, those of a few pictures tell every one of their
+margins. Grid points are 5 % apart; a cubic in log T, through those as likely as the highest to half a nat
+and three at least, brings the fit to within 1 % of the exact maximum where pictures are many, and within an
+quarter of the fit's own standard error where they are few. A temperature stays within the grid's ends.
 """
 
 from dataclasses import dataclass
@@ -23,8 +25,11 @@ from training.errors import DataError
 TEMPERATURES: NDArray[np.float64] = np.exp(np.linspace(-log(20), log(20), 121))
 TEMPERATURES.flags.writeable = False
 
+RESOLUTION = 2.0**-6  # nats, of a client's sum
+
 # Mean log-likelihoods closer than this are ties, broken towards T = 1 (which changes nothing).
 _TIE = 1e-9  # nats
+_AS_LIKELY = 0.5  # nats below the highest
 
 
 class CalibrationConfig(FrozenConfig):
@@ -59,7 +64,7 @@ def log_likelihoods(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
         labels: class indices `(n,)`.
 
     Returns:
-        Sums `(len(TEMPERATURES),)` in nats; zeros for no pictures.
+        Sums `(len(TEMPERATURES),)` in nats, whole multiples of `RESOLUTION`; zeros for no pictures.
 
     Raises:
         DataError: the shapes do not match, a label is no class, or a logit is not finite.
@@ -80,16 +85,15 @@ def log_likelihoods(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     z = logits.astype(np.float64)
     z -= z.max(axis=1, keepdims=True)  # a common shift changes no probability and keeps e^{z/T} from overflow
     of_label = z[np.arange(len(labels)), labels]
-    return np.array(
-        [(of_label / t - np.log(np.exp(z / t).sum(axis=1))).sum() for t in TEMPERATURES], dtype=np.float64
-    )
+    sums = [(of_label / t - np.log(np.exp(z / t).sum(axis=1))).sum() for t in TEMPERATURES]
+    return np.rint(np.array(sums, dtype=np.float64) / RESOLUTION) * RESOLUTION
 
 
 def fit_temperature(log_likelihood_sums: NDArray[np.float64], n: int) -> float:
     """The temperature of highest likelihood, refined between grid points.
 
-    With g the highest grid point and l₋, l₀, l₊ the log-likelihoods at g and its neighbours, h apart in
-    log T, the vertex of their parabola is log T = log g + (h / 2)(l₋ − l₊) / (l₋ − 2 l₀ + l₊).
+    The summit of the least-squares cubic in log T through the grid points around the highest whose sums are
+    within half a nat of it, and through its two neighbours.
 
     Args:
         log_likelihood_sums: what `log_likelihoods` returned, added over clients, `(len(TEMPERATURES),)`.
@@ -113,13 +117,18 @@ def fit_temperature(log_likelihood_sums: NDArray[np.float64], n: int) -> float:
     highest = int(ties[np.argmin(np.abs(np.log(TEMPERATURES[ties])))])
     if highest in (0, len(TEMPERATURES) - 1):
         return float(TEMPERATURES[highest])
-    before, at, after = mean[highest - 1 : highest + 2]
-    curvature = before - 2 * at + after
-    if curvature > -_TIE:
+    low = high = highest
+    enough = log_likelihood_sums[highest] - _AS_LIKELY
+    while low > 0 and (low == highest or log_likelihood_sums[low - 1] >= enough):
+        low -= 1
+    while high < len(mean) - 1 and (high == highest or log_likelihood_sums[high + 1] >= enough):
+        high += 1
+    near = np.log(TEMPERATURES[low : high + 1]) - log(TEMPERATURES[highest])
+    curve = np.polynomial.Polynomial.fit(near, mean[low : high + 1], min(3, len(near) - 1))
+    summits = [x.real for x in curve.deriv().roots() if not x.imag and near[0] <= x.real <= near[-1]]
+    if curve.deriv(2)(0.0) > -_TIE or not summits:
         return float(TEMPERATURES[highest])
-    step = log(TEMPERATURES[highest + 1] / TEMPERATURES[highest])
-    vertex = step / 2 * (before - after) / curvature
-    return float(TEMPERATURES[highest] * exp(np.clip(vertex, -step, step)))
+    return float(TEMPERATURES[highest] * exp(max(summits, key=lambda x: float(curve(x)))))
 
 
 def shrink(temperature: float, n: int, global_temperature: float, strength: float) -> float:

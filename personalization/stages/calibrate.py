@@ -3,17 +3,19 @@
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
 set in the graph, histograms of the calibration split for prediction sets and abstention; sums of the
 embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
-the counts of the test split. A subgroup's model is calibrated on its subgroup's pictures, the global model
-on everybody's.
+the counts of the test split, with what the thresholds do there. Every question about the calibration split is
+about one picture of each lesion, the same ones: two questions of which one asks for all would tell the rest.
+
+A subgroup's model is calibrated on its subgroup's pictures, the global model on everybody's.
 
 What is familiar to a subgroup's model is fitted on all training pictures of the clients that hold the
 subgroup: it has learned from every tone before it was fine-tuned, a class that is rare in the subgroup keeps
 its Gaussian, and no client receives a model that it would not have received anyway.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from personalization.calibration.abstention import AbstentionConfig, AbstentionThreshold, fit_abstention
+from personalization.calibration.calibration_counts import CalibrationCounts
 from personalization.calibration.conformal import ConformalConfig, ConformalThreshold, fit_threshold
 from personalization.calibration.mahalanobis import ClassSums, class_sums, fit_gaussians, shapes, total
 from personalization.calibration.ood import (
@@ -42,6 +45,8 @@ from personalization.calibration.temperature import (
     subgroup_temperature,
 )
 from registry.bundle.counts.block import Block, Counts
+from registry.bundle.counts.decisions import Decisions, Thresholds
+from registry.bundle.counts.merged_bins import highest, middle
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import (
     Abstention,
@@ -52,16 +57,13 @@ from registry.bundle.manifest.schema import (
     SubgroupHistograms,
 )
 from registry.bundle.manifest.schema import Temperature as TemperatureEntry
-from registry.bundle.metrics.estimate import figures_and_intervals
-from registry.bundle.metrics.ratio import Figure, Tally, ratio
-from registry.bundle.metrics.selective import answered_at, wrong_at
-from registry.bundle.metrics.sets import covered_at, mean_set_size_at
+from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.model_file.graph import OUTPUTS, Graph, Outputs
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split
-from training.errors import JobError
+from training.errors import JobError, MessageError
 from training.federation.blocks import EVALUATION_BATCH, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.evaluate import reply_blocks, sendable
 from training.federation.server.ask import Traffic, ask_all, ask_sums
@@ -71,10 +73,11 @@ from training.jobs.stages.lineage import with_parents
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
 from training.models.export import GRAPH, as_bytes, as_tensor, set_temperature
 
-LIKELIHOODS, COUNTS = "log_likelihoods", "counts"
+LIKELIHOODS, THRESHOLDS, COUNTS = "log_likelihoods", "thresholds", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
-QUESTIONS = frozenset({LIKELIHOODS, COUNTS, EMBEDDINGS, DISTANCES})
+QUESTIONS = frozenset({LIKELIHOODS, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES})
 MEANS, WHITENING = "means", "whitening"
+ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
 
 
 class Calibrate(Stage):
@@ -111,7 +114,7 @@ class Calibrate(Stage):
             calibrated = with_detector(with_thresholds(bundle, fits[name], self.coverage), detectors[name])
             bundles[name] = with_tones(calibrated, self.tones)
 
-        tests = {name: poll.counts(name, bundle.graph, "test") for name, bundle in bundles.items()}
+        tests = {name: poll.counts(name, bundle) for name, bundle in bundles.items()}
         histograms = {
             name: self.test_distances(poll, name, bundles[name], detectors[name]) for name in bundles
         }
@@ -128,7 +131,7 @@ class Calibrate(Stage):
                 for name, fit in fits.items()
             },
             "by_subgroup": {
-                place: {**earlier.get(place, {}), **served_figures(block, fits[routed[place]])}
+                place: {**earlier.get(place, {}), **decided(decisions_of(block))}
                 for place, block in test.items()
             },
         }
@@ -160,11 +163,11 @@ class Calibrate(Stage):
 
     def fit(self, poll: "Poll", name: str, bundle: BundleDraft, temperature: Temperature) -> "Fit":
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
-        everything = pooled_counts(poll.counts(name, bundle.graph, "calibration"), bundle)
-        by_lesion = pooled_counts(poll.counts(name, bundle.graph, "calibration", one_per_lesion=True), bundle)
-        sets = fit_threshold(by_lesion, ConformalConfig(coverage=self.coverage))
+        counted = poll.thresholds(name, bundle.graph)
+        sets = fit_threshold(counted.truth, ConformalConfig(coverage=self.coverage))
         allowed = AbstentionConfig(target_risk=self.target_risk)
-        return Fit(temperature, sets, fit_abstention(everything, allowed, lowest=sets.threshold_bin))
+        reported = fit_abstention(counted.confidence, allowed, lowest=sets.threshold_bin)
+        return Fit(temperature, sets, reported)
 
     def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:
         """Fit the OOD detector of one model."""
@@ -172,7 +175,7 @@ class Calibrate(Stage):
         gaussians = fit_gaussians(sums)
         if gaussians is None:
             return OodDetector(None, (), 0, fit_ood(no_distances(), self.novelty_rate))
-        histogram = poll.distances(name, bundle.graph, gaussians, "calibration", one_per_lesion=True)
+        histogram = poll.distances(name, bundle.graph, gaussians, "calibration")
         codes = tuple(bundle.manifest.labels[k].code for k in sums.present)
         return OodDetector(gaussians, codes, sums.n, fit_ood(histogram, self.novelty_rate))
 
@@ -197,15 +200,20 @@ class Calibrate(Stage):
                 sums += log_likelihoods(run(graph, part).logits, part.labels)
             counted = {name: len(part) for name, part in parts.items()}
             return reply(broadcast, tensors={LIKELIHOODS: torch.from_numpy(sums)}, num_examples=counted)
+        if broadcast.ask == THRESHOLDS:
+            of_parts = (threshold_counts(graph, part, client) for part in parts.values())
+            return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
         if broadcast.ask == DISTANCES:
             gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
+            pick = highest if question.split == "calibration" else middle
             histogram = no_distances()
             for part in parts.values():
-                histogram += count_distances(gaussians.distances(run(graph, part).embedding))
+                distances = gaussians.distances(run(graph, part).embedding)
+                histogram += count_distances(distances, part.lesions, client.smallest_cell, pick)
             return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
         if broadcast.ask == COUNTS:
-            probabilities = {name: run(graph, part).probabilities for name, part in parts.items()}
-            return reply_blocks(broadcast, client, parts, probabilities, question)
+            by_part = {name: run(graph, part).probabilities for name, part in parts.items()}
+            return reply_blocks(broadcast, client, parts, by_part, question)
         raise unknown_question(broadcast)
 
 
@@ -227,19 +235,22 @@ class Poll:
 
     def likelihoods(self, name: str, graph: bytes) -> tuple[NDArray[np.float64], int]:
         """Log-likelihood sums over the temperature grid on the calibration split, and their pictures."""
-        updates = self._ask(LIKELIHOODS, name, graph, "calibration", {})
+        updates = self._ask(LIKELIHOODS, name, graph, "calibration", ONE_PER_LESION)
         sums = sum((update.tensors[LIKELIHOODS].numpy() for update in updates), np.zeros_like(TEMPERATURES))
         return sums, sum(sum(update.num_examples.values()) for update in updates)
 
-    def counts(self, name: str, graph: bytes, split: Split, *, one_per_lesion: bool = False) -> Blocks:
-        """Counts by subgroup; with bootstrap replicates on the test split."""
-        replicates = self.context.job.evaluation.replicates if split == "test" else 0
-        options = {
-            "replicates": replicates,
-            "one_per_lesion": one_per_lesion,
-            "intersections": split == "test",
-        }
-        return add_blocks(unpack_blocks(update) for update in self._ask(COUNTS, name, graph, split, options))
+    def thresholds(self, name: str, graph: bytes) -> CalibrationCounts:
+        """The histograms of the calibration split that thresholds are fitted to."""
+        updates = self._ask(THRESHOLDS, name, graph, "calibration", ONE_PER_LESION)
+        return sum((CalibrationCounts.from_update(update) for update in updates), CalibrationCounts.none())
+
+    def counts(self, name: str, bundle: BundleDraft) -> Blocks:
+        """Counts of the test split by subgroup, with what the bundle's thresholds do there."""
+        manifest = bundle.manifest
+        thresholds = Thresholds(manifest.conformal.threshold_bin, manifest.reports_from)
+        options = {"intersections": True, "thresholds": asdict(thresholds)}
+        updates = self._ask(COUNTS, name, bundle.graph, "test", options)
+        return add_blocks(unpack_blocks(update) for update in updates)
 
     def embeddings(self, name: str, bundle: BundleDraft) -> ClassSums:
         """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""
@@ -248,15 +259,13 @@ class Poll:
         updates = self._ask(EMBEDDINGS, name, bundle.graph, "train", {}, expected=expected)
         return total((ClassSums.from_update(update, features) for update in updates), classes, features)
 
-    def distances(
-        self, name: str, graph: bytes, gaussians: Gaussians, split: Split, *, one_per_lesion: bool = False
-    ) -> NDArray[np.int64]:
+    def distances(self, name: str, graph: bytes, gaussians: Gaussians, split: Split) -> NDArray[np.int64]:
         """The histogram of distances from the training pictures."""
         sent = {
             MEANS: torch.from_numpy(gaussians.means),
             WHITENING: torch.from_numpy(gaussians.whitening),
         }
-        options = {"one_per_lesion": one_per_lesion}
+        options = ONE_PER_LESION if split == "calibration" else {}
         updates = self._ask(DISTANCES, name, graph, split, options, beside=sent)
         return sum((read_histogram(update) for update in updates), no_distances())
 
@@ -303,6 +312,12 @@ def run(graph: Graph, examples: Examples) -> Outputs:
         for start in starts
     ]
     return Outputs(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in OUTPUTS))
+
+
+def threshold_counts(graph: Graph, part: Examples, client: Client) -> CalibrationCounts:
+    """The histograms of one subgroup's calibration pictures."""
+    probabilities = run(graph, part).probabilities
+    return CalibrationCounts.count(probabilities, part.labels, part.lesions, client.smallest_cell)
 
 
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
@@ -372,9 +387,9 @@ def with_figures(
     if not test:
         return bundle
     present = tuple(name for name in context.subgroups if name in test)
-    covered = {name: coverage_on(block, bundle.manifest.conformal) for name, block in test.items()}
+    covered = {name: coverage_on(block) for name, block in test.items()}
     figures = summarise(test, context.labels, present, covered, context.job.evaluation.traits)
-    of_all = coverage_on(reduce(add, test.values()), bundle.manifest.conformal)
+    of_all = coverage_on(reduce(add, test.values()))
     intervals = {**figures["intervals"], **of_all["intervals"]}
     update = {
         "metrics": {**figures, **of_all, "intervals": intervals},
@@ -397,31 +412,21 @@ def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[Subgrou
     )
 
 
-def coverage_on(block: Block, conformal: Conformal) -> dict[str, Any]:
+def coverage_on(block: Block) -> dict[str, Any]:
     """The coverage of a bundle's prediction sets on these test counts."""
-    tally = partial(covered_at, threshold_bin=conformal.threshold_bin)
-    figures = figures_and_intervals(
-        block.point, block.replicates, {"coverage": partial(share_of, tally)}, {"coverage": tally}
-    )
-    return {name: value for name, value in figures.items() if name != "n"}
+    figures = decided(decisions_of(block))
+    return {"coverage": figures["coverage"], "intervals": {"coverage": figures["intervals"]["coverage"]}}
 
 
-def served_figures(block: Block, fit: Fit) -> dict[str, Any]:
-    """A subgroup's figures under the thresholds of the model that answers for it, on the test split.
+def decisions_of(block: Block) -> Decisions:
+    """What the thresholds do to the test pictures of a block.
 
-    What is `reported` is before some of it is referred for being unfamiliar.
+    Raises:
+        MessageError: when the clients did not count it.
     """
-    tallies = {
-        "coverage": partial(covered_at, threshold_bin=fit.conformal.threshold_bin),
-        "reported": partial(answered_at, threshold_bin=fit.abstention.threshold_bin),
-        "reported_risk": partial(wrong_at, threshold_bin=fit.abstention.threshold_bin),
-    }
-    figures = {name: partial(share_of, tally) for name, tally in tallies.items()}
-    figures["set_size"] = partial(mean_set_size_at, threshold_bin=fit.conformal.threshold_bin)
-    figures = figures_and_intervals(block.point, block.replicates, figures, tallies)
-    return {name: value for name, value in figures.items() if name != "n"}
-
-
-def share_of(tally: Callable[[Counts], Tally], counts: Counts) -> Figure:
-    """The proportion that a tally counts, `(...)`."""
-    return ratio(*tally(counts))[..., 0]
+    if block.decisions is None:
+        raise MessageError(
+            "clients sent test counts without what the thresholds do to their pictures; do the coordinator "
+            "and all sites run the same version of dermfed?"
+        )
+    return block.decisions

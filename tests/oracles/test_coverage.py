@@ -8,7 +8,6 @@ The band: the Dvoretzky-Kiefer-Wolfowitz bound of the distribution function over
 each side, and 3.29 standard errors (99.9 %) of the mean.
 """
 
-from dataclasses import replace
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 from scipy.stats import betabinom
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, Counts, score_bin
+from registry.bundle.counts.count import SCORE_BINS, score_bin
 
 DRAWS = 1000
 TESTED = 200
@@ -29,14 +28,10 @@ SUBGROUPS = {"dark": (25, (1.2, 1.0)), "medium": (100, (2.0, 1.0)), "light": (40
 
 def thresholds(of_truth):
     """The threshold of each draw, `(draws,)`, from true-class probabilities `(draws, pictures)`."""
-    empty = Counts.zeros(1)
     found = np.empty(len(of_truth), dtype=np.int64)
     for place, row in enumerate(score_bin(of_truth)):
-        scores = empty.scores.copy()
-        scores[0, 1] = np.bincount(row, minlength=SCORE_BINS)
-        found[place] = fit_threshold(
-            replace(empty, scores=scores), ConformalConfig(coverage=0.9)
-        ).threshold_bin
+        histogram = np.bincount(row, minlength=SCORE_BINS)
+        found[place] = fit_threshold(histogram, ConformalConfig(coverage=0.9)).threshold_bin
     return found
 
 

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, score_bin
+from registry.bundle.counts.count import score_bin
+from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.metrics.sets import label_histogram
 
 COVERAGE = 0.9
 
@@ -20,7 +22,7 @@ COVERAGE = 0.9
 def our_sets(calibration, new):
     """`(pictures, classes)`, each subgroup with the threshold of its own."""
     thresholds = {
-        name: fit_threshold(counts, ConformalConfig(coverage=COVERAGE)).threshold_bin
+        name: fit_threshold(label_histogram(counts), ConformalConfig(coverage=COVERAGE)).threshold_bin
         for name, counts in calibration.subgroups.items()
     }
     bars = np.array([thresholds[str(name)] for name in new.groups])
@@ -62,7 +64,7 @@ def test_sets_are_those_of_crepes_on_the_binned_scores(cohort, seed, sizes, num_
 )
 @settings(max_examples=25)
 def test_against_the_scores_themselves_only_the_bin_of_the_threshold_is_added(cohort, seed, sizes):
-    """The stated resolution: a class that we add has its probability in the threshold's bin of 1/500."""
+    """The stated resolution: a class that we add has its probability in the threshold's bin."""
     calibration, new = cohort(seed, tuple(sizes)), cohort(seed + 1, (60,) * len(sizes))
     ours, bars = our_sets(calibration, new)
     theirs = their_sets(calibration, new)
@@ -70,7 +72,7 @@ def test_against_the_scores_themselves_only_the_bin_of_the_threshold_is_added(co
     added = ours & ~theirs
     places = np.broadcast_to(bars[:, np.newaxis], ours.shape)
     np.testing.assert_array_equal(score_bin(new.probabilities)[added], places[added])
-    assert (new.probabilities[added] - places[added] / SCORE_BINS < 1 / SCORE_BINS).all()
+    assert (new.probabilities[added] < LOGIT_BINS.edges[places[added] + 1]).all()
 
 
 @pytest.mark.parametrize("n", [9, 19, 59, 99])

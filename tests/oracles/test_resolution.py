@@ -9,6 +9,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from registry.bundle.counts.count import SCORE_BINS, Counts, score_bin
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics.calibration import ece, mce
 from registry.bundle.metrics.classification import auprcs, aurocs, malignancy_auroc
 from registry.bundle.metrics.selective import aurc, risk_coverage
@@ -153,8 +154,8 @@ def test_risk_and_coverage_at_a_threshold_are_exact(seed, n, place):
 def test_a_threshold_is_the_quantile_of_the_scores_to_one_bin(seed, n, coverage):
     """Of the scores 1 - p_y, of rank ceil((n + 1) coverage); never stricter than it."""
     of_truth, _ = drawn(seed, n, sharp=False)
-    counts = Counts.zeros(1)
-    np.add.at(counts.scores[0, 1], score_bin(of_truth), 1)
-    fitted = fit_threshold(counts, ConformalConfig(coverage=coverage))
+    histogram = np.bincount(score_bin(of_truth), minlength=SCORE_BINS)
+    fitted = fit_threshold(histogram, ConformalConfig(coverage=coverage))
     exact = 1 - np.quantile(1 - of_truth, (fitted.rank - 0.5) / n, method="inverted_cdf")
-    assert 0 <= exact - fitted.threshold_bin / SCORE_BINS <= 1 / SCORE_BINS + 1e-12
+    low, high = LOGIT_BINS.edges[fitted.threshold_bin : fitted.threshold_bin + 2]
+    assert low - 1e-12 <= exact <= high

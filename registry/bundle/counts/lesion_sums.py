@@ -110,7 +110,7 @@ def design_effects(right: LesionSums) -> tuple[float, NDArray[np.float64]]:
         right: the sums of right answers by true class.
 
     Returns:
-        The design effect of all pictures, and of each class `(classes,)`; 1 where every lesion has one picture.
+        That of all pictures, and of each class `(classes,)`; 1 where every lesion has one picture.
     """
     pairs = float((right.nn - right.n).sum())
     held = np.maximum(right.n, 1)

@@ -1,9 +1,9 @@
 """Histograms of which every occupied bin is of several patients: neighbouring bins merged before they leave.
 
 A histogram of fine bins over a few pictures is the list of their scores. Here the occupied bins are gone
-through from the highest down, and as many neighbours become one run as it takes to reach the smallest number
-of patients; what is left at the bottom joins the run above it. All pictures of a run are counted at one of
-its bins. So no occupied bin is of fewer patients, the order between runs stays, and histograms of hospitals
+through from one end, and as many neighbours become one run as it takes to reach the smallest number of
+patients; what is left at the other end joins the last run. All pictures of a run are counted at one of its
+bins. So no occupied bin is of fewer patients, the order between runs stays, and histograms of hospitals
 still add up. (Univariate microaggregation, Domingo-Ferrer & Mateo-Sanz 2002, of bins in place of records.)
 """
 
@@ -41,7 +41,12 @@ def nearest_to_mean(middles: NDArray[np.float64]) -> Pick:
 
 
 def merge(
-    bins: NDArray[np.int64], patients: NDArray[np.int64], smallest: int, pick: Pick
+    bins: NDArray[np.int64],
+    patients: NDArray[np.int64],
+    smallest: int,
+    pick: Pick,
+    *,
+    from_below: bool = False,
 ) -> NDArray[np.int64]:
     """The bin at which each picture is counted.
 
@@ -50,10 +55,11 @@ def merge(
         patients: the patient of each picture, `(pictures,)`.
         smallest: the fewest patients of an occupied bin; where all together are fewer, there is one run.
         pick: where a run is counted.
+        from_below: begin at the lowest bin, where runs are then as short as can be; else at the highest.
     """
     if smallest <= 1 or not len(bins):
         return bins
-    occupied = np.unique(bins)[::-1]
+    occupied = np.unique(bins) if from_below else np.unique(bins)[::-1]
     runs: list[list[int]] = [[]]
     seen: set[int] = set()
     for each in occupied.tolist():
@@ -69,6 +75,6 @@ def merge(
         runs = [left]
     merged = np.empty_like(bins)
     for run in runs:
-        members = (bins <= run[0]) & (bins >= run[-1])
+        members = (bins >= min(run)) & (bins <= max(run))
         merged[members] = pick(bins[members])
     return merged

@@ -41,8 +41,8 @@ def exact_interval(right: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[floa
     return float(ends[0]), float(ends[1])
 
 
-def clopper_pearson(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """The exact interval of a proportion of which `right` of `n` were seen."""
+def clopper_pearson(right: float, n: float, level: float = LEVEL) -> tuple[float, float]:
+    """The exact interval of a proportion of which `right` of `n` were seen; neither need be whole."""
     tail = (1 - level) / 2
     low = 0.0 if right == 0 else _beta_quantile(tail, right, n - right + 1)
     high = 1.0 if right == n else _beta_quantile(1 - tail, right + 1, n - right)

@@ -1,6 +1,5 @@
 """Conformal thresholds against sorted scores by hand, and their coverage against the law it follows."""
 
-from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -11,24 +10,19 @@ from scipy.stats import beta as beta_law
 from scipy.stats import betabinom, kstest
 
 from personalization.calibration.conformal import ConformalConfig, examples_needed, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, Counts, count, score_bin
+from registry.bundle.counts.count import SCORE_BINS, score_bin
+from registry.bundle.counts.merged_bins import lowest, merge
+from registry.bundle.counts.score_bins import LOGIT_BINS
 
 
 def counts_of(of_truth):
-    """Counts of pictures of three classes in turn whose true class has the given probabilities."""
-    of_truth = np.asarray(of_truth, dtype=np.float64)
-    labels = np.arange(len(of_truth)) % 3
-    probabilities = np.repeat((1 - of_truth[:, None]) / 2, 3, axis=1)
-    probabilities[np.arange(len(of_truth)), labels] = of_truth
-    return count(probabilities, labels, malignant=np.array([True, False, False])).point
+    """The histogram of pictures whose true class has the given probabilities."""
+    return np.bincount(score_bin(np.asarray(of_truth, dtype=np.float64)), minlength=SCORE_BINS)
 
 
 def drawn(generator, n):
-    """Counts of n pictures whose true class has a uniform probability; only `scores` is filled in."""
-    empty = Counts.zeros(1)
-    scores = empty.scores.copy()
-    np.add.at(scores[0, 1], score_bin(generator.random(n)), 1)
-    return replace(empty, scores=scores)
+    """The histogram of n pictures whose true class has a uniform probability."""
+    return counts_of(generator.random(n))
 
 
 def test_threshold_is_the_bin_of_the_ranked_score():
@@ -37,7 +31,7 @@ def test_threshold_is_the_bin_of_the_ranked_score():
     threshold = fit_threshold(counts_of(of_truth), ConformalConfig(coverage=0.8))
 
     assert threshold.rank == 9  # ceil(11 * 0.8)
-    assert threshold.threshold_bin == 155  # the ninth largest probability is 0.31
+    assert threshold.threshold_bin == score_bin(np.array(0.31))  # the ninth largest probability is 0.31
     assert threshold.n == 10
     assert threshold.guaranteed
     assert threshold.expected_coverage == pytest.approx(9 / 11)
@@ -57,7 +51,7 @@ def test_threshold_equals_sorting_the_scores(of_truth, coverage):
         assert not threshold.guaranteed
     else:
         exact = 1 - np.sort(1 - np.array(of_truth))[rank - 1]
-        assert threshold.threshold_bin / SCORE_BINS <= exact + 1e-12
+        assert LOGIT_BINS.lower(threshold.threshold_bin) <= exact + 1e-12
         in_set = score_bin(np.array(of_truth)) >= threshold.threshold_bin
         assert in_set.sum() >= rank  # the conservative edge
         assert (score_bin(np.array(of_truth)) > threshold.threshold_bin).sum() < rank  # and no lower
@@ -73,14 +67,14 @@ def test_one_picture_fewer_than_needed_gives_no_guarantee(coverage, needed):
 
     assert examples_needed(coverage) == needed
     assert enough.guaranteed
-    assert enough.threshold_bin == 300
+    assert enough.threshold_bin == score_bin(np.array(0.6))
     assert not short.guaranteed
     assert short.threshold_bin == 0
     assert short.expected_coverage == 1.0
 
 
 def test_no_pictures_put_every_class_into_the_set():
-    threshold = fit_threshold(Counts.zeros(4), ConformalConfig())
+    threshold = fit_threshold(counts_of([]), ConformalConfig())
 
     assert (threshold.threshold_bin, threshold.n, threshold.guaranteed) == (0, 0, False)
 
@@ -95,10 +89,11 @@ def test_expected_coverage_over_draws_of_the_calibration_split():
     """n = 25, α = 0.1: 24/26 = 0.923, and at most one bin more by rounding to the conservative edge."""
     generator = np.random.default_rng(0)
     bins = [fit_threshold(drawn(generator, 25), ConformalConfig()).threshold_bin for _ in range(4000)]
-    coverages = 1 - np.array(bins) / SCORE_BINS  # of a new picture, whose p_y is uniform too
+    coverages = 1 - LOGIT_BINS.edges[bins]  # of a new picture, whose p_y is uniform too
+    widths = np.diff(LOGIT_BINS.edges)[bins]
 
     error = coverages.std() / np.sqrt(len(coverages))
-    assert 24 / 26 - 3 * error <= coverages.mean() <= 24 / 26 + 1 / SCORE_BINS + 3 * error
+    assert 24 / 26 - 3 * error <= coverages.mean() <= 24 / 26 + widths.mean() + 3 * error
 
 
 def test_coverage_over_draws_follows_the_beta_law():
@@ -106,23 +101,41 @@ def test_coverage_over_draws_follows_the_beta_law():
     bins = [
         fit_threshold(drawn(generator, 40), ConformalConfig(coverage=0.8)).threshold_bin for _ in range(2000)
     ]
-    spread_over_the_bin = (np.array(bins) + generator.random(len(bins))) / SCORE_BINS
+    spread_over_the_bin = (
+        LOGIT_BINS.edges[bins] + generator.random(len(bins)) * np.diff(LOGIT_BINS.edges)[bins]
+    )
 
     assert kstest(1 - spread_over_the_bin, beta_law(33, 8).cdf).pvalue > 0.01
 
 
 def test_covered_pictures_of_a_finite_test_split_are_beta_binomial():
-    """50 calibration and 30 test pictures: the number covered is BetaBinomial(30, rank, n + 1 − rank)."""
+    """50 calibration and 30 test pictures: the number covered is BetaBinomial(30, rank, n + 1 − rank).
+
+    A score within the threshold's bin is in the set with the exact threshold or not: a uniform draw decides.
+    """
     generator = np.random.default_rng(2)
     covered = []
     for _ in range(3000):
         threshold_bin = fit_threshold(drawn(generator, 50), ConformalConfig()).threshold_bin
-        covered.append((score_bin(generator.random(30)) >= threshold_bin).sum())
+        low, high = LOGIT_BINS.edges[threshold_bin : threshold_bin + 2]
+        covered.append((generator.random(30) >= generator.uniform(low, high)).sum())
 
     law = betabinom(30, 46, 5)
     observed = np.bincount(covered, minlength=31)[20:] / len(covered)
     assert observed == pytest.approx(law.pmf(np.arange(20, 31)), abs=0.04)
     assert np.mean(covered) == pytest.approx(law.mean(), abs=0.15)
+
+
+@given(st.lists(st.floats(0.001, 0.999), min_size=10, max_size=80), st.integers(2, 8))
+@settings(max_examples=40)
+def test_merged_bins_never_promise_too_much(of_truth, smallest):
+    """The threshold of a merged histogram covers at least as many calibration pictures as the exact one."""
+    bins = score_bin(np.array(of_truth))
+    merged = merge(bins, np.arange(len(bins)), smallest, lowest, from_below=True)
+    exact = fit_threshold(counts_of(of_truth), ConformalConfig())
+    coarse = fit_threshold(np.bincount(merged, minlength=SCORE_BINS), ConformalConfig())
+    assert coarse.threshold_bin <= exact.threshold_bin
+    assert (coarse.n, coarse.rank, coarse.guaranteed) == (exact.n, exact.rank, exact.guaranteed)
 
 
 @pytest.mark.parametrize("coverage", [0, 1, -0.1, 90])

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from personalization.calibration.temperature import (
+    RESOLUTION,
     TEMPERATURES,
     CalibrationConfig,
     fit_temperature,
@@ -53,17 +54,33 @@ def test_log_likelihoods_are_those_of_log_softmax():
 
     expected = [log_softmax(logits / t, axis=1)[np.arange(37), labels].sum() for t in TEMPERATURES]
 
-    assert log_likelihoods(logits, labels) == pytest.approx(np.array(expected))
+    told = log_likelihoods(logits, labels)
+
+    assert told == pytest.approx(np.array(expected), abs=RESOLUTION / 2 + 1e-12)
+    assert (told == np.rint(told / RESOLUTION) * RESOLUTION).all()
+
+
+def standard_error(logits, labels, temperature):
+    """Of log T, from the curvature of the log-likelihood at its maximum."""
+    rows, step = np.arange(len(labels)), 0.02
+    at = [
+        log_softmax(logits / (temperature * np.exp(by)), axis=1)[rows, labels].sum()
+        for by in (-step, 0, step)
+    ]
+    return step / np.sqrt(2 * at[1] - at[0] - at[2])
 
 
 @given(st.integers(0, 10_000), st.integers(30, 400), st.integers(2, 8), st.floats(0.2, 6))
 @settings(max_examples=40)
-def test_fit_agrees_with_a_continuous_optimiser_to_one_percent(seed, n, classes, true_temperature):
+def test_fit_agrees_with_a_continuous_optimiser(seed, n, classes, true_temperature):
+    """To one percent, or to a quarter of the standard error where that is more."""
     logits, labels = draw(seed, n, classes, true_temperature)
+    exact = exact_temperature(logits, labels)
 
     fitted = fit_temperature(log_likelihoods(logits, labels), n)
 
-    assert fitted == pytest.approx(exact_temperature(logits, labels), rel=0.01)
+    tolerance = max(0.01, standard_error(logits, labels, exact) / 4)
+    assert log(fitted) == pytest.approx(log(exact), abs=tolerance)
 
 
 def test_a_true_temperature_is_found_again():
@@ -78,9 +95,9 @@ def test_clients_sums_fit_what_pooled_pictures_fit():
 
     added = sum(log_likelihoods(logits[part], labels[part]) for part in clients)
 
-    assert added == pytest.approx(log_likelihoods(logits, labels), rel=1e-12)
+    assert added == pytest.approx(log_likelihoods(logits, labels), abs=2 * RESOLUTION)
     assert fit_temperature(added, 90) == pytest.approx(
-        fit_temperature(log_likelihoods(logits, labels), 90), rel=1e-9
+        fit_temperature(log_likelihoods(logits, labels), 90), rel=0.01
     )
 
 

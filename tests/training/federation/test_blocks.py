@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.count import count
+from registry.bundle.counts.count import count, score_bin
 from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.classification import malignancy_auroc
 from tests.closeness import assert_close_in_norm
@@ -110,19 +110,21 @@ def test_one_picture_per_lesion_is_chosen_before_the_minimum_is_judged(make_clie
     assert subgroups_sent(ask(client, one_per_lesion=True)) == {"dark"}
 
 
-def test_replicates_are_the_same_whenever_they_are_drawn_and_others_at_another_client(
-    make_client, make_dataset
-):
-    same = {"light": (4, 12, 0, 0)}
-    data = make_dataset({"a": same, "b": same})
-    data.held["b", "validation"] = data.held["a", "validation"]
-    first, again, other = (
-        unpack_blocks(ask(make_client(name, data), replicates=5))["light"] for name in "aab"
-    )
-    np.testing.assert_array_equal(first.replicates.confusion, again.replicates.confusion)
-    np.testing.assert_array_equal(first.point.confusion, other.point.confusion)
-    assert (first.replicates.confusion != other.replicates.confusion).any()
-    assert first.replicates.confusion.shape == (5, 2, 2)
+def test_no_replicates_leave_whoever_asks_for_them(make_client):
+    """They would name every lesion in a bin: its weights follow from what the coordinator knows."""
+    update = ask(make_client("north"), replicates=50)
+    assert {tensor.shape for tensor in update.tensors.values()} == {
+        tensor.shape for tensor in ask(make_client("north")).tensors.values()
+    }
+    assert all(tensor.ndim <= 3 and 50 not in tensor.shape for tensor in update.tensors.values())
+
+
+def test_occupied_bins_are_of_several_pictures(make_client, make_job):
+    client = make_client("north", job=make_job(privacy={"min_count": 3}))
+    for block in unpack_blocks(ask(client)).values():
+        for histogram in (*block.point.scores, block.point.confidence):
+            of_bin = histogram.sum(axis=0)
+            assert of_bin[of_bin > 0].min() >= 2
 
 
 def test_evaluating_leaves_the_model_as_it_is(make_client):
@@ -195,8 +197,8 @@ def test_folding_takes_the_highest_class_and_sums_each_side():
     counts = count(labels=np.array([1, 1, 0]), **told).point
     assert counts.confusion.tolist() == [[0, 1], [1, 1]]
     # Confidence is that of the answer: 0.7 right, 0.4 wrong, 0.5 wrong.
-    assert counts.confidence[1].nonzero()[0].tolist() == [350]
-    assert counts.confidence[0].nonzero()[0].tolist() == [200, 250]
+    assert counts.confidence[1].nonzero()[0].tolist() == [int(score_bin(np.float32(0.7)))]
+    assert counts.confidence[0].nonzero()[0].tolist() == score_bin(np.float32([0.4, 0.5])).tolist()
     assert float(malignancy_auroc(counts)) == 1
 
 

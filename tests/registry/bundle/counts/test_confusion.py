@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.bundle.counts.confusion import name_of_array, trait_of
+from registry.bundle.counts.confusion import Cell, name_of_array, trait_of
 from registry.bundle.counts.count import Block, count
 from registry.bundle.errors import CountsError
 
@@ -13,7 +13,7 @@ MALIGNANT = np.array([True, False, False])
 FEMALE, MALE, ALL = ("sex", "female"), ("sex", "male"), ("site", "head/neck: left")
 
 
-def counted(predictions, seed=1, n=50, replicates=6):
+def counted(predictions, seed=1, n=50):
     probabilities, labels = predictions(seed, n, 3)
     women = np.arange(n) % 3 == 0
     parts = {FEMALE: women, MALE: ~women, ALL: np.ones(n, bool)}
@@ -22,8 +22,6 @@ def counted(predictions, seed=1, n=50, replicates=6):
         labels,
         malignant=MALIGNANT,
         lesions=np.arange(n) // 2,
-        replicates=replicates,
-        seed=seed,
         parts=parts,
     )
 
@@ -36,25 +34,15 @@ def test_a_cell_counts_its_pictures(predictions):
     np.testing.assert_array_equal(counted(predictions).cells[FEMALE].point.confusion, expected)
 
 
-def test_replicates_weigh_lesions_as_the_block_does(predictions):
+def test_parts_of_a_whole_add_up_to_it(predictions):
     block = counted(predictions)
-    np.testing.assert_array_equal(block.cells[ALL].to_array()[1:], block.replicates.confusion)
+    np.testing.assert_array_equal(block.cells[ALL].to_array(), block.point.confusion)
     both = block.cells[FEMALE].to_array() + block.cells[MALE].to_array()
     np.testing.assert_array_equal(both, block.cells[ALL].to_array())
-    assert len(np.unique(block.cells[FEMALE].replicates.n)) > 1
 
 
-def test_cells_change_nothing_of_the_block(predictions):
-    probabilities, labels = predictions(1, 50, 3)
-    bare = count(probabilities, labels, malignant=MALIGNANT, lesions=np.arange(50) // 2, replicates=6, seed=1)
-    block = counted(predictions)
-    np.testing.assert_array_equal(block.replicates.scores, bare.replicates.scores)
-    np.testing.assert_array_equal(block.point.scores, bare.point.scores)
-
-
-@pytest.mark.parametrize("replicates", [0, 6])
-def test_cells_travel_with_their_block_and_add_up(predictions, replicates):
-    first, second = counted(predictions, replicates=replicates), counted(predictions, 2, 20, replicates)
+def test_cells_travel_with_their_block_and_add_up(predictions):
+    first, second = counted(predictions), counted(predictions, 2, 20)
     del second.cells[MALE]
     arrays = first.to_arrays()
     assert all(array.dtype == np.int32 for array in arrays.values())
@@ -67,10 +55,10 @@ def test_cells_travel_with_their_block_and_add_up(predictions, replicates):
     np.testing.assert_array_equal(total.cells[MALE].to_array(), first.cells[MALE].to_array())
 
 
-def test_cells_of_other_replicates_do_not_add_up(predictions):
-    first, second = counted(predictions), counted(predictions, replicates=7)
+def test_a_cell_with_replicates_of_the_version_before_does_not_add_up_with_one_without(predictions):
+    matrix = counted(predictions).cells[ALL].to_array()
     with pytest.raises(CountsError, match="do not add up"):
-        first.cells[ALL] + second.cells[ALL]
+        Cell.from_array(matrix) + Cell.from_array(np.stack([matrix, matrix]))
 
 
 PART = st.text(min_size=1)

@@ -1,4 +1,3 @@
-import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -7,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.count import SCORE_BINS, Block, Counts, count
+from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.errors import CountsError
 
 MALIGNANT = np.array([True, False, False])
 
 
-def naive(probabilities, labels, malignant, weights=None):
+def naive(probabilities, labels, malignant):
     """The definition, picture by picture, as lists of plain sums."""
     classes = len(malignant)
-    weights = np.ones(len(labels), int) if weights is None else weights
     arrays = {
         "confusion": np.zeros((classes, classes), int),
         "scores": np.zeros((classes, 2, SCORE_BINS), int),
@@ -24,16 +24,19 @@ def naive(probabilities, labels, malignant, weights=None):
     }
 
     def bin_of(score):
-        return min(math.floor(score * 500), 499)
+        return sum(score >= edge for edge in LOGIT_BINS.edges[1:-1])
 
-    for row, label, weight in zip(probabilities, labels, weights, strict=True):
+    for row, label in zip(probabilities, labels, strict=True):
         predicted = max(range(classes), key=lambda k: row[k])
-        arrays["confusion"][label, predicted] += weight
+        arrays["confusion"][label, predicted] += 1
         for k in range(classes):
-            arrays["scores"][k, int(k == label), bin_of(row[k])] += weight
-        arrays["confidence"][int(predicted == label), bin_of(max(row))] += weight
+            # Of two classes one is the other's mirror.
+            place = SCORE_BINS - 1 - bin_of(row[1]) if classes == 2 and k == 0 else bin_of(row[k])
+            arrays["scores"][k, int(k == label), place] += 1
+        arrays["confidence"][int(predicted == label), bin_of(max(row))] += 1
         summed = sum(row[k] for k in range(classes) if malignant[k])
-        arrays["malignancy"][int(malignant[label]), bin_of(summed)] += weight
+        place = SCORE_BINS - 1 - bin_of(row[1]) if classes == 2 else bin_of(summed)
+        arrays["malignancy"][int(malignant[label]), place] += 1
     return arrays
 
 
@@ -66,10 +69,8 @@ def test_counts_of_two_clients_add_up_to_the_counts_of_both(predictions, seed, c
 
 
 def test_zeros_add_nothing(predictions):
-    block = count(*predictions(1, 20, 3), malignant=MALIGNANT, replicates=2)
-    assert same(block.point + Counts.zeros(3), block.point)
-    assert same(block.replicates + Counts.zeros(3, replicates=2), block.replicates)
-    assert Counts.zeros(3, replicates=2).n.tolist() == [0, 0]
+    counts = count(*predictions(1, 20, 3), malignant=MALIGNANT).point
+    assert same(counts + Counts.zeros(3), counts)
 
 
 @pytest.mark.parametrize("malignant", [[False] * 3, [True] * 3])
@@ -79,63 +80,146 @@ def test_malignancy_is_empty_unless_both_kinds_exist(predictions, malignant):
     assert counts.confidence.sum() == 30
 
 
-def test_a_replicate_weighs_all_pictures_of_a_lesion_alike(predictions):
-    probabilities, labels = predictions(3, 40, 3)
-    lesions = np.array([7, 7, 7, 2] * 10) + 10 * np.repeat(np.arange(10), 4)
-    replicates = count(probabilities, labels, malignant=MALIGNANT, lesions=lesions, replicates=20, seed=5)
-    # The same draw over lesions in ascending order, weighed out by the definition.
-    generator = np.random.Generator(np.random.PCG64(5))
-    order = sorted(set(lesions.tolist()))
-    for index in range(20):
-        weight = dict(zip(order, generator.poisson(1.0, size=len(order)), strict=True))
-        expected = naive(probabilities, labels, MALIGNANT, [weight[lesion] for lesion in lesions])
-        drawn = replicates.replicates.replicate(index)
-        for name, array in expected.items():
-            np.testing.assert_array_equal(getattr(drawn, name), array, err_msg=name)
+@given(seed=st.integers(0, 2**32), smallest=st.integers(1, 7), num_classes=st.integers(2, 4))
+@settings(max_examples=25)
+def test_no_occupied_bin_is_of_fewer_patients(predictions, seed, smallest, num_classes):
+    """Of any histogram, over both sides of it together; and no picture is lost."""
+    probabilities, labels = predictions(seed, 60, num_classes)
+    patients = np.random.default_rng(seed).integers(0, 25, 60)
+    malignant = np.arange(num_classes) < 1
+    counts = count(
+        probabilities, labels, malignant=malignant, patients=patients, smallest_cell=smallest
+    ).point
+    most = np.bincount(patients).max()
+    for histogram in (*counts.scores, counts.malignancy, counts.confidence):
+        of_bin = histogram.sum(axis=0)
+        assert of_bin.sum() == 60
+        # A bin of c pictures is of c / most patients at least, and those of one picture each are of c.
+        assert of_bin[of_bin > 0].min() >= smallest
+    alone = count(probabilities, labels, malignant=malignant, smallest_cell=smallest).point
+    assert (alone.confusion == counts.confusion).all()
+    assert most > 1
 
 
-def test_the_draw_follows_the_seed_and_not_the_order_of_pictures(predictions):
-    probabilities, labels = predictions(4, 30, 3)
-    lesions = np.arange(30) // 2
-    shuffled = np.random.default_rng(0).permutation(30)
-
-    def block(order, seed):
-        return count(
-            probabilities[order],
-            labels[order],
-            malignant=MALIGNANT,
-            lesions=lesions[order],
-            replicates=5,
-            seed=seed,
-        ).replicates
-
-    assert same(block(np.arange(30), 1), block(shuffled, 1))
-    assert not same(block(np.arange(30), 1), block(np.arange(30), 2))
+def test_patients_and_not_pictures_make_a_cell_large_enough():
+    probabilities = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 3)
+    labels = np.array([0] * 6 + [1] * 3)
+    patients = np.array([0] * 6 + [1, 2, 3])
+    counts = count(
+        probabilities, labels, malignant=np.array([False, True]), patients=patients, smallest_cell=3
+    ).point
+    # The six pictures of one patient are no cell of their own.
+    assert (counts.scores[1].sum(axis=0) > 0).sum() == 1
 
 
-def test_replicates_have_the_mean_and_the_spread_of_lesions_drawn_anew(predictions):
-    probabilities, labels = predictions(5, 200, 3)
-    lesions = np.arange(200) // 4
-    n = count(
-        probabilities, labels, malignant=MALIGNANT, lesions=lesions, replicates=2000, seed=1
-    ).replicates.n
-    # 50 lesions of 4 pictures: n = 4 Poisson(50), mean 200, standard deviation 4 sqrt(50) = 28.3.
-    assert n.mean() == pytest.approx(200, abs=3)
-    assert n.std() == pytest.approx(28.3, rel=0.1)
+def test_two_classes_are_merged_once(predictions):
+    """Merged from both ends, the runs of the two classes would tell their overlaps of a few pictures."""
+    probabilities, labels = predictions(3, 33, 2)
+    counts = count(probabilities, labels, malignant=np.array([False, True]), smallest_cell=5).point
+    np.testing.assert_array_equal(counts.scores[0, ::-1, ::-1], counts.scores[1])
+    np.testing.assert_array_equal(counts.malignancy, counts.scores[1])
 
 
-@pytest.mark.parametrize("replicates", [0, 3])
-def test_a_block_travels_and_arrives_the_same(predictions, replicates):
-    block = count(*predictions(6, 25, 4), malignant=np.arange(4) < 2, replicates=replicates)
+def test_sums_by_lesion_are_those_of_the_definition(predictions):
+    probabilities, labels = predictions(5, 60, 3)
+    lesions = np.arange(60) // 2
+    labels = labels[lesions * 2]
+    lesion_sums = count(probabilities, labels, malignant=MALIGNANT, lesions=lesions).lesions
+    right = (probabilities.argmax(axis=1) == labels).astype(int)
+    called = MALIGNANT[probabilities.argmax(axis=1)] == MALIGNANT[labels]
+    shares = [(labels == k, right) for k in range(3)]
+    shares += [(MALIGNANT[labels], called), (~MALIGNANT[labels], called)]
+    for row, (of, x) in enumerate(shares):
+        n_g = np.array([of[lesions == g].sum() for g in range(30)])
+        x_g = np.array([x[(lesions == g) & of].sum() for g in range(30)])
+        expected = [n_g.sum(), x_g.sum(), (n_g > 1).sum(), (x_g**2).sum(), (x_g * n_g).sum(), (n_g**2).sum()]
+        assert lesion_sums.to_array()[row].tolist() == expected
+
+
+def test_where_each_picture_is_a_lesion_sums_by_lesion_tell_nothing_new(predictions):
+    """They follow from the confusion matrix."""
+    block = count(*predictions(6, 40, 3), malignant=MALIGNANT)
+    independent = replace(block, lesions=None).by_lesion
+    np.testing.assert_array_equal(independent.to_array(), block.by_lesion.to_array())
+
+
+def test_decisions_are_those_of_each_picture(predictions):
+    probabilities, labels = predictions(8, 50, 3)
+    block = count(probabilities, labels, malignant=MALIGNANT, thresholds=Thresholds(60, 66), smallest_cell=5)
+    bins = LOGIT_BINS.bin(probabilities)
+    answers = probabilities.argmax(axis=1)
+    reported = bins.max(axis=1) >= 66
+    found = block.decisions
+    assert found.covered.x[0] == (bins[np.arange(50), labels] >= 60).sum()
+    assert found.set_sizes.x[0] == (bins >= 60).sum()
+    assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
+    assert found.wrong.x[0] == ((answers != labels) & reported).sum()
+    again = Block.from_arrays(block.to_arrays())
+    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
+    np.testing.assert_array_equal((block + again).decisions.sums.to_array(), 2 * found.sums.to_array())
+
+
+@pytest.mark.parametrize("smallest", [1, 5])
+def test_a_block_travels_and_arrives_the_same(predictions, smallest):
+    block = count(*predictions(6, 25, 4), malignant=np.arange(4) < 2, smallest_cell=smallest)
     arrays = block.to_arrays()
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.int32)}
-    assert arrays["scores"].shape == (1 + replicates, 4, 2, SCORE_BINS)
+    assert arrays["scores"].shape == (4, 2, SCORE_BINS)
     arrived = Block.from_arrays(arrays)
     assert same(arrived.point, block.point)
-    if replicates:
-        assert same(arrived.replicates, block.replicates)
-    else:
-        assert arrived.replicates is None
+    assert same(arrived.replicates, block.replicates)
+
+
+def test_replicates_are_drawn_from_what_was_told_and_always_the_same(predictions):
+    probabilities, labels = predictions(5, 200, 3)
+    lesions = np.arange(200) // 4
+    block = count(probabilities, labels, malignant=MALIGNANT, lesions=lesions)
+    assert block.replicates.confusion.shape == (200, 3, 3)
+    assert same(block.replicates, Block.from_arrays(block.to_arrays()).replicates)
+    # Poisson(c) about c, for pictures that are lesions of their own.
+    alone = count(probabilities, labels, malignant=MALIGNANT).replicates
+    assert alone.n.mean() == pytest.approx(200, abs=4)
+    assert alone.n.std() == pytest.approx(200**0.5, rel=0.2)
+
+
+def test_replicates_vary_more_where_pictures_of_a_lesion_are_alike(predictions):
+    probabilities, labels = predictions(5, 50, 2)
+    four = np.repeat(np.arange(50), 4)
+    malignant = np.array([False, True])
+    alike = count(probabilities[four], labels[four], malignant=malignant, lesions=four).replicates
+    alone = count(probabilities[four], labels[four], malignant=malignant).replicates
+
+    def spread(of):
+        return (np.trace(of.confusion, axis1=1, axis2=2) / of.n).std()
+
+    assert spread(alike) == pytest.approx(2 * spread(alone), rel=0.3)
+
+
+def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(predictions):
+    rng = np.random.default_rng(1)
+    confusion = rng.integers(1, 9, (4, 2, 2))
+    n = confusion.sum(axis=(1, 2))
+    arrays = {name: np.zeros((4, *shape, 500), int) for name, shape in SHAPES.items()}
+    arrays["confusion"] = confusion
+    arrays["scores"][:, 0, 0, 7], arrays["scores"][:, 0, 1, 7] = (
+        confusion[:, 1].sum(1),
+        confusion[:, 0].sum(1),
+    )
+    arrays["scores"][:, 1, 0, 7], arrays["scores"][:, 1, 1, 7] = (
+        confusion[:, 0].sum(1),
+        confusion[:, 1].sum(1),
+    )
+    right = np.trace(confusion, axis1=1, axis2=2)
+    arrays["confidence"][:, 0, 400], arrays["confidence"][:, 1, 400] = n - right, right
+    block = Block.from_arrays(arrays)
+    assert block.point.bins is EQUAL_BINS
+    np.testing.assert_array_equal(block.replicates.confusion, confusion[1:])
+    back = block.to_arrays()
+    assert back.keys() == arrays.keys()
+    assert all((back[name] == arrays[name]).all() for name in arrays)
+
+
+SHAPES = {"scores": (2, 2), "malignancy": (2,), "confidence": (2,)}
 
 
 def test_counts_travel_and_arrive_the_same(predictions):
@@ -197,16 +281,43 @@ def test_broken_arrays_are_refused_at_the_door(predictions, spoil, message):
         Counts.from_arrays(arrays)
 
 
-def test_a_block_needs_its_leading_axis(predictions):
-    counts = count(*predictions(10, 5, 3), malignant=MALIGNANT).point
-    with pytest.raises(CountsError, match="start with the point"):
-        Block.from_arrays(counts.to_arrays())
+def _other_lesions(arrays):
+    arrays["lesions"][0, 0] += 1
+
+
+def _no_shares(arrays):
+    arrays["lesions"] = arrays["lesions"][:-1]
+
+
+def _no_such_lesions(arrays):
+    arrays["lesions"][:, 5] = 0
+
+
+def _other_decisions(arrays):
+    arrays["decisions"][0, 0] -= 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_other_lesions, "sums by lesion"),
+        (_no_shares, "`lesions` is int32 of shape"),
+        (_no_such_lesions, "that no pictures have"),
+        (_other_decisions, "`decisions`"),
+    ],
+)
+def test_broken_sums_by_lesion_are_refused_at_the_door(predictions, spoil, message):
+    block = count(*predictions(9, 25, 3), malignant=MALIGNANT, thresholds=Thresholds(50, 60))
+    arrays = block.to_arrays()
+    spoil(arrays)
+    with pytest.raises(CountsError, match=message):
+        Block.from_arrays(arrays)
 
 
 def test_what_does_not_add_up_is_refused(predictions):
     three = count(*predictions(11, 5, 3), malignant=MALIGNANT)
     four = count(*predictions(11, 5, 4), malignant=np.arange(4) < 1)
-    drawn = count(*predictions(11, 5, 3), malignant=MALIGNANT, replicates=2)
+    drawn = count(*predictions(11, 5, 3), malignant=MALIGNANT, thresholds=Thresholds(0, 0))
     with pytest.raises(CountsError, match="same classes"):
         three + four
     with pytest.raises(CountsError, match="count both alike"):
@@ -236,7 +347,7 @@ def test_broken_predictions_are_refused():
 def test_counting_leaves_its_inputs_unchanged(predictions):
     probabilities, labels = predictions(12, 20, 3)
     before = probabilities.copy(), labels.copy()
-    count(probabilities, labels, malignant=MALIGNANT, replicates=2)
+    count(probabilities, labels, malignant=MALIGNANT, smallest_cell=4)
     np.testing.assert_array_equal(probabilities, before[0])
     np.testing.assert_array_equal(labels, before[1])
 
@@ -246,7 +357,7 @@ def test_an_answer_that_is_not_the_class_of_highest_probability_counts_with_its_
     malignant = np.array([False, True])
     given = count(probabilities, np.array([0, 1]), malignant=malignant, answers=np.array([0, 1])).point
     assert given.confusion.tolist() == [[1, 0], [0, 1]]
-    assert given.confidence[1].nonzero()[0].tolist() == [200, 350]
+    assert given.confidence[1].nonzero()[0].tolist() == LOGIT_BINS.bin(np.array([0.4, 0.7])).tolist()
     assert not given.confidence[0].any()
     plain = count(probabilities, np.array([0, 1]), malignant=malignant).point
     assert plain.confusion.tolist() == [[0, 1], [0, 1]]

@@ -2,15 +2,69 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.counts.score_bins import (
+    EQUAL_BINS,
+    LOGIT_BINS,
+    SCORE_BINS,
+    bins_of,
+    malignancy_probability,
+    score_bin,
+)
+from registry.bundle.errors import CountsError
+
+
+def test_bins_are_equally_wide_in_log_odds_and_symmetric():
+    edges = LOGIT_BINS.edges
+    assert len(LOGIT_BINS) == SCORE_BINS == 128
+    np.testing.assert_allclose(
+        np.log(edges[1:-1] / (1 - edges[1:-1])), np.arange(-15.75, 16, 0.25), rtol=1e-4
+    )
+    np.testing.assert_allclose(edges + edges[::-1], 1, atol=1e-12)
+    assert edges[64] == 0.5
+    assert (edges[0], edges[-1]) == (0, 1)
+    assert ((edges[:-1] < LOGIT_BINS.middles) & (LOGIT_BINS.middles < edges[1:])).all()
 
 
 def test_bins_are_closed_below_and_the_last_one_above():
+    assert score_bin(np.array([0.0, 0.4999, 0.5, 0.5621, 0.5622, 1.0])).tolist() == [0, 63, 64, 64, 65, 127]
+    assert score_bin(LOGIT_BINS.edges[:-1]).tolist() == list(range(128))
+
+
+def test_scores_that_equal_bins_cannot_tell_apart_are_told_apart():
+    """Under 1/500 and over 499/500, where a network is sure."""
+    scores = np.array([1e-6, 1e-5, 1e-4, 1e-3, 0.999, 0.9999, 0.99999])
+    assert len(set(score_bin(scores).tolist())) == len(scores)
+    assert len(set(EQUAL_BINS.bin(scores).tolist())) == 2
+
+
+def test_equal_bins_are_those_of_the_version_before():
     scores = np.array([0.0, 0.001999, 0.002, 0.5, 0.998, 0.9999, 1.0])
-    assert score_bin(scores).tolist() == [0, 0, 1, 250, 499, 499, 499]
+    assert EQUAL_BINS.bin(scores).tolist() == [0, 0, 1, 250, 499, 499, 499]
+    assert EQUAL_BINS.lower(275) == 0.55
+
+
+@given(st.floats(0, 1))
+def test_an_equal_bin_holds_its_score_up_to_one_rounding(score):
+    bin_ = int(EQUAL_BINS.bin(np.array(score)))
+    exact = min(math.floor(Fraction(score) * 500), 499)
+    # 500 p is rounded once, so a score within 1e-13 of an edge may be taken for the edge.
+    assert bin_ in (exact, math.floor(Fraction(score) * 500 + Fraction(1, 10**12)))
+
+
+def test_a_mirrored_bin_is_that_of_the_other_class():
+    scores = np.array([0.01, 0.2, 0.49, 0.77, 0.9999])
+    np.testing.assert_array_equal(LOGIT_BINS.mirrored(score_bin(scores)), score_bin(1 - scores))
+
+
+def test_bins_are_told_apart_by_how_many_they_are():
+    assert bins_of(128) is LOGIT_BINS
+    assert bins_of(500) is EQUAL_BINS
+    with pytest.raises(CountsError, match=r"has 64 bins; 128 \(logit-128\) or 500 \(equal-500\)"):
+        bins_of(64)
 
 
 def test_rounding_beyond_the_ends_stays_within():
@@ -20,14 +74,6 @@ def test_rounding_beyond_the_ends_stays_within():
 def test_single_precision_is_binned_as_the_double_it_is():
     third = np.array([1 / 3], dtype=np.float32)
     assert score_bin(third) == score_bin(third.astype(np.float64))
-
-
-@given(st.floats(0, 1))
-def test_a_bin_holds_its_score_up_to_one_rounding(score):
-    bin_ = int(score_bin(np.array(score)))
-    exact = min(math.floor(Fraction(score) * SCORE_BINS), SCORE_BINS - 1)
-    # 500 p is rounded once, so a score within 1e-13 of an edge may be taken for the edge.
-    assert bin_ in (exact, math.floor(Fraction(score) * SCORE_BINS + Fraction(1, 10**12)))
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

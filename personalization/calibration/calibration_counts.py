@@ -1,0 +1,101 @@
+"""What a client tells of its calibration pictures: two histograms from which thresholds are fitted.
+
+Both are merged where pictures are few, and each run is counted at its lowest bin: a threshold at an occupied
+bin has exactly the counted pictures at or above it. Of `truth` runs begin at the bottom, where the threshold
+of prediction sets lies; of `confidence` at the top, where that of referral is looked for.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from registry.bundle.counts.merged_bins import lowest, merge
+from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from training.errors import MessageError
+from training.messages.message import Tensors, Update
+
+TRUTH, CONFIDENCE = "truth", "confidence"
+
+
+@dataclass(frozen=True)
+class CalibrationCounts:
+    """Histograms of calibration pictures, one of each lesion; those of clients add up.
+
+    Attributes:
+        truth: the probability of the true class, `(bins,)`.
+        confidence: the highest probability of wrong (0) and right (1) answers, `(2, bins)`.
+    """
+
+    truth: NDArray[np.int64]
+    confidence: NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> "CalibrationCounts":
+        """Those of no pictures."""
+        return cls(np.zeros(SCORE_BINS, dtype=np.int64), np.zeros((2, SCORE_BINS), dtype=np.int64))
+
+    @classmethod
+    def count(
+        cls,
+        probabilities: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        patients: NDArray[np.int64],
+        smallest_cell: int,
+    ) -> "CalibrationCounts":
+        """Those of some pictures.
+
+        Args:
+            probabilities: `(pictures, classes)`.
+            labels: class indices `(pictures,)`.
+            patients: of each picture, `(pictures,)`.
+            smallest_cell: the fewest patients of an occupied bin.
+        """
+        rows = np.arange(len(labels))
+        answers = probabilities.argmax(axis=1)
+        of_truth = merge(
+            score_bin(probabilities[rows, labels]), patients, smallest_cell, lowest, from_below=True
+        )
+        confident = merge(score_bin(probabilities[rows, answers]), patients, smallest_cell, lowest)
+        sides = np.bincount((answers == labels) * SCORE_BINS + confident, minlength=2 * SCORE_BINS)
+        return cls(np.bincount(of_truth, minlength=SCORE_BINS), sides.reshape(2, SCORE_BINS))
+
+    def __add__(self, other: "CalibrationCounts") -> "CalibrationCounts":
+        return CalibrationCounts(self.truth + other.truth, self.confidence + other.confidence)
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """The histograms as tensors to send."""
+        return {
+            TRUTH: torch.from_numpy(self.truth.astype(np.int32)),
+            CONFIDENCE: torch.from_numpy(self.confidence.astype(np.int32)),
+        }
+
+    @classmethod
+    def from_update(cls, update: Update) -> "CalibrationCounts":
+        """Read the histograms of an update.
+
+        Raises:
+            MessageError: they are none, or not of the same pictures.
+        """
+        nothing = cls.none()
+        truth = _read(update, TRUTH, nothing.truth.shape)
+        confidence = _read(update, CONFIDENCE, nothing.confidence.shape)
+        if truth.sum() != confidence.sum():
+            raise MessageError(
+                f"{update.client} counts {truth.sum()} pictures by the probability of their class and "
+                f"{confidence.sum()} by their confidence; both are of the same pictures"
+            )
+        return cls(truth, confidence)
+
+
+def _read(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    tensors: Tensors = update.tensors
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape or tensor.is_floating_point() or (tensor < 0).any():
+        found = "nothing" if tensor is None else f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise MessageError(
+            f"{update.client} sent {found} as `{name}`; expected whole numbers from 0 on, of shape {shape}"
+        )
+    counts: NDArray[np.int64] = tensor.numpy().astype(np.int64)
+    return counts

@@ -1,0 +1,58 @@
+"""What thresholds do to test pictures, with intervals."""
+
+import numpy as np
+import pytest
+
+from registry.bundle.counts.count import SCORE_BINS, count, score_bin
+from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.metrics.decided import decided
+
+
+def told(set_from, report_from, copies=1):
+    """Of 40 lesions of the first class, 30 have probability 0.8 for it, 6 have 0.6, and 4 have 0.3.
+
+    Args:
+        set_from: the smallest probability of a class in the set.
+        report_from: the smallest confidence of a reported answer; above 1 none is.
+        copies: pictures of each lesion, all alike.
+    """
+    first = np.repeat([0.8, 0.6, 0.3], [30, 6, 4]).repeat(copies)
+    bins = [SCORE_BINS if at > 1 else int(score_bin(np.array(at))) for at in (set_from, report_from)]
+    block = count(
+        np.stack([first, 1 - first], axis=1),
+        np.zeros(40 * copies, int),
+        malignant=np.array([True, False]),
+        lesions=np.arange(40).repeat(copies),
+        thresholds=Thresholds(*bins),
+    )
+    return decided(block.decisions)
+
+
+def test_by_hand():
+    figures = told(0.5, 0.65)
+    assert figures["coverage"] == pytest.approx(36 / 40)
+    assert figures["set_size"] == 1
+    assert figures["reported"] == pytest.approx(34 / 40)  # 0.8 right, and 0.7 wrong
+    assert figures["reported_risk"] == pytest.approx(4 / 34)
+    for name in ("coverage", "reported", "reported_risk"):
+        low, high = figures["intervals"][name]
+        assert 0 <= low < figures[name] < high <= 1
+
+
+def test_full_coverage_is_not_certain():
+    figures = told(0, 0)
+    assert (figures["coverage"], figures["set_size"], figures["reported"]) == (1, 2, 1)
+    assert figures["intervals"]["coverage"] == pytest.approx([0.025 ** (1 / 40), 1])
+
+
+def test_nothing_reported_has_no_risk():
+    figures = told(0.5, 2)
+    assert figures["reported"] == 0
+    assert figures["reported_risk"] is figures["intervals"]["reported_risk"] is None
+
+
+@pytest.mark.parametrize("thresholds", [(0.5, 0.65), (0, 0), (0.7, 0.75)])
+def test_pictures_of_a_lesion_that_are_all_alike_tell_no_more_than_one(thresholds):
+    once, thrice = told(*thresholds)["intervals"], told(*thresholds, copies=3)["intervals"]
+    for name, ends in once.items():
+        assert thrice[name] == pytest.approx(ends, abs=1e-9)
