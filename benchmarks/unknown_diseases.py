@@ -33,7 +33,6 @@ from clients.data.adapters.milk10k import Milk10k
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from personalization.stages.calibrate import run as answers
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.manifest.schema import GLOBAL
@@ -121,11 +120,10 @@ def judge(bundle: Bundle, part: Examples, codes: NDArray[np.str_], place: str) -
     rows = zip(outputs.probabilities, outputs.embedding, strict=True)
     decisions = [decide(probabilities, bundle.manifest, embedding=each) for probabilities, each in rows]
     confidence = np.array([decision.confidence for decision in decisions])
-    threshold = np.array([decision.confidence_threshold for decision in decisions])
     return Seen(
         known.gaussians.distances(outputs.embedding),
         1 - confidence,
-        score_bin(confidence) < np.round(threshold * SCORE_BINS),
+        bundle.manifest.bins.bin(confidence) < bundle.manifest.reports_from,
         np.array([bool(decision.unfamiliar) for decision in decisions]),
         codes[part.labels],
         np.full(len(part), place),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.counts.score_bins import malignancy_probability
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
 from registry.bundle.manifest.labels import Label, malignant_classes
@@ -126,7 +126,7 @@ def decide(
             f"of the {len(manifest.labels)} labels"
         )
     order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
-    bins = score_bin(probabilities)
+    bins = manifest.bins.bin(probabilities)
     conformal = manifest.conformal
     guarantee = _guarantee(manifest, skin_tone, skin_tone_scale)
     threshold_bin = 0 if guarantee == "none" else conformal.threshold_bin
@@ -143,7 +143,7 @@ def decide(
         set_calibrated_on=conformal.n,
         malignancy=float(malignancy_probability(probabilities, malignant)) if malignant.any() else None,
         confidence=float(probabilities[order[0]]),
-        confidence_threshold=manifest.reports_from / SCORE_BINS,
+        confidence_threshold=manifest.report_threshold,
         confidence_calibrated_on=manifest.abstention.n,
         warnings=_familiarity_warnings(manifest, unfamiliar)
         + _warnings(manifest, in_set, skin_tone, skin_tone_scale),

@@ -10,7 +10,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.schema import BundleManifest, Conformal, OutOfDistribution
 from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
@@ -81,7 +80,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "intersections": _mapping(intersections),
         "calibration": {
             **{key: said[key] for key in ("temperature", "conformal", "abstention")},
-            "confidence_threshold": manifest.reports_from / SCORE_BINS,
+            "set_threshold": manifest.set_threshold,
+            "confidence_threshold": manifest.report_threshold,
             "expected_coverage": expected_coverage(manifest.conformal),
         },
         "out_of_distribution": familiarity(manifest.out_of_distribution),

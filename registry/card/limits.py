@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.manifest.schema import UNDECLARED, BundleManifest
 from registry.card.figures import FEW, count_of, names_of, not_understood, rows_of
 
@@ -111,7 +110,7 @@ def _uncalibrated(manifest: BundleManifest) -> list[str]:
         )
     if manifest.conformal.guarantee == "none":
         found.append("Its prediction sets promise no coverage.")
-    if manifest.reports_from >= SCORE_BINS:
+    if manifest.refers_all:
         found.append("It refers every picture.")
     found += _unfamiliar(manifest)
     return found

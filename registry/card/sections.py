@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.codings import SYSTEMS
 from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
 from registry.card.tables import (
@@ -119,7 +119,7 @@ def confidence(card: Mapping[str, Any]) -> Facts:
     """Temperature, prediction sets, abstention and unfamiliar pictures."""
     calibration = card["calibration"]
     temperature, sets, abstention = (calibration[name] for name in ("temperature", "conformal", "abstention"))
-    expected, seen_from = calibration["expected_coverage"], abstention["threshold_bin"] / SCORE_BINS
+    expected, seen = calibration["expected_coverage"], abstention["threshold_bin"] >= sets["threshold_bin"]
     promised = "none" if sets["guarantee"] == "none" else f"{sets['guarantee']}, on {sets['n']} lesions"
     return [
         (
@@ -133,13 +133,13 @@ def confidence(card: Mapping[str, Any]) -> Facts:
             "Prediction sets: least expected coverage",
             UNKNOWN if expected is None else percent(round(expected, 3)),
         ),
-        ("Prediction sets: smallest probability", figure(sets["threshold_bin"] / SCORE_BINS)),
-        ("Referral: below a probability of", figure(calibration["confidence_threshold"])),
+        ("Prediction sets: smallest probability", probability_text(calibration["set_threshold"])),
+        ("Referral: below a probability of", probability_text(calibration["confidence_threshold"])),
         ("Referral: share of wrong answers allowed", percent(abstention["target_risk"])),
         (
             "Referral: share of wrong answers seen",
             UNKNOWN
-            if abstention["risk"] is None or calibration["confidence_threshold"] > seen_from
+            if abstention["risk"] is None or not seen
             else f"{percent(round(abstention['risk'], 3))}, on {abstention['n']} pictures",
         ),
         *_unfamiliar(card["out_of_distribution"]),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
 
 PURPOSE = (
@@ -56,7 +56,7 @@ def percent(share: float) -> str:
 
 def _report(manifest: BundleManifest) -> str:
     abstention = manifest.abstention
-    if manifest.reports_from >= SCORE_BINS:
+    if manifest.refers_all:
         return "It never reports."
     risk = (
         "how many were wrong is unknown"
@@ -64,24 +64,23 @@ def _report(manifest: BundleManifest) -> str:
         else (f"{percent(round(abstention.risk, 3))} of those reported were wrong")
     )
     return (
-        f"The highest probability is at least {manifest.reports_from / SCORE_BINS:.3f}: a clinician may "
+        f"The highest probability is at least {probability_text(manifest.report_threshold)}: a clinician may "
         f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
         f"{percent(abstention.target_risk)} were allowed."
     )
 
 
 def _refer(manifest: BundleManifest) -> str:
-    threshold_bin = manifest.reports_from
-    if threshold_bin >= SCORE_BINS:
+    if manifest.refers_all:
         return (
             "Every picture is referred to a clinician: the model was never calibrated, or no threshold kept "
             "the share of wrong answers low enough."
         )
-    if threshold_bin == 0:
+    if manifest.reports_from == 0:
         return "No picture is referred for low confidence."
     return (
-        f"The highest probability is below {threshold_bin / SCORE_BINS:.3f}: a clinician judges the lesion "
-        "as if there were no answer. A referral says nothing about how dangerous the lesion is."
+        f"The highest probability is below {probability_text(manifest.report_threshold)}: a clinician judges "
+        "the lesion as if there were no answer. A referral says nothing about how dangerous the lesion is."
     )
 
 

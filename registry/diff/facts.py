@@ -28,8 +28,16 @@ class Changed:
 
 
 def facts(manifest: BundleManifest) -> dict[str, Any]:
-    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`."""
+    """Every value of a manifest but its figures, by dotted name, in the order of `bundle.json`.
+
+    Bins of thresholds mean other probabilities in another schema, so those are told beside them.
+    """
     record = manifest.model_dump(mode="json", exclude=_FIGURES)
+    for name, threshold_bin in (
+        ("conformal", manifest.conformal.threshold_bin),
+        ("abstention", manifest.abstention.threshold_bin),
+    ):
+        record[name]["threshold"] = manifest.bins.lower(threshold_bin)
     unfamiliar = record["out_of_distribution"]
     if unfamiliar is not None:
         unfamiliar.update({name: sha256(unfamiliar[name].encode()) for name in _PACKED})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
 from registry.gate_report import GateFinding, GateReport, GateResult
 from registry.gates import figures_by_subgroup, interval_of, is_share
@@ -57,7 +57,7 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
             f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
             f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
             f"  referral     target risk {abstention.target_risk:.3g}, "
-            f"below {manifest.reports_from / SCORE_BINS:.3f} (n {abstention.n})",
+            f"below {probability_text(manifest.report_threshold)} (n {abstention.n})",
             f"  lineage      recipe {lineage.recipe}, seed {lineage.seed}, dermfed {lineage.code_version}, "
             f"parent {lineage.parent or 'none'}",
             f"  job          {lineage.job}",

@@ -190,8 +190,8 @@ def card() -> Card:
             Label(code="NV", name="Melanocytic nevus", malignancy="benign"),
         ),
         picture=PictureRule(size=224),
-        conformal=Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="global"),
-        abstention=Abstention(target_risk=0.1, threshold_bin=275, n=400, risk=0.08),
+        conformal=Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="global"),
+        abstention=Abstention(target_risk=0.1, threshold_bin=65, n=400, risk=0.08),
         metrics={"n": 100, "accuracy": 0.82, "by_subgroup": subgroups},
         lineage=Lineage(job=_DIGEST, recipe="fedauto", seed=0, code_version="0.1.0"),
     )

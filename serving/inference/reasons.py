@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.decision import Decision
 from registry.bundle.manifest.schema import BundleManifest
 from registry.records import Version
@@ -67,29 +67,27 @@ def reasons(
 
 
 def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[ReasonCode, str]]:
-    threshold_bin, known = manifest.abstention.threshold_bin, manifest.out_of_distribution
-    threshold, n = decision.confidence_threshold, decision.confidence_calibrated_on
-    # A threshold is a multiple of 1/500: cut to three digits a confidence stays on its side of it.
-    confidence = f"{floor(decision.confidence * 1000) / 1000:.3f}"
+    known, n = manifest.out_of_distribution, decision.confidence_calibrated_on
+    confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
     found: list[tuple[ReasonCode, str]] = []
-    if threshold_bin == SCORE_BINS:
+    if manifest.abstention.threshold_bin == len(manifest.bins):
         why = f"on {n} pictures no confidence was high enough" if n else "it was not calibrated"
         found.append(("refers-all", f"This version refers every picture: {why}."))
     elif not decision.in_set:
-        from_ = manifest.conformal.threshold_bin / SCORE_BINS
+        confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
         found.append(
             (
                 "empty-set",
-                f"The highest probability is {confidence}; below {from_:.3f}, chosen on "
+                f"The highest probability is {confidence}; below {from_}, chosen on "
                 f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
                 "reported.",
             )
         )
-    elif score_bin(np.asarray(decision.confidence)) < manifest.reports_from:
+    elif manifest.bins.bin(np.asarray(decision.confidence)) < manifest.reports_from:
         found.append(
             (
                 "low-confidence",
-                f"The highest probability is {confidence}; below {threshold:.3f}, chosen on {n} pictures, "
+                f"The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
                 "this version refers.",
             )
         )
@@ -105,11 +103,25 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
         found.append(
             (
                 "confident",
-                f"The highest probability is {confidence}; from {threshold:.3f} on, chosen on {n} pictures, "
+                f"The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
                 "this version reports.",
             )
         )
     return found
+
+
+def _beside(confidence: float, threshold: float) -> tuple[str, str]:
+    """A confidence and a threshold, in as many places as show on which side of it the confidence lies.
+
+    The confidence is cut, not rounded: below the threshold it is never shown at it.
+    """
+    shown = probability_text(threshold)
+    for places in range(len(shown.partition(".")[2]), 13):
+        cut = f"{floor(confidence * 10**places) / 10**places:.{places}f}"
+        limit = f"{threshold:.{places}f}"
+        if (cut >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
+            return cut, limit
+    return repr(confidence), repr(threshold)
 
 
 def _route_reason(route: Route, version: Version, parameters: Parameters) -> str:

@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime
+from math import exp
 
 import numpy as np
 import pytest
@@ -98,9 +99,7 @@ def test_what_a_run_writes_is_understood(bundle):
     rng = np.random.default_rng(0)
     malignant = np.array([True, False, False])
     blocks = {
-        name: count(
-            rng.dirichlet(np.ones(3), size=n), rng.integers(0, 3, size=n), malignant=malignant, replicates=10
-        )
+        name: count(rng.dirichlet(np.ones(3), size=n), rng.integers(0, 3, size=n), malignant=malignant)
         for name, n in {"dark": 12, "light": 40, "undeclared": 5}.items()
     }
     labels = (
@@ -149,19 +148,20 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
         bundle(
             dark,
             labels=labels,
-            conformal=Conformal(alpha=0.05, threshold_bin=100, n=39, guarantee="subgroup"),
-            abstention=Abstention(target_risk=0.1, threshold_bin=300, n=80, risk=0.0625),
+            conformal=Conformal(alpha=0.05, threshold_bin=58, n=39, guarantee="subgroup"),
+            abstention=Abstention(target_risk=0.1, threshold_bin=66, n=80, risk=0.0625),
             temperature=Temperature(value=1.3, n=80, shrunk=True),
         ).manifest
     )
     use = card["how_to_use"]
-    assert "at least 0.600" in use["report"]
+    assert "at least 0.622" in use["report"]
     assert "80 pictures" in use["report"]
     assert "6.2 % of those reported were wrong; at most 10 % were allowed" in use["report"]
-    assert "below 0.600" in use["refer"]
+    assert "below 0.622" in use["refer"]
     assert "at least 95 % of lesions, for the skin tones it is for" in use["prediction_set"]
     assert use["malignancy"].startswith("The summed probability of Melanoma. Keratosis")
-    assert card["calibration"]["confidence_threshold"] == 0.6
+    assert card["calibration"]["confidence_threshold"] == pytest.approx(1 / (1 + exp(-0.5)))
+    assert card["calibration"]["set_threshold"] == pytest.approx(1 / (1 + exp(1.5)))
     assert card["calibration"]["expected_coverage"] == pytest.approx(38 / 40)
     assert "fitzpatrick is 4, 5, 6" in card["intended_use"]["population"]
     assert any("other or undeclared skin tones" in one for one in card["intended_use"]["not_for"])
@@ -177,9 +177,10 @@ def test_a_model_that_never_reports_says_so(bundle):
 
 
 def test_below_the_threshold_of_the_prediction_set_nothing_is_reported(bundle):
-    """In an older bundle, whose risk was counted from a lower confidence on."""
+    """In an older bundle, of schema 1, whose risk was counted from a lower confidence on."""
     card = card_json(
         bundle(
+            schema_version=1,
             conformal=Conformal(alpha=0.1, threshold_bin=400, n=39, guarantee="global"),
             abstention=Abstention(target_risk=0.1, threshold_bin=300, n=80, risk=0.0625),
         ).manifest

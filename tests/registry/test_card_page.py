@@ -71,8 +71,8 @@ def metrics_of(name="dark"):
 def release(bundle, dark):
     """The card of a release of two versions."""
     calibrated = {
-        "conformal": Conformal(alpha=0.1, threshold_bin=100, n=60, guarantee="global"),
-        "abstention": Abstention(threshold_bin=300, n=80, risk=0.05),
+        "conformal": Conformal(alpha=0.1, threshold_bin=58, n=60, guarantee="global"),
+        "abstention": Abstention(threshold_bin=66, n=80, risk=0.05),
         "temperature": Temperature(value=1.2, n=80),
     }
     bundles = [bundle(metrics=metrics_of(), **calibrated), bundle(dark, metrics=metrics_of())]

@@ -110,9 +110,9 @@ def draw_bundle(
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup,
         "conformal": Conformal(
-            alpha=0.1, threshold_bin=100, n=412, guarantee="global" if subgroup.is_global else "subgroup"
+            alpha=0.1, threshold_bin=58, n=412, guarantee="global" if subgroup.is_global else "subgroup"
         ),
-        "abstention": Abstention(target_risk=0.1, threshold_bin=275, n=412, risk=0.08),
+        "abstention": Abstention(target_risk=0.1, threshold_bin=65, n=412, risk=0.08),
         "metrics": tested(light=0.82, dark=0.8),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }

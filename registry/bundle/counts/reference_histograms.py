@@ -3,9 +3,10 @@
 from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from registry.bundle.counts.count import SCORE_BINS, Counts
+from registry.bundle.counts.histograms import Counts
+from registry.bundle.counts.score_bins import ScoreBins, bins_of
 from registry.bundle.frozen import Frozen
 
 
@@ -24,7 +25,7 @@ class OmitsDefaults(Frozen):
 
 
 class ScoreHistograms(OmitsDefaults):
-    """Histograms of some test pictures' scores.
+    """Histograms of some test pictures' scores, all in the bins of the manifest that they stand in.
 
     Attributes:
         confidence: the highest probability, one count per score bin.
@@ -35,10 +36,21 @@ class ScoreHistograms(OmitsDefaults):
             older versions.
     """
 
-    confidence: tuple[int, ...] = Field(min_length=SCORE_BINS, max_length=SCORE_BINS)
+    confidence: tuple[int, ...]
     scores: tuple[tuple[int, ...], ...]
-    malignancy: tuple[int, ...] | None = Field(None, min_length=SCORE_BINS, max_length=SCORE_BINS)
-    right: tuple[int, ...] | None = Field(None, min_length=SCORE_BINS, max_length=SCORE_BINS)
+    malignancy: tuple[int, ...] | None = None
+    right: tuple[int, ...] | None = None
+
+    @property
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """Every histogram."""
+        given = (self.confidence, *self.scores, self.malignancy, self.right)
+        return tuple(row for row in given if row is not None)
+
+    @property
+    def bins(self) -> ScoreBins:
+        """The bins of the histograms."""
+        return bins_of(len(self.confidence))
 
     @classmethod
     def from_counts(cls, counts: Counts, **more: Any) -> Self:

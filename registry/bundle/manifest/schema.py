@@ -8,13 +8,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
 
-from registry.bundle.counts.count import SCORE_BINS
 from registry.bundle.counts.reference_histograms import ScoreHistograms
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS, ScoreBins
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.labels import Label
@@ -23,7 +23,8 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.scales import canonical_tone
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""That of new bundles: thresholds and histograms are in `LOGIT_BINS`; in schema 1 in `EQUAL_BINS`."""
 
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
@@ -32,7 +33,7 @@ UNDECLARED: Final = "undeclared"
 """The name, in figures, of the pictures of no declared subgroup."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-ThresholdBin = Annotated[int, Field(ge=0, le=SCORE_BINS)]
+ThresholdBin = Annotated[int, Field(ge=0)]  # its largest value depends on the schema: see `BundleManifest`
 Guarantee = Literal["subgroup", "global", "none"]
 
 
@@ -101,7 +102,7 @@ class Temperature(Frozen):
 
 
 class Conformal(Frozen):
-    """The rule of the prediction set: class k is in it if `score_bin(p_k) >= threshold_bin`.
+    """The rule of the prediction set: class k is in it if `bins.bin(p_k) >= threshold_bin`.
 
     Attributes:
         alpha: one minus the coverage aimed at.
@@ -136,20 +137,20 @@ class Conformal(Frozen):
 
 
 class Abstention(Frozen):
-    """The rule of referral: a picture is reported if `score_bin(max p) >= threshold_bin`.
+    """The rule of referral: a picture is reported if `bins.bin(max p) >= threshold_bin`.
 
     Not where the prediction set is empty, see `BundleManifest.reports_from`. A model that was not calibrated
     refers every picture: that is the default.
 
     Attributes:
         target_risk: the share of wrong answers that was allowed among the reported.
-        threshold_bin: 0 reports everything, `SCORE_BINS` refers everything.
+        threshold_bin: 0 reports everything, as many as there are bins refers everything.
         n: calibration pictures it was chosen on.
         risk: the share of wrong answers among the reported there; None if none was reported.
     """
 
     target_risk: float = Field(0.1, ge=0, le=1)
-    threshold_bin: ThresholdBin = SCORE_BINS
+    threshold_bin: ThresholdBin = len(LOGIT_BINS)
     n: int = Field(0, ge=0)
     risk: float | None = Field(None, ge=0, le=1)
 
@@ -280,13 +281,14 @@ class BundleManifest(Frozen):
     """The whole of `bundle.json`.
 
     Attributes:
+        schema_version: tells in which bins scores are counted and compared, see `bins`.
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
             None where that is not told, as in bundles of older versions, and then not written either.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
             of older versions, and then not written either. Nothing is routed by it.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -303,6 +305,11 @@ class BundleManifest(Frozen):
     lineage: Lineage
 
     @property
+    def bins(self) -> ScoreBins:
+        """The bins of the thresholds and of the reference histograms."""
+        return EQUAL_BINS if self.schema_version == 1 else LOGIT_BINS
+
+    @property
     def reports_from(self) -> int:
         """The score bin from which on a highest probability is reported.
 
@@ -311,13 +318,59 @@ class BundleManifest(Frozen):
         """
         return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
 
+    @property
+    def refers_all(self) -> bool:
+        """Whether no picture is reported, whatever its probabilities."""
+        return self.reports_from == len(self.bins)
+
+    @property
+    def set_threshold(self) -> float:
+        """The smallest probability of a class in the prediction set."""
+        return self.bins.lower(self.conformal.threshold_bin)
+
+    @property
+    def report_threshold(self) -> float:
+        """The smallest highest probability that is reported; 1 where none is."""
+        return self.bins.lower(self.reports_from)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_default(cls, given: Any) -> Any:
+        """Schema 1 without a threshold of abstention refers everything, which is another bin there."""
+        if not isinstance(given, Mapping) or given.get("schema_version") != 1:
+            return given
+        abstention = given.get("abstention", {})
+        if not isinstance(abstention, Mapping):
+            return given
+        return {**given, "abstention": {"threshold_bin": len(EQUAL_BINS), **abstention}}
+
+    @model_validator(mode="after")
+    def _scores_in_these_bins(self) -> "BundleManifest":
+        most = len(self.bins)
+        for name, rule in (("conformal", self.conformal), ("abstention", self.abstention)):
+            if rule.threshold_bin > most:
+                raise ValueError(
+                    f"{name}.threshold_bin is {rule.threshold_bin}; with the {most} score bins of schema "
+                    f"{self.schema_version} it is from 0 to {most}"
+                )
+        for histograms in self._histograms:
+            if wrong := {len(row) for row in histograms.rows} - {most}:
+                raise ValueError(
+                    f"a reference histogram of scores has {min(wrong)} bins; in schema "
+                    f"{self.schema_version} it has {most}"
+                )
+        return self
+
+    @property
+    def _histograms(self) -> tuple[ScoreHistograms, ...]:
+        return (self.reference, *self.reference.by_subgroup) if self.reference else ()
+
     @model_validator(mode="after")
     def _parts_that_agree(self) -> "BundleManifest":
         codes = [label.code for label in self.labels]
         if twice := _repeated(codes):
             raise ValueError(f"label {', '.join(twice)} is there twice; each code names one class")
-        histograms = [self.reference, *self.reference.by_subgroup] if self.reference else []
-        for one in histograms:
+        for one in self._histograms:
             if len(one.scores) != len(codes):
                 raise ValueError(
                     f"the reference histograms are of {len(one.scores)} classes; there are "

@@ -44,8 +44,8 @@ def manifest() -> Callable[..., BundleManifest]:
             "file": ModelFile.of(b"graph"),
             "labels": LABELS,
             "picture": PictureRule(size=8),
-            "conformal": Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="global"),
-            "abstention": Abstention(target_risk=0.1, threshold_bin=275, n=412, risk=0.08),
+            "conformal": Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="global"),
+            "abstention": Abstention(target_risk=0.1, threshold_bin=65, n=412, risk=0.08),
             "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=0, code_version="0.1.0"),
         }
         return BundleManifest(**{**given, **parts})

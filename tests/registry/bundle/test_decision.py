@@ -14,7 +14,7 @@ from registry.bundle.metrics.selective import risk_coverage
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
-FOR_DARK = Conformal(alpha=0.1, threshold_bin=100, n=412, guarantee="subgroup")
+FOR_DARK = Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="subgroup")
 PROBABILITIES = np.array([0.25, 0.62, 0.13])  # MEL, NV, AK
 
 
@@ -36,7 +36,11 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
         "guarantee": "global",
         "calibration_n": 412,
     }
-    assert answer["confidence"] == {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 412}
+    assert answer["confidence"] == {
+        "value": 0.62,
+        "threshold": pytest.approx(1 / (1 + np.exp(-0.25))),
+        "calibrated_on_n": 412,
+    }
     assert set(answer) == {
         "decision",
         "findings",
@@ -65,7 +69,7 @@ def test_a_class_of_unknown_kind_beside_malignant_ones_is_a_warning(manifest):
     )
 
 
-@pytest.mark.parametrize(("highest", "reported"), [(0.549, False), (0.55, True), (0.6, True)])
+@pytest.mark.parametrize(("highest", "reported"), [(0.5621, False), (0.5622, True), (0.6, True)])
 def test_below_the_threshold_it_refers(manifest, highest, reported):
     probabilities = np.array([highest, 1 - highest - 0.01, 0.01])
     assert decide(probabilities, manifest()).reported is reported
@@ -104,31 +108,55 @@ def test_the_global_model_says_whom_it_answers_for(manifest):
 
 
 def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
-    strict = manifest(conformal=Conformal(alpha=0.4, threshold_bin=400, n=412, guarantee="global"))
+    strict = manifest(conformal=Conformal(alpha=0.4, threshold_bin=70, n=412, guarantee="global"))
     decision = decide(PROBABILITIES, strict)
     assert decision.in_set == ()
-    assert not decision.reported  # though 0.62 reaches the threshold of 0.55
-    assert decision.confidence_threshold == strict.reports_from / SCORE_BINS == 0.8
+    assert not decision.reported  # though 0.62 reaches the threshold of 0.562
+    assert decision.confidence_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
     assert any("No class is likely enough" in said for said in decision.warnings)
 
 
-@given(
-    highest=st.integers(SCORE_BINS // 3 + 1, SCORE_BINS - 1),
-    in_set_from=st.integers(0, SCORE_BINS),
-    reported_from=st.integers(0, SCORE_BINS),
-)
+@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, 128)])
+@given(p=st.floats(0.34, 1), thresholds=st.tuples(st.floats(0, 1), st.floats(0, 1)))
 @settings(max_examples=60, deadline=None)
-def test_what_is_reported_has_a_class_in_its_set(manifest, highest, in_set_from, reported_from):
-    p = (highest + 0.5) / SCORE_BINS
+def test_what_is_reported_has_a_class_in_its_set(manifest, schema, bins, p, thresholds):
+    in_set_from, reported_from = (round(share * bins) for share in thresholds)
     decision = decide(
         np.array([p, (1 - p) / 2, (1 - p) / 2]),
-        manifest(
+        whole := manifest(
+            schema_version=schema,
             conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
             abstention=Abstention(threshold_bin=reported_from),
         ),
     )
-    assert decision.reported == (bool(decision.in_set) and decision.confidence >= reported_from / SCORE_BINS)
+    if reported_from == bins or in_set_from == bins:
+        assert not decision.reported
+        return
+    enough = p >= whole.bins.lower(reported_from)
+    assert decision.reported == (bool(decision.in_set) and enough)
     assert decision.reported == (decision.confidence >= decision.confidence_threshold)
+
+
+@given(
+    tenths=st.lists(st.floats(0.001, 1), min_size=3, max_size=3),
+    in_set_from=st.integers(0, 500),
+    reported_from=st.integers(0, 500),
+)
+@settings(max_examples=60, deadline=None)
+def test_bundles_of_schema_1_decide_by_five_hundredths(manifest, tenths, in_set_from, reported_from):
+    """As before: a probability is at a threshold if floor(500 p), at most 499, is."""
+    probabilities = np.array(tenths) / sum(tenths)
+    older = manifest(
+        schema_version=1,
+        conformal=Conformal(alpha=0.1, threshold_bin=in_set_from, n=99, guarantee="global"),
+        abstention=Abstention(threshold_bin=reported_from),
+    )
+    decision = decide(probabilities, older)
+    places = [min(int(500 * p), 499) for p in probabilities]
+    held = {label.code for label, place in zip(older.labels, places, strict=True) if place >= in_set_from}
+    assert set(decision.in_set) == held
+    assert decision.reported == (max(places) >= max(in_set_from, reported_from))
+    assert decision.confidence_threshold == max(in_set_from, reported_from) / 500
 
 
 def test_top_cuts_the_findings_and_never_the_set(manifest):

@@ -1,3 +1,7 @@
+from math import exp
+
+import pytest
+
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, Temperature
 from registry.bundle.pictures.rule import PictureRule
@@ -28,8 +32,8 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
         ),
         "picture": PictureRule(size=8, fit="crop"),
         "temperature": Temperature(value=1.5, n=9),
-        "conformal": Conformal(alpha=0.2, threshold_bin=7, n=99, guarantee="subgroup"),
-        "abstention": Abstention(target_risk=0.05, threshold_bin=3, n=9, risk=0.01),
+        "conformal": Conformal(alpha=0.2, threshold_bin=58, n=99, guarantee="subgroup"),
+        "abstention": Abstention(target_risk=0.05, threshold_bin=66, n=9, risk=0.01),
     }  # fmt: skip
     before, after = bundle().manifest, bundle(dark, graph=graph(name="another"), **other).manifest
     changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
@@ -52,14 +56,24 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
         "temperature.value": (1.0, 1.5),
         "temperature.n": (0, 9),
         "conformal.alpha": (0.1, 0.2),
-        "conformal.threshold_bin": (0, 7),
+        "conformal.threshold_bin": (0, 58),
+        "conformal.threshold": (0, pytest.approx(1 / (1 + exp(1.5)))),
         "conformal.n": (0, 99),
         "conformal.guarantee": ("none", "subgroup"),
         "abstention.target_risk": (0.1, 0.05),
-        "abstention.threshold_bin": (before.abstention.threshold_bin, 3),
+        "abstention.threshold_bin": (128, 66),
+        "abstention.threshold": (1, pytest.approx(1 / (1 + exp(-0.5)))),
         "abstention.n": (0, 9),
         "abstention.risk": (None, 0.01),
     }
+
+
+def test_one_bin_of_two_schemas_is_two_thresholds(bundle):
+    rule = {"conformal": Conformal(alpha=0.1, threshold_bin=58, n=99, guarantee="global")}
+    before, after = (bundle(schema_version=schema, **rule).manifest for schema in (1, 2))
+    changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
+    assert changed["schema_version"] == (1, 2)
+    assert changed["conformal.threshold"] == (0.116, pytest.approx(1 / (1 + exp(1.5))))
 
 
 def test_a_change_is_told_in_its_direction(bundle):

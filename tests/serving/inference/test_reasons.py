@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Subgroup
@@ -55,28 +55,28 @@ def ask(bundle):
 
 
 def test_a_sure_answer(ask):
-    decision, said = ask(abstention=Abstention(threshold_bin=275, n=412, risk=0.08))
+    decision, said = ask(abstention=Abstention(threshold_bin=65, n=412, risk=0.08))
     assert decision == "report"
     assert list(said) == ["confident", "unknown-tone"]
     assert "0.700" in said["confident"]
-    assert "0.550" in said["confident"]
+    assert "0.562" in said["confident"]
     assert "412" in said["confident"]
 
 
 def test_an_unsure_answer(ask):
-    decision, said = ask((0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=275, n=412, risk=0.08))
+    decision, said = ask((0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=65, n=412, risk=0.08))
     assert decision == "refer"
     assert list(said) == ["low-confidence", "unknown-tone"]
 
 
-@pytest.mark.parametrize("abstaining", [275, 450])
+@pytest.mark.parametrize("abstaining", [65, 72])
 def test_no_class_in_the_prediction_set(ask, abstaining):
     """Also of an older version, whose threshold of confidence may lie below that of the set."""
-    strict = Conformal(alpha=0.1, threshold_bin=400, n=310, guarantee="global")
+    strict = Conformal(alpha=0.1, threshold_bin=70, n=310, guarantee="global")
     decision, said = ask(conformal=strict, abstention=Abstention(threshold_bin=abstaining, n=412, risk=0.08))
     assert decision == "refer"
     assert list(said) == ["empty-set", "unknown-tone"]
-    for word in ("0.700", "0.800", "310"):
+    for word in ("0.700", "0.818", "310"):
         assert word in said["empty-set"]
 
 
@@ -104,7 +104,7 @@ def test_an_unfamiliar_picture_beside_an_unsure_answer(ask, away, confidence, co
         (confidence, (1 - confidence) / 2, (1 - confidence) / 2),
         embedding=np.full(3, away, dtype=np.float32),
         out_of_distribution=known,
-        abstention=Abstention(threshold_bin=400, n=100),
+        abstention=Abstention(threshold_bin=70, n=100),
     )
     assert list(said) == [*codes, "unknown-tone"]
     assert decision == ("report" if codes == ["confident"] else "refer")
@@ -151,15 +151,43 @@ def test_the_last_reason_is_the_routes(ask, route, parameters, words):
     assert said[route].endswith(".")
 
 
-@given(top=st.floats(0.34, 1), threshold_bin=st.integers(0, SCORE_BINS - 1))
+@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, SCORE_BINS)])
+@given(top=st.floats(0.34, 1), share=st.floats(0, 1, exclude_max=True))
 @settings(max_examples=200)
-def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, top, threshold_bin):
+def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, schema, bins, top, share):
+    agree(ask, top, schema, int(share * bins), r"\d\.\d{3}" if schema == 1 else r"\d\.\d+")
+
+
+@given(threshold_bin=st.integers(60, SCORE_BINS - 1), beside=st.sampled_from([-1, 0, 1]))
+def test_they_agree_beside_a_threshold(ask, threshold_bin, beside):
+    """At the threshold itself and at the numbers next to it, of double precision."""
+    edge = LOGIT_BINS.lower(threshold_bin)
+    agree(ask, float(np.nextafter(edge, edge + beside)), 2, threshold_bin, r"\d\.\d+")
+
+
+def agree(ask, top, schema, threshold_bin, number):
     rest = (1 - top) / 2
-    decision, said = ask((top, rest, rest), abstention=Abstention(threshold_bin=threshold_bin, n=9))
+    rule = Abstention(threshold_bin=threshold_bin, n=9)
+    decision, said = ask((top, rest, rest), schema_version=schema, conformal=Conformal(), abstention=rule)
     code = next(iter(said))
     assert (decision, code) in {("report", "confident"), ("refer", "low-confidence")}
-    confidence, threshold = (float(number) for number in re.findall(r"\d\.\d{3}", said[code]))
+    confidence, threshold = (float(found) for found in re.findall(number, said[code]))
     assert (confidence >= threshold) == (decision == "report")
+
+
+@pytest.mark.parametrize(
+    ("top", "threshold_bin", "words"),
+    [
+        (0.9999, 100, ["0.9999", "0.99988"]),
+        (0.99987, 100, ["0.99987", "0.99988"]),
+        (0.7, 65, ["0.700", "0.562"]),
+    ],
+)
+def test_near_one_as_many_places_are_said_as_it_takes(ask, top, threshold_bin, words):
+    said = ask((top, 1 - top, 0.0), abstention=Abstention(threshold_bin=threshold_bin, n=9))[1]
+    text = said.get("confident") or said["low-confidence"]
+    for word in words:
+        assert word in text
 
 
 def test_every_code_is_listed_once():

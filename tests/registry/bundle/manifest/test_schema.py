@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.manifest.schema import (
     Abstention,
@@ -43,10 +44,9 @@ def test_reference_histograms_are_those_of_all_pictures(predictions):
     probabilities, labels = predictions(1, 40, 3)
     counts = count(probabilities, labels, malignant=np.arange(3) < 1).point
     reference = ReferenceHistograms.from_counts(counts)
-    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
-    assert reference.confidence == tuple(np.histogram(probabilities.max(axis=1), edges)[0])
+    assert reference.confidence == tuple(np.histogram(probabilities.max(axis=1), LOGIT_BINS.edges)[0])
     for k in range(3):
-        assert reference.scores[k] == tuple(np.histogram(probabilities[:, k], edges)[0])
+        assert reference.scores[k] == tuple(np.histogram(probabilities[:, k], LOGIT_BINS.edges)[0])
 
 
 @pytest.mark.parametrize("n", [0, 8])
@@ -69,12 +69,23 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"labels": ({"code": "A", "name": "a"},)}, "at least 2"),
         ({"labels": ({"code": "A", "name": "a"}, {"code": "A", "name": "b"})}, "A is there twice"),
         ({"conformal": {"alpha": 0.1, "n": 50, "guarantee": "subgroup"}}, "global model promises"),
-        ({"reference": {"confidence": (0,) * 500, "scores": ((0,) * 500,)}}, "1 classes; there are 3"),
+        ({"reference": {"confidence": (0,) * 128, "scores": ((0,) * 128,)}}, "1 classes; there are 3"),
         ({"metrics": {"auroc": object()}}, "metrics"),
         ({"subgroup": {"name": "dark"}}, "needs the scale and the values"),
         ({"subgroup": {"name": "global", "scale": "monk"}}, "for everybody"),
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
-        ({"abstention": {"threshold_bin": 501}}, "500"),
+        ({"abstention": {"threshold_bin": 129}}, "abstention.threshold_bin is 129; .* from 0 to 128"),
+        (
+            {"conformal": {"threshold_bin": 129, "n": 9, "guarantee": "global"}},
+            "conformal.threshold_bin is 129",
+        ),
+        ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
+        ({"schema_version": 1, "abstention": {"threshold_bin": 501}}, "from 0 to 500"),
+        (
+            {"reference": {"confidence": (0,) * 128, "scores": ((0,) * 500,) * 3}},
+            "500 bins; in schema 2 it has 128",
+        ),
+        ({"schema_version": 3}, "schema_version"),
         ({"picture": {"size": 8, "version": 2}}, "picture version 2"),
         ({"author": "me"}, "author"),
         ({"file": {"sha256": "abc", "size": 3}}, "pattern"),
@@ -128,11 +139,10 @@ def test_references_tell_malignancy_distances_and_subgroups(manifest, prediction
         distances=tuple(distances.tolist()),
         by_subgroup=(SubgroupHistograms.from_counts(counts, subgroup=dark),),
     )
-    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
-    expected = np.histogram(probabilities[:, malignant].sum(axis=1), edges)[0]
+    expected = np.histogram(probabilities[:, malignant].sum(axis=1), LOGIT_BINS.edges)[0]
     assert reference.malignancy == tuple(expected)
     correct = probabilities.argmax(axis=1) == labels
-    assert reference.right == tuple(np.histogram(probabilities[correct].max(axis=1), edges)[0])
+    assert reference.right == tuple(np.histogram(probabilities[correct].max(axis=1), LOGIT_BINS.edges)[0])
     whole = manifest(reference=reference)
     read = read_manifest(canonical(whole)).reference
     assert read == reference
@@ -141,3 +151,51 @@ def test_references_tell_malignancy_distances_and_subgroups(manifest, prediction
     of_fewer = reference.model_copy(update={"by_subgroup": (wrong,)})
     with pytest.raises(ValidationError, match="1 classes; there are 3"):
         manifest(reference=of_fewer)
+
+
+def older(manifest, **parts):
+    """A manifest of schema 1, with thresholds of its own bins."""
+    given = {"conformal": Conformal(), "abstention": Abstention(threshold_bin=500)}
+    return manifest(schema_version=1, **{**given, **parts})
+
+
+def test_a_threshold_is_a_probability_by_the_bins_of_its_schema(manifest):
+    rule = {"alpha": 0.1, "n": 9, "guarantee": "global"}
+    first = older(
+        manifest, conformal={**rule, "threshold_bin": 100}, abstention=Abstention(threshold_bin=275)
+    )
+    assert (first.bins, first.set_threshold, first.report_threshold) == (EQUAL_BINS, 0.2, 0.55)
+    second = manifest(conformal={**rule, "threshold_bin": 70}, abstention=Abstention(threshold_bin=64))
+    assert second.bins is LOGIT_BINS
+    assert second.set_threshold == second.report_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
+    assert not first.refers_all
+    assert not second.refers_all
+
+
+def test_a_model_that_was_not_calibrated_refers_everything_in_either_schema(manifest):
+    """Also where a text of schema 1 leaves the threshold to its default."""
+    assert manifest(abstention=Abstention()).refers_all
+    record = json.loads(canonical(older(manifest)))
+    for left_out in ({"threshold_bin"}, set(record["abstention"])):
+        rest = {name: value for name, value in record["abstention"].items() if name not in left_out}
+        read = BundleManifest.model_validate({**record, "abstention": rest})
+        assert read.refers_all
+        assert read.report_threshold == 1
+    without = {name: value for name, value in record.items() if name != "abstention"}
+    assert BundleManifest.model_validate(without).refers_all
+    assert BundleManifest.model_validate_json(json.dumps(without)).refers_all
+
+
+def test_reference_histograms_are_of_the_bins_of_the_schema(manifest, predictions):
+    new = ReferenceHistograms.from_counts(count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point)
+    row = (30,) + (0,) * 499
+    old = ReferenceHistograms(confidence=row, scores=(row,) * 3, right=row)
+    assert manifest(reference=new).reference.bins is LOGIT_BINS
+    assert older(manifest, reference=old).reference.bins is EQUAL_BINS
+    with pytest.raises(ValidationError, match="500 bins; in schema 2 it has 128"):
+        manifest(reference=old)
+    with pytest.raises(ValidationError, match="128 bins; in schema 1 it has 500"):
+        older(manifest, reference=new)
+    mixed = new.model_copy(update={"right": row})
+    with pytest.raises(ValidationError, match="500 bins"):
+        manifest(reference=mixed)
