@@ -49,6 +49,7 @@ from registry.bundle.counts.decisions import Decisions, Thresholds
 from registry.bundle.counts.merged_bins import highest, middle
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import (
+    SCHEMA_VERSION,
     Abstention,
     Conformal,
     Guarantee,
@@ -346,6 +347,7 @@ def with_thresholds(bundle: BundleDraft, fit: Fit, coverage: float) -> BundleDra
     """The bundle with its thresholds and their guarantees."""
     for_whom: Guarantee = "global" if bundle.manifest.subgroup.is_global else "subgroup"
     update = {
+        "schema_version": SCHEMA_VERSION,
         "conformal": Conformal(
             alpha=round(1 - coverage, 12),
             threshold_bin=fit.conformal.threshold_bin,

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.covariance import oas
 
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
@@ -111,17 +111,22 @@ def answered_by(name: str) -> tuple[str, ...]:
     return tuple(HOLDER) if name == GLOBAL else (name,)
 
 
-def pictures(dataset, name: str, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images, labels and lesions on which a model is calibrated or judged."""
+def pictures(dataset, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels on which a model is calibrated, one picture of each lesion, or judged."""
     parts = [dataset.examples(HOLDER[subgroup], split) for subgroup in answered_by(name)]
+    kept = [
+        np.unique(part.lesions, return_index=True)[1] if split == "calibration" else np.arange(len(part))
+        for part in parts
+    ]
     return tuple(
-        np.concatenate([getattr(part, of) for part in parts]) for of in ("images", "labels", "lesions")
+        np.concatenate([getattr(part, of)[rows] for part, rows in zip(parts, kept, strict=True)])
+        for of in ("images", "labels")
     )
 
 
 def best_temperature(dataset, name: str) -> tuple[float, int]:
     """The exact optimum on the pooled logits."""
-    images, labels, _ = pictures(dataset, name, "calibration")
+    images, labels = pictures(dataset, name, "calibration")
     logits = logits_of(name, images).astype(np.float64)
 
     def loss(log_t: float) -> float:
@@ -137,7 +142,7 @@ def test_temperatures_are_the_optimum_on_pooled_logits_shrunk_in_log(strength, m
     models = run(job, hospitals, stand).facts["models"]
     of_all, n = best_temperature(hospitals, GLOBAL)
     assert models[GLOBAL]["temperature"]["value"] == pytest.approx(of_all, rel=0.01)
-    assert models[GLOBAL]["temperature"]["n"] == n == 52
+    assert models[GLOBAL]["temperature"]["n"] == n == 42
     for name in HOLDER:
         own, n = best_temperature(hospitals, name)
         shrunk = np.exp((n * np.log(own) + strength * np.log(of_all)) / (n + strength))
@@ -150,7 +155,7 @@ def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, 
     job = calibrate_job(make_job)
     outcome = run(job, hospitals, stand)
     for name, bundle in outcome.bundles.items():
-        images, _, _ = pictures(hospitals, name, "test")
+        images, _ = pictures(hospitals, name, "test")
         before, after = Graph(graph(name)).run(images), Graph(bundle.graph).run(images)
         temperature = bundle.manifest.temperature.value
         assert temperature == outcome.facts["models"][name]["temperature"]["value"]
@@ -168,14 +173,12 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
     job = calibrate_job(make_job, coverage=coverage, target_risk=0.4)
     outcome = run(job, hospitals, stand)
     for name, bundle in outcome.bundles.items():
-        images, labels, lesions = pictures(hospitals, name, "calibration")
+        images, labels = pictures(hospitals, name, "calibration")
         served = Graph(bundle.graph).run(images).probabilities
-        first = np.unique(lesions, return_index=True)[1]  # one picture of each lesion
-        assert len(first) < len(labels)
-        of_truth = np.sort(score_bin(served[np.arange(len(labels)), labels])[first])[::-1]
-        rank = ceil((len(first) + 1) * Fraction(str(coverage)))
-        assert bundle.manifest.conformal.n == len(first)
-        expected = of_truth[rank - 1] if rank <= len(first) else 0
+        of_truth = np.sort(score_bin(served[np.arange(len(labels)), labels]))[::-1]
+        rank = ceil((len(labels) + 1) * Fraction(str(coverage)))
+        assert bundle.manifest.conformal.n == len(labels)
+        expected = of_truth[rank - 1] if rank <= len(labels) else 0
         assert bundle.manifest.conformal.threshold_bin == expected
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
@@ -196,7 +199,7 @@ def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
     outcome = run(job, hospitals, stand)
     for name in HOLDER:
         bundle = outcome.bundles[name]
-        images, labels, _ = pictures(hospitals, name, "test")
+        images, labels = pictures(hospitals, name, "test")
         served = Graph(bundle.graph).run(images).probabilities
         bins = score_bin(served)
         sets = bins >= bundle.manifest.conformal.threshold_bin
@@ -231,7 +234,7 @@ def test_every_bundle_tells_its_own_coverage_of_every_subgroup_it_was_tested_on(
 def test_drift_is_measured_against_the_served_scores_of_the_test_pictures(make_job, stand, hospitals):
     """Each subgroup has its own reference in the model for everybody, with the tones that it is told by."""
     outcome = run(calibrate_job(make_job, novelty_rate=0.2), hospitals, stand)
-    edges = np.arange(SCORE_BINS + 1) / SCORE_BINS
+    edges = LOGIT_BINS.edges
     for name, bundle in outcome.bundles.items():
         reference = bundle.manifest.reference
         parts = {

@@ -41,14 +41,14 @@ LABELS = (
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
-def block(right, wrong, replicates=0):
+def block(right, wrong):
     """`right` and `wrong` answers at confidence 0.8, half of the pictures of each class."""
     n = right + wrong
     labels = np.arange(n) % 2
     answers = np.where(np.arange(n) < right, labels, 1 - labels)
     probabilities = np.full((n, 2), 0.2)
     probabilities[np.arange(n), answers] = 0.8
-    return count(probabilities, labels, malignant=np.array([True, False]), replicates=replicates, seed=1)
+    return count(probabilities, labels, malignant=np.array([True, False]))
 
 
 def small(**changes):
@@ -64,7 +64,7 @@ def largest_by_client():
     """What a federated stage with peers tells of its clients, two of them of one community."""
     blocks = {"clinic c": block(9, 1), "clinic <a>": block(8, 2), "clinic & b": block(6, 4)}
     communities = {"north & <b>east</b>": ["clinic <a>", "clinic & b"]}
-    unseen = summarise({"all": block(30, 10, 20)}, LABELS, ())
+    unseen = summarise({"all": block(30, 10)}, LABELS, ())
     return {
         **over_clients(blocks, communities, ["MEL", "NV"]),
         "similarity": {"clients": list(blocks), "matrix": [[1, 0.5, 0.4], [0.5, 1, 0.9], [0.4, 0.9, 1]]},
@@ -100,7 +100,7 @@ def full():
         }
         for at in (1, 2, 3)
     ]
-    federate = {"light <I>": block(90, 10, 40), "dark & deep": block(14, 6, 40), UNDECLARED: block(3, 1, 40)}
+    federate = {"light <I>": block(90, 10), "dark & deep": block(14, 6), UNDECLARED: block(3, 1)}
     return ReportData(
         summary={
             "job": "clinic & <script>alert(1)</script>",
@@ -113,7 +113,7 @@ def full():
             "versions": [{"model": "skin", "subgroup": "global", "version": 1}],
         },
         labels=LABELS,
-        counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4, 40)}},
+        counts={"federate": federate, "personalize": {**federate, "dark & deep": block(16, 4)}},
         rounds=[Round.from_line(line) for line in rounds],
         facts=[StageFacts("federate", "federate", largest_by_client())],
         census=[

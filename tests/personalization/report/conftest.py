@@ -33,12 +33,12 @@ LABELS = (
 def block():
     """`block(melanomas found, missed, naevi found, missed)`, all answers at confidence 0.8."""
 
-    def make(*numbers, replicates=0):
+    def make(*numbers):
         labels = np.repeat([0, 0, 1, 1], numbers)
         answers = np.repeat([0, 1, 1, 0], numbers)
         probabilities = np.full((len(labels), 2), 0.2)
         probabilities[np.arange(len(labels)), answers] = 0.8
-        return count(probabilities, labels, malignant=np.array([True, False]), replicates=replicates, seed=1)
+        return count(probabilities, labels, malignant=np.array([True, False]))
 
     return make
 
@@ -74,8 +74,8 @@ def line():
 def everything(block, line):
     """A run with every part that a report can show, under names as long as people give them."""
     long = "a subgroup with a rather long name"
-    first = {"light": block(40, 10, 80, 20, replicates=20), long: block(6, 4, 9, 5, replicates=20)}
-    then = {"light": block(42, 8, 82, 18, replicates=20), long: block(7, 3, 10, 4, replicates=20)}
+    first = {"light": block(40, 10, 80, 20), long: block(6, 4, 9, 5)}
+    then = {"light": block(42, 8, 82, 18), long: block(7, 3, 10, 4)}
     clinics = {f"university-hospital-number-{at}": block(5 + at, 5, 9, 1) for at in range(4)}
     accuracies = {"light": {0: 0.75, 1: 0.625, 2: 0.875}, long: {0: 0.5, 1: 0.5, 2: 0.5625}}
     told = {
@@ -84,7 +84,7 @@ def everything(block, line):
             "clients": list(clinics),
             "matrix": [[1.0 if x == y else 0.5 + 0.1 * abs(x - y) for x in range(4)] for y in range(4)],
         },
-        "unseen": {"elsewhere": summarise({"all": block(9, 1, 30, 10, replicates=20)}, LABELS, ())},
+        "unseen": {"elsewhere": summarise({"all": block(9, 1, 30, 10)}, LABELS, ())},
     }
     detector = {
         "threshold": 51.2,

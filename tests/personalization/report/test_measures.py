@@ -21,7 +21,7 @@ def ends_of(found):
 
 
 def test_figures_of_all_pictures_are_those_of_the_summary(block):
-    counts = block(8, 2, 30, 10, replicates=100)
+    counts = block(8, 2, 30, 10)
     summary = summarise({"light": counts}, TWO, ["light"])
 
     for measure in MEASURES:
@@ -31,7 +31,7 @@ def test_figures_of_all_pictures_are_those_of_the_summary(block):
 
 
 def test_figures_between_subgroups_are_those_of_the_summary(block):
-    counts = {"light": block(8, 2, 30, 10, replicates=100), "dark": block(5, 5, 9, 5, replicates=100)}
+    counts = {"light": block(8, 2, 30, 10), "dark": block(5, 5, 9, 5)}
     told = summarise(counts, TWO, list(counts))["fairness"]
 
     for name, figure in FAIRNESS.items():
@@ -42,7 +42,7 @@ def test_figures_between_subgroups_are_those_of_the_summary(block):
 
 def test_noise_is_taken_off_a_distance_and_off_nothing_else(block):
     """Percentiles of the replicates, by NumPy, are the ends of an accuracy and not those of an error."""
-    counts = block(9, 1, 30, 10, replicates=200)
+    counts = block(9, 1, 30, 10)
 
     def percentiles(figure):
         return list(np.quantile(figure(counts.replicates), [0.025, 0.975]))

@@ -19,7 +19,7 @@ def at():
         answers = np.where(np.arange(right + wrong) < right, 0, 1)
         probabilities = np.full((right + wrong, 2), 1 - confidence)
         probabilities[np.arange(right + wrong), answers] = confidence
-        return count(probabilities, labels, malignant=np.array([True, False]), replicates=0, seed=0)
+        return count(probabilities, labels, malignant=np.array([True, False]))
 
     return make
 

@@ -26,7 +26,7 @@ def test_figures_of_every_disease_by_hand(report, block):
 
 def test_every_figure_has_its_interval_where_there_are_replicates(report, block):
     data = report()
-    with_them = class_table("federate", {"light": block(80, 20, 10, 40, replicates=60)}, data.labels)
+    with_them = class_table("federate", {"light": block(80, 20, 10, 40)}, data.labels)
     assert all(" to " in cell.note for row in with_them.rows for cell in row.cells[1:])
     for row, recall in zip(with_them.rows, (0.8, 0.2), strict=True):
         low, high = map(float, row.cells[1].note.split(" to "))

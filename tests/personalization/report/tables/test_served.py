@@ -84,7 +84,7 @@ def test_without_a_global_model_only_those_with_a_model_are_shown(model, block):
 
 
 def test_intervals_come_with_replicates(model, block):
-    counts = {"light": block(8, 2, 30, 10, replicates=50), "dark": block(5, 5, 5, 5, replicates=50)}
+    counts = {"light": block(8, 2, 30, 10), "dark": block(5, 5, 5, 5)}
 
     for row in served_table([model("global", 200, 100)], counts).rows:
         assert " to " in row.cells[2].note

@@ -12,7 +12,7 @@ TWO = (
 
 def test_both_classes_by_hand(report, block):
     # 6 of 10 malignant found, 80 of 100 benign; 20 benign are called malignant.
-    figures = summarise({"all": block(6, 4, 80, 20, replicates=40)}, TWO, ())
+    figures = summarise({"all": block(6, 4, 80, 20)}, TWO, ())
     (table,) = unseen_tables(report(facts={"unseen": {"isic-2020": figures}}))
     cells = dict(zip(table.columns[1:], table.rows[0].cells, strict=True))
     assert table.caption == "On clients never seen in training, after stage “federate”"
