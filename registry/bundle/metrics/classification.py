@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, mean_defined, ratio
+from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, mean_defined, ratio
 
 
 def _right(counts: HasConfusion) -> NDArray[np.int64]:
@@ -136,12 +136,22 @@ def _area_under_roc(histograms: NDArray[np.int64]) -> Figure:
 
 
 def _average_precision(histograms: NDArray[np.int64]) -> Figure:
-    """Sum over thresholds, from high to low, of the gain in recall times the precision there."""
-    found = histograms[..., ::-1].cumsum(axis=-1)
-    true_positives = found[..., 1, :]
-    precision = ratio(true_positives, np.maximum(found.sum(axis=-2), 1))
-    gained = histograms[..., 1, ::-1]
-    return ratio((gained * precision).sum(axis=-1), true_positives[..., -1])
+    """The mean over positives of the precision at each, from high to low, from `(..., 2, bins)`.
+
+    Pictures of one bin enter in expectation over their order. With N pictures of which T positive above a bin
+    of m, p of them positive, its p positives add
+
+        sum_{j=1..m} p/m (T + 1 + (j − 1) (p − 1)/(m − 1)) / (N + j),
+
+    which is p/m ((T + 1) h + (p − 1)/(m − 1) (m − (N + 1) h)), where h = sum_{j=1..m} 1/(N + j).
+    """
+    positives, total = histograms[..., 1, ::-1], histograms.sum(axis=-2)[..., ::-1]
+    positives_above = np.cumsum(positives, axis=-1) - positives
+    above = np.cumsum(total, axis=-1) - total
+    h = harmonic_between(above, above + total)
+    others = (positives - 1) / np.maximum(total - 1, 1)  # the share of positives beside one of them
+    gained = (positives_above + 1) * h + others * (total - (above + 1) * h)
+    return ratio((positives / np.maximum(total, 1) * gained).sum(axis=-1), positives.sum(axis=-1))
 
 
 def aurocs(counts: Counts) -> Figure:

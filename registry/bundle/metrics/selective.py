@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, ratio
+from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, ratio
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ def aurc(counts: Counts) -> Figure:
     wrong_above = np.cumsum(wrong, axis=-1) - wrong
     above = np.cumsum(total, axis=-1) - total
     n = total.sum(axis=-1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(n.max(initial=0)) + 1))])
-    h = harmonic[above + total] - harmonic[above]
+    h = harmonic_between(above, above + total)
     share_wrong = wrong / np.maximum(total, 1)
     return ratio((wrong_above * h + share_wrong * (total - above * h)).sum(axis=-1), n)
