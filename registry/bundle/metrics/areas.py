@@ -1,0 +1,120 @@
+"""Limits of areas under ROC and precision-recall curves, from histograms of scores.
+
+Each solves |A − θ| = z √V(θ) for θ (Newcombe 2006), so that no limit lies beyond 0 or 1 and an area of 1 has
+width. V(θ) is the larger of what a model says and what the histogram shows. Of AUROC, with m pictures of the
+class and n others, the model is that of exponential scores (Hanley & McNeil 1982)
+
+    V(θ) = θ (1 − θ) (1 + (m − 1)(1 − θ)/(2 − θ) + (n − 1) θ/(1 + θ)) / (m n),
+
+and what shows is the variance of the placements (DeLong et al. 1988). Of AUPRC the model is a proportion's,
+θ (1 − θ) / m (Boyd et al. 2013), and what shows is the variance of its linear part. m and n are numbers of
+independent pictures (`design_effect`).
+
+A mean over classes needs to know how the areas hang together, which histograms of one class each do not tell.
+Taken is how the figures of the answers do: the AUROC of the answers, (recall + specificity) / 2, and the
+answers' J = tp / (tp + fp + fn).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.counts.histograms import Counts
+from registry.bundle.metrics import classification
+from registry.bundle.metrics.limits import Limits, mean_limits, score_limits
+from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.shares import correlations, overlaps, ranks
+
+Numbers = tuple[Figure, Figure]
+"""Design effects of the pictures of a class and of the others."""
+
+
+def auroc_limits(sample: Sample[Counts]) -> Limits:
+    """Of each class, `(..., classes)`."""
+    return _roc(classification.aurocs(sample.counts), sample.counts.scores, _effects(sample))
+
+
+def malignancy_auroc_limits(sample: Sample[Counts], malignant: NDArray[np.bool_]) -> Limits:
+    """Of the malignancy probability, `(...)`."""
+    support = sample.counts.confusion.sum(axis=-1).astype(np.float64)
+    effect = sample.effect.of_scores()
+    sides = effect.of_pictures(support * malignant), effect.of_pictures(support * ~malignant)
+    return _roc(classification.malignancy_auroc(sample.counts), sample.counts.malignancy, sides)
+
+
+def auprc_limits(sample: Sample[Counts]) -> Limits:
+    """Of each class, `(..., classes)`."""
+    value = classification.auprcs(sample.counts)
+    of_class, others = _effects(sample)
+    positives = sample.counts.scores[..., 1, :].sum(axis=-1)
+    m = np.maximum(positives, 1) / of_class
+    shown = _variance_of_average_precision(sample.counts.scores) * np.maximum(of_class, others)
+    return score_limits(value, lambda area: np.maximum(area * (1 - area) / m, shown))
+
+
+def mean_auroc_limits(sample: Sample[Counts]) -> Limits:
+    """Of the mean over classes, `(...)`."""
+    return mean_limits(auroc_limits(sample), correlation=ranks(sample.counts))
+
+
+def mean_auprc_limits(sample: Sample[Counts]) -> Limits:
+    """Of the mean over classes, `(...)`."""
+    cells = overlaps(sample.counts.num_classes)
+    return mean_limits(auprc_limits(sample), correlation=correlations(sample.counts, cells))
+
+
+def _effects(sample: Sample[Counts]) -> Numbers:
+    support = sample.counts.confusion.sum(axis=-1).astype(np.float64)[..., np.newaxis, :]
+    of_class = np.eye(support.shape[-1])
+    effect = sample.effect.of_scores()
+    return effect.of_pictures(support * of_class), effect.of_pictures(support * (1 - of_class))
+
+
+def _roc(value: Figure, histograms: NDArray[np.int64], effects: Numbers) -> Limits:
+    n, m = (
+        np.maximum(histograms[..., side, :].sum(axis=-1), 1) / effect
+        for side, effect in zip((0, 1), reversed(effects), strict=True)
+    )
+    shown = _variance_of_placements(histograms) * np.maximum(*effects)
+
+    def variance(area: Figure) -> Figure:
+        of_class = np.maximum(m - 1, 0) * (1 - area) / (2 - area)
+        of_others = np.maximum(n - 1, 0) * area / (1 + area)
+        return np.maximum(area * (1 - area) * (1 + of_class + of_others) / (m * n), shown)
+
+    return score_limits(value, variance)
+
+
+def _variance_of_placements(histograms: NDArray[np.int64]) -> Figure:
+    """DeLong's variance of AUROC, from `(..., 2, bins)`, ties counted half."""
+    negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
+    n = np.maximum(negatives.sum(axis=-1, keepdims=True), 1)
+    m = np.maximum(positives.sum(axis=-1, keepdims=True), 1)
+    below = (np.cumsum(negatives, axis=-1) - negatives / 2) / n
+    above = (positives.sum(axis=-1, keepdims=True) - np.cumsum(positives, axis=-1) + positives / 2) / m
+    return _variance_of_mean(below, positives) + _variance_of_mean(above, negatives)
+
+
+def _variance_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64]) -> Figure:
+    """s² / n of values `(..., bins)` of which each was seen so often."""
+    n = counts.sum(axis=-1)
+    mean = (values * counts).sum(axis=-1) / np.maximum(n, 1)
+    squares = (counts * (values - mean[..., np.newaxis]) ** 2).sum(axis=-1)
+    return squares / np.maximum((n - 1) * n, 1)
+
+
+def _variance_of_average_precision(histograms: NDArray[np.int64]) -> Figure:
+    """That of AP = Σ_b p_b T_b / (T_b + F_b) / m, with T and F how many are at b or above, from `(..., 2, bins)`.
+
+    A picture at c is part of T or F at all bins b ≤ c: one of the class adds T_c / (T_c + F_c) + Σ_{b≤c} p_b
+    F_b / (T_b + F_b)² to m AP, another −Σ_{b≤c} p_b T_b / (T_b + F_b)².
+    """
+    negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
+    true, false = (side[..., ::-1].cumsum(axis=-1)[..., ::-1] for side in (positives, negatives))
+    found = np.maximum(true + false, 1)
+    of_class = true / found + np.cumsum(positives * false / found**2, axis=-1)
+    of_others = np.cumsum(positives * true / found**2, axis=-1)
+    n, m = (np.maximum(side.sum(axis=-1), 1) for side in (negatives, positives))
+    return (
+        _variance_of_mean(of_class, positives) + _variance_of_mean(of_others, negatives) * (n / m) ** 2
+    )

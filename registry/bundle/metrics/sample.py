@@ -1,0 +1,29 @@
+"""What the interval of a figure is computed from: counts, and how alike pictures of one lesion are."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from registry.bundle.counts.block import Block
+from registry.bundle.counts.confusion import HasConfusion
+from registry.bundle.counts.histograms import Counts
+from registry.bundle.metrics.design_effect import DesignEffect
+
+C = TypeVar("C", bound=HasConfusion, covariant=True)
+
+
+@dataclass(frozen=True)
+class Sample(Generic[C]):
+    """Counts of some pictures, which may carry leading axes, and their design effect.
+
+    Attributes:
+        counts: of a block, or a confusion matrix alone.
+        effect: that of the block which they are, or are a part of.
+    """
+
+    counts: C
+    effect: DesignEffect
+
+
+def sample_of(block: Block) -> Sample[Counts]:
+    """A block as a sample."""
+    return Sample(block.point, DesignEffect.of(block))
