@@ -26,9 +26,7 @@ def aurc_limits(sample: Sample[Counts]) -> Limits:
     weight = _weights(total)
     effect = sample.effect.of_pictures(counts.confusion.sum(axis=-1).astype(np.float64))
     area = aurc(counts)
-    # Wrong answers of a bin are no more than its pictures: binomial, with one more of each kind.
-    right = 1 - (wrong + 0.5) / (total + 1)
-    spread = (weight**2 * wrong * right).sum(axis=-1) * effect
+    spread = (weight**2 * wrong).sum(axis=-1) * effect
     largest = np.where(total > 0, weight, 0.0).max(axis=-1) * effect
     low = _quantile(area, spread, -Z)
     high = _quantile(area + largest, spread + largest**2, Z)
