@@ -62,12 +62,13 @@ def auroc_limits(sample: Sample[Counts]) -> Areas:
     return _roc(classification.aurocs(sample.counts), sample.counts.scores, _effects(sample))
 
 
-def malignancy_auroc_limits(sample: Sample[Counts], malignant: NDArray[np.bool_]) -> Areas:
+def malignancy_auroc_limits(sample: Sample[Counts]) -> Areas:
     """Of the malignancy probability, `(...)`."""
-    support = sample.counts.confusion.sum(axis=-1).astype(np.float64)
+    # Which classes are malignant is not known here: the larger of both effects could be of either side.
     effect = sample.effect.of_scores()
-    sides = effect.of_pictures(support * malignant), effect.of_pictures(support * ~malignant)
-    return _roc(classification.malignancy_auroc(sample.counts), sample.counts.malignancy, sides)
+    support = sample.counts.confusion.sum(axis=-1).astype(np.float64)
+    of_all = effect.of_pictures(support)
+    return _roc(classification.malignancy_auroc(sample.counts), sample.counts.malignancy, (of_all, of_all))
 
 
 def auprc_limits(sample: Sample[Counts]) -> Areas:

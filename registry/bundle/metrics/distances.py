@@ -2,12 +2,13 @@
 
 A spread, a gap, a standard deviation, a calibration error: each is a size T(v) of a vector of independent
 parts (accuracies, or gaps between confidence and accuracy), with T(v + w) ≤ T(v) + T(w). Noise e in the parts
-makes T(v + e) larger than T(v) on average, and where v = 0 all of it is noise. So
+makes T(v + e) larger than T(v) on average, and where v = 0 all of it is noise. Since T(v̂) ≤ T(v) + T(v̂ − v),
 
-    low = max(0, T(v̂) − Q_0.95[T(e)]),  high = Q_0.975[T(v̂ + e)],
+    low = max(0, T(v̂) − Q_0.95[T(e)]),
 
-since T(v̂) − T(v) ≤ T(v̂ − v), and since T(v̂ + e) ≥ T(v) wherever the one linear form that is T at v is above
-its value there. e is drawn from normal distributions whose 0.025- and 0.975-quantiles are the parts' limits.
+with e drawn from normal distributions that have the parts' limits as their 0.025- and 0.975-quantiles. T(v)
+is the largest of some linear forms of v; T(v̂) is at least what the one is at v̂ that is T at v, so that an
+upper limit which holds for each of them holds for T.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.metrics.limits import Z, Limits
+from registry.bundle.metrics.limits import Z, Limits, mean_limits
 from registry.bundle.metrics.ratio import Figure
 
-DRAWS = 1000
-_LOW, _HIGH = 0.95, 0.975
+_DRAWS = 1000
+_LEVEL = 0.95
 
 Size = Callable[[Figure], Figure]
 """T, along the last axis: `(..., parts)` to `(...)`."""
@@ -31,11 +32,15 @@ class Distance:
 
     Attributes:
         size: T.
-        parts: v̂ and the limits of each, `(..., parts)`; of those with nan T must not depend.
+        parts: v̂ with the limits of each part, `(..., parts)`.
+        high: the upper limit of T, `(...)`.
+        floor: a lower limit of T that is known besides, `(...)`.
     """
 
     size: Size
     parts: Limits
+    high: Figure
+    floor: Figure | float = 0.0
 
     @property
     def value(self) -> Figure:
@@ -44,29 +49,29 @@ class Distance:
 
     def limits(self) -> Limits:
         """T(v̂) and its limits, `(...)`; the same parts always give the same."""
-        noise = drawn(self.parts)
-        value = self.value
-        low = np.maximum(value - np.quantile(self.size(noise), _LOW, axis=0), 0.0)
-        high = np.quantile(self.size(self.parts.value + noise), _HIGH, axis=0)
-        return Limits(value, np.where(np.isnan(value), np.nan, low), np.maximum(high, value))
+        noise = np.quantile(self.size(drawn(self.parts)), _LEVEL, axis=0)
+        low = np.maximum(self.value - noise, self.floor)
+        return Limits(self.value, np.where(np.isnan(self.value), np.nan, low), self.high)
 
 
 def drawn(parts: Limits) -> Figure:
-    """e, `(draws, ..., parts)`."""
-    normal = np.random.Generator(np.random.PCG64(0)).standard_normal((DRAWS, *parts.value.shape))
+    """Draws of e, `(draws, ..., parts)`."""
+    normal = np.random.Generator(np.random.PCG64(0)).standard_normal((_DRAWS, *parts.value.shape))
     above, below = ((parts.high - parts.value) / Z, (parts.value - parts.low) / Z)
     return np.where(normal > 0, above, below) * normal
 
 
 def mean_distance(several: Sequence[Distance]) -> Distance:
     """The mean of distances with parts of their own `(parts,)`, which is one too."""
-    lengths = np.cumsum([each.parts.value.shape[-1] for each in several])[:-1]
+    places = np.cumsum([each.parts.value.shape[-1] for each in several])[:-1]
 
     def size(vector: Figure) -> Figure:
-        pieces = np.split(vector, lengths, axis=-1)
-        sizes = [each.size(piece) for each, piece in zip(several, pieces, strict=True)]
-        return np.asarray(np.mean(sizes, axis=0))
+        pieces = np.split(vector, places, axis=-1)
+        return np.asarray(np.mean([of.size(piece) for of, piece in zip(several, pieces, strict=True)], axis=0))
 
-    parts = [each.parts for each in several]
-    joined = (np.concatenate([getattr(of, name) for of in parts], axis=-1) for name in ("value", "low", "high"))
-    return Distance(size, Limits(*joined))
+    joined = (
+        np.concatenate([getattr(each.parts, name) for each in several], axis=-1)
+        for name in ("value", "low", "high")
+    )
+    values, highs = (np.stack([getattr(each, name) for each in several], axis=-1) for name in ("value", "high"))
+    return Distance(size, Limits(*joined), mean_limits(Limits(values, values, highs)).high)

@@ -38,9 +38,12 @@ class Limits:
 
     @classmethod
     def stack(cls, several: "list[Limits]") -> "Limits":
-        """Several single figures as one of `(figures,)`."""
+        """Several figures `(...)` as one of `(..., figures)`."""
         return cls(
-            *(np.array([getattr(each, name) for each in several]) for name in ("value", "low", "high"))
+            *(
+                np.stack([getattr(each, name) for each in several], axis=-1)
+                for name in ("value", "low", "high")
+            )
         )
 
 
