@@ -67,6 +67,7 @@ from training.data.dataset import Examples, Split
 from training.errors import JobError, MessageError
 from training.federation.blocks import EVALUATION_BATCH, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.evaluate import reply_blocks, sendable
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
 from training.federation.server.ask import Traffic, ask_all, ask_sums
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.export import subgroup_of
@@ -324,7 +325,13 @@ def threshold_counts(graph: Graph, part: Examples, client: Client) -> Calibratio
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
     """A client's class sums of embeddings over its labelled pictures of a split, of every subgroup."""
     examples = client.examples(split)
-    labelled = examples.where(examples.labels >= 0)
+    by_class = {
+        label.code: examples.where(examples.labels == k) for k, label in enumerate(client.dataset.labels)
+    }
+    enough = {code: part for code, part in by_class.items() if len(part) >= max(client.min_count, 1)}
+    told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
+    pictures = np.concatenate([[-1], *(part.identities[:, 0] for part in told.values())])
+    labelled = examples.where((examples.labels >= 0) & np.isin(examples.identities[:, 0], pictures))
     embedding = run(graph, labelled).embedding
     return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
 

@@ -14,6 +14,7 @@ from training.algorithms.client import Client
 from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.federation.client.evaluate import predict, reply_blocks
+from training.federation.client.release_ledger import ANSWERS, admit
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.plan import Track
 from training.jobs.stages.base import StageContext
@@ -73,8 +74,9 @@ def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
         labelled = labelled.where(~small[member])
     if len(labelled) < max(client.min_count, 1):
         return reply_blocks(broadcast, client, {}, {}, question)
-    probabilities = {client.id: predict(client.local_model, labelled)}
-    return reply_blocks(broadcast, client, {client.id: labelled}, probabilities, question)
+    parts = admit(client.releases, client.id, ANSWERS, {client.id: labelled}, client.min_count)
+    probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
+    return reply_blocks(broadcast, client, parts, probabilities, question)
 
 
 def figures_of_own_models(

@@ -1,11 +1,12 @@
 """A client as a stage sees it: its pictures, its state store and the process's local model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
+from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
 
@@ -22,6 +23,7 @@ class Client:
         store: where it keeps what does not travel.
         local_model: the model it trains on.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
+        releases: the account of what it told before.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Client:
     store: StateStore
     local_model: LocalModel
     steps: int | None = None
+    releases: ReleaseStore = field(default_factory=MemoryReleases)
 
     @property
     def smallest_cell(self) -> int:
