@@ -210,7 +210,7 @@ class Calibrate(Stage):
             histogram = no_distances()
             for part in parts.values():
                 distances = gaussians.distances(run(graph, part).embedding)
-                histogram += count_distances(distances, part.lesions, client.smallest_cell, pick)
+                histogram += count_distances(distances, part.people, client.smallest_cell, pick)
             return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
         if broadcast.ask == COUNTS:
             by_part = {name: run(graph, part).probabilities for name, part in parts.items()}
@@ -318,7 +318,7 @@ def run(graph: Graph, examples: Examples) -> Outputs:
 def threshold_counts(graph: Graph, part: Examples, client: Client) -> CalibrationCounts:
     """The histograms of one subgroup's calibration pictures."""
     probabilities = run(graph, part).probabilities
-    return CalibrationCounts.count(probabilities, part.labels, part.lesions, client.smallest_cell)
+    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell)
 
 
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
@@ -326,7 +326,8 @@ def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
     examples = client.examples(split)
     labelled = examples.where(examples.labels >= 0)
     embedding = run(graph, labelled).embedding
-    return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
+    classes = len(client.dataset.labels)
+    return class_sums(embedding, labelled.labels, classes, client.min_count, labelled.people)
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:

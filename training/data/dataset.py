@@ -33,6 +33,8 @@ class Examples:
         subgroups: subgroup index `(n,)` int64, -1 where it is undeclared.
         lesions: lesion number `(n,)` int64; equal numbers are pictures of one lesion.
         traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
+        patients: patient number `(n,)` int64; equal numbers are pictures of one patient. None where no
+            patients are known: `people` are then the lesions.
     """
 
     images: NDArray[np.uint8]
@@ -41,6 +43,17 @@ class Examples:
     subgroups: NDArray[np.int64]
     lesions: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
+    patients: NDArray[np.int64] | None = None
+
+    @property
+    def people(self) -> NDArray[np.int64]:
+        """Whose each picture is, `(n,)`: its patient's number, or its lesion's where none is known."""
+        return self.lesions if self.patients is None else self.patients
+
+    @property
+    def num_people(self) -> int:
+        """How many patients the pictures are of."""
+        return len(np.unique(self.people))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,6 +71,7 @@ class Examples:
             self.subgroups[keep],
             self.lesions[keep],
             None if self.traits is None else self.traits[keep],
+            None if self.patients is None else self.patients[keep],
         )
 
 

@@ -57,3 +57,12 @@ def number_lesions(rows: Sequence[Row]) -> NDArray[np.int64]:
     numbers: dict[tuple[str, str], int] = {}
     keys = (("lesion", row.lesion_id) if row.lesion_id else ("row", str(i)) for i, row in enumerate(rows))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64).reshape(-1)
+
+
+def number_patients(rows: Sequence[Row]) -> NDArray[np.int64]:
+    """A number per row, `(rows,)`, equal for pictures that may be of one patient.
+
+    Those are linked pictures: a lesion has one patient, and duplicates show one. Where no patient is known
+    the lesion stands for one, and a picture without a lesion for its own.
+    """
+    return components([linkage_keys(row) for row in rows])

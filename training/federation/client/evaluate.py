@@ -48,7 +48,7 @@ def evaluate(broadcast: Broadcast, client: Client) -> Update:
 
 
 def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
-    """The labelled pictures of each wanted subgroup; one with fewer than the job's minimum is left out."""
+    """The labelled pictures of each wanted subgroup; one of too few patients is left out."""
     parts = {
         name: part.where(part.labels >= 0)
         for name, part in client.by_subgroup(question.split).items()
@@ -56,7 +56,7 @@ def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
     }
     if question.one_per_lesion:
         parts = {name: part.where(first_of_each(part.lesions)) for name, part in parts.items()}
-    return {name: part for name, part in parts.items() if len(part) >= max(client.min_count, 1)}
+    return {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
 
 
 def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -84,6 +84,7 @@ def reply_blocks(
             name: count(
                 labels=part.labels,
                 lesions=part.lesions,
+                patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=question.thresholds,
                 parts=unsuppressed(part, traits, client.min_count),

@@ -4,7 +4,13 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.manifests.groups import components, linkage_keys, name_groups, number_lesions
+from clients.data.manifests.groups import (
+    components,
+    linkage_keys,
+    name_groups,
+    number_lesions,
+    number_patients,
+)
 from clients.data.manifests.manifest import Row
 
 
@@ -37,6 +43,18 @@ def test_lesion_patient_and_duplicate_tie_rows_and_kinds_do_not_mix() -> None:
         Row("g"),
     ]
     assert components([linkage_keys(row) for row in rows]).tolist() == [0, 0, 0, 1, 1, 2, 3]
+
+
+def test_a_lesion_stands_for_a_patient_who_is_not_known() -> None:
+    rows = [
+        Row("a", lesion_id="1", patient_id="x"),
+        Row("b", lesion_id="2", patient_id="x"),
+        Row("c", lesion_id="2"),  # nobody wrote whose; the lesion has one patient
+        Row("d", lesion_id="3"),
+        Row("e", lesion_id="3"),
+        Row("f"),
+    ]
+    assert number_patients(rows).tolist() == [0, 0, 0, 1, 1, 2]
 
 
 def test_pictures_without_a_lesion_are_lesions_of_their_own() -> None:
