@@ -211,7 +211,7 @@ class Calibrate(Stage):
             histogram = no_distances()
             for part in parts.values():
                 distances = gaussians.distances(run(graph, part).embedding)
-                histogram += count_distances(distances, part.lesions, client.smallest_cell, pick)
+                histogram += count_distances(distances, part.people, client.smallest_cell, pick)
             return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
         if broadcast.ask == COUNTS:
             by_part = {name: run(graph, part).probabilities for name, part in parts.items()}
@@ -319,7 +319,7 @@ def run(graph: Graph, examples: Examples) -> Outputs:
 def threshold_counts(graph: Graph, part: Examples, client: Client) -> CalibrationCounts:
     """The histograms of one subgroup's calibration pictures."""
     probabilities = run(graph, part).probabilities
-    return CalibrationCounts.count(probabilities, part.labels, part.lesions, client.smallest_cell)
+    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell)
 
 
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
@@ -328,12 +328,15 @@ def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
     by_class = {
         label.code: examples.where(examples.labels == k) for k, label in enumerate(client.dataset.labels)
     }
-    enough = {code: part for code, part in by_class.items() if len(part) >= max(client.min_count, 1)}
+    enough = {code: part for code, part in by_class.items() if part.num_people >= max(client.min_count, 1)}
     told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
     pictures = np.concatenate([[-1], *(part.identities[:, 0] for part in told.values())])
     labelled = examples.where((examples.labels >= 0) & np.isin(examples.identities[:, 0], pictures))
+    classes = len(client.dataset.labels)
+    if not len(labelled):
+        return total((), classes, graph.num_features)
     embedding = run(graph, labelled).embedding
-    return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
+    return class_sums(embedding, labelled.labels, classes, client.min_count, labelled.people)
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:

@@ -18,7 +18,7 @@ class Client:
     Attributes:
         id: its name in the job.
         seed: the job's seed.
-        min_count: a block of counts over fewer pictures is not sent.
+        min_count: nothing is told of pictures of fewer patients.
         dataset: where its pictures are.
         store: where it keeps what does not travel.
         local_model: the model it trains on.

@@ -100,6 +100,7 @@ def reply_blocks(
             name: count(
                 labels=part.labels,
                 lesions=part.lesions,
+                patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=question.thresholds,
                 parts=admitted_traits(client, part, traits),
