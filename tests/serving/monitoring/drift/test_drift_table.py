@@ -14,6 +14,7 @@ from serving.monitoring.drift.counting import DriftCounters, subgroup_of
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
 from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
+from tests.thresholds import at_log_odds
 
 EDGES = np.linspace(0, 1, 26)
 LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
@@ -47,7 +48,9 @@ def test_scores_are_compared_with_those_of_the_test(
 ):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
     made = (older_reference if schema == 1 else reference)(tested)
-    release = load(bundle(schema_version=schema, abstention=Abstention(threshold_bin=64), reference=made))
+    release = load(
+        bundle(schema_version=schema, abstention=Abstention(threshold_bin=at_log_odds(0)), reference=made)
+    )
     for row in came:
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     found = rows_of(metrics, release)
