@@ -13,7 +13,7 @@ subgroup: it has learned from every tone before it was fine-tuned, a class that 
 its Gaussian, and no client receives a model that it would not have received anyway.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
@@ -46,7 +46,7 @@ from personalization.calibration.temperature import (
 )
 from registry.bundle.counts.block import Block, Counts
 from registry.bundle.counts.decisions import Decisions, Thresholds
-from registry.bundle.counts.merged_bins import highest, middle
+from registry.bundle.counts.merged_bins import highest, middle, smallest_cell
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import (
     SCHEMA_VERSION,
@@ -409,6 +409,7 @@ def with_figures(
             pooled_counts(test, bundle),
             distances=tuple(histogram.tolist()) if histogram.any() else None,
             by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
+            **merging(context, test),
         ),
     }
     return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
@@ -418,10 +419,16 @@ def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[Subgrou
     """The histograms of each subgroup of declared skin tones that sent its counts."""
     named = {name: subgroup_of(context, name) for name in context.subgroups if name in test}
     return tuple(
-        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup)
+        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup, **merging(context, [name]))
         for name, subgroup in named.items()
         if not subgroup.is_global
     )
+
+
+def merging(context: StageContext, subgroups: Iterable[str]) -> dict[str, int]:
+    """How the test histograms of these subgroups were merged, as reference histograms tell it."""
+    parts = sum(len(context.census.hospitals("test", [name])) for name in subgroups)
+    return {"smallest_cell": smallest_cell(context.job.privacy.min_count), "parts": parts}
 
 
 def coverage_on(block: Block) -> dict[str, Any]:

@@ -168,6 +168,24 @@ def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, 
         np.testing.assert_array_equal(after.embedding, before.embedding)
 
 
+def test_reference_histograms_tell_how_they_were_merged(make_job, stand, hospitals):
+    bundles = run(calibrate_job(make_job, privacy=6), hospitals, stand).bundles
+    everybody = bundles[GLOBAL].manifest.reference
+    told = {one.subgroup.name: one for one in everybody.by_subgroup}
+    assert set(told) == set(HOLDER)
+    assert (everybody.smallest_cell, everybody.parts) == (3, 2)  # one subgroup at each of two hospitals
+    for name, one in told.items():
+        assert (one.smallest_cell, one.parts) == (3, 1)
+        assert min(count for row in (one.confidence, *one.scores) for count in row if count) >= 3
+        assert bundles[name].manifest.reference.parts == 1
+    assert (
+        run(calibrate_job(make_job), hospitals, stand, "fine")
+        .bundles[GLOBAL]
+        .manifest.reference.smallest_cell
+        == 1
+    )
+
+
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
 def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, stand, hospitals):
     job = calibrate_job(make_job, coverage=coverage, target_risk=0.4)

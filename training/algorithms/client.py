@@ -1,8 +1,8 @@
 """A client as a stage sees it: its pictures, its state store and the process's local model."""
 
 from dataclasses import dataclass, field
-from math import ceil
 
+from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
@@ -37,8 +37,8 @@ class Client:
 
     @property
     def smallest_cell(self) -> int:
-        """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded."""
-        return max(ceil(self.min_count / 2), 1)
+        """The fewest patients of an occupied bin of a histogram that leaves."""
+        return smallest_cell(self.min_count)
 
     @property
     def subgroups(self) -> tuple[str, ...]:
