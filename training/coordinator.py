@@ -32,6 +32,7 @@ from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
+from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.malloc import keep_freed_memory
@@ -174,7 +175,8 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
 
     def site(roster: Roster) -> ClientApp:
         keep_freed_memory()
-        return ClientApp(job, AgreedDataset(own, roster), ClientStore(folder.store))
+        store, releases = ClientStore(folder.store), FolderReleases(folder.releases)
+        return ClientApp(job, AgreedDataset(own, roster), store, releases=releases)
 
     return OwnPictures(own.properties, site)
 

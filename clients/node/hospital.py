@@ -76,6 +76,7 @@ class Hospital:
             Path(data) if data else None,
             cache=cache_folder(),
             states=run / "clients",
+            releases=kit.private / "releases",
             say=LOGGER.info,
         )
         self._receiver = ChunkReceiver(handler, run)

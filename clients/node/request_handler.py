@@ -16,6 +16,7 @@ from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.task_line import task_line
 from clients.store import ClientStore
+from training.algorithms.release_store import FolderReleases
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import Heartbeat
 from training.engines.nvflare.handshake import Handshake, refuse_incompatible, shake_hands
@@ -43,19 +44,29 @@ class RequestHandler:
         cache: where decoded pictures are kept.
         states: where its client states are kept.
         say: takes one line for whoever watches the node.
+        releases: where the account is kept of what this node told, in this run and in others.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
     """
 
     def __init__(
-        self, node: str, job: Job, manifest: Path | None, *, cache: Path, states: Path, say: LogLine
+        self,
+        node: str,
+        job: Job,
+        manifest: Path | None,
+        *,
+        cache: Path,
+        states: Path,
+        say: LogLine,
+        releases: Path | None = None,
     ) -> None:
         self._node = node
         self._job = job
         self._manifest = manifest
         self._cache = cache
         self._store = ClientStore(states)
+        self._releases = FolderReleases(releases or states.with_name("releases"))
         self._spool = Spool(states.with_name("answers"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
@@ -127,7 +138,11 @@ class RequestHandler:
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
                 self._app = ClientApp(
-                    self._job, AgreedDataset(self._own, agreed), self._store, self._public_reason
+                    self._job,
+                    AgreedDataset(self._own, agreed),
+                    self._store,
+                    self._public_reason,
+                    self._releases,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)

@@ -12,6 +12,7 @@ from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
+from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
 from training.errors import MessageError, TrainingError
 from training.federation.canary import CANARY, answer_canary
@@ -115,15 +116,22 @@ class ClientApp:
         dataset: the pictures of the clients played here.
         store: where those clients keep what does not travel.
         public_text: what is reported of an error; all of its text, where that is read at this site.
+        releases: the account of what they told before; where none is given, it ends with the process.
     """
 
     def __init__(
-        self, job: Job, dataset: Dataset, store: StateStore, public_text: Callable[[TrainingError], str] = str
+        self,
+        job: Job,
+        dataset: Dataset,
+        store: StateStore,
+        public_text: Callable[[TrainingError], str] = str,
+        releases: ReleaseStore | None = None,
     ) -> None:
         self._job = job
         self._dataset = dataset
         self._store = store
         self._public_text = public_text
+        self._releases = MemoryReleases() if releases is None else releases
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
@@ -136,6 +144,7 @@ class ClientApp:
             self._dataset,
             self._store,
             self._local_model,
+            releases=self._releases,
         )
         try:
             return answer_privately(self._job, broadcast, client)

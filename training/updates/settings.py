@@ -53,7 +53,8 @@ class PrivacyConfig(FrozenConfig):
     """What leaves a client.
 
     Attributes:
-        min_count: a block of counts over fewer pictures does not.
+        min_count: what is told of pictures of fewer patients does not; a lesion stands for a patient who is
+            not known.
         secure_aggregation: whether weights and counts leave masked; null for in the clear.
         client_level: whether updates leave clipped and with noise; null for as they are.
     """

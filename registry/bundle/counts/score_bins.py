@@ -1,8 +1,8 @@
 """The bins of scores between 0 and 1: scores are counted, and compared with thresholds, by bin.
 
-`LOGIT_BINS` are equally wide in log(p / (1 − p)): a network's scores are spread evenly over them, while most
-of them would share the first and the last of equal bins. `EQUAL_BINS` are those of bundles and runs of the
-version before. Both are told apart by how many they are.
+`LOGIT_BINS` are wide by log(p / (1 − p)), narrow about one half and wider where a network is sure: its scores
+are spread over them, while most of them would share the first and the last of equal bins. `EQUAL_BINS` are
+those of bundles and runs of the version before. Both are told apart by how many they are.
 """
 
 from dataclasses import dataclass
@@ -51,8 +51,8 @@ class ScoreBins:
         return len(self) - 1 - bins
 
 
-_WIDTH = 0.25  # of a bin, in log-odds
-_REACH = 16.0  # log-odds at which the end bins begin: 1 − p is 1.1e-7, two steps of single precision
+_INNER, _FINE = 8.0, 1 / 16  # up to these log-odds (1 − p is 3.4e-4), bins are so wide
+_REACH, _COARSE = 16.0, 1 / 4  # up to these (1 − p is 1.1e-7, two steps of single precision), so wide
 _DIGITS = 12  # of an edge, so that every machine has the same
 
 
@@ -61,8 +61,9 @@ def _logistic(log_odds: float) -> float:
 
 
 def _logit_bins() -> ScoreBins:
-    ends = np.arange(-_REACH + _WIDTH, _REACH, _WIDTH)  # between the bins
-    middles = np.arange(-_REACH + _WIDTH / 2, _REACH, _WIDTH)
+    positive = np.concatenate([np.arange(0, _INNER, _FINE), np.arange(_INNER, _REACH + _COARSE, _COARSE)])
+    log_odds = np.concatenate([-positive[:0:-1], positive])
+    ends, middles = log_odds[1:-1], (log_odds[1:] + log_odds[:-1]) / 2  # ends between the bins
     edges = np.array([0.0, *map(_logistic, ends), 1.0])
     return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
 

@@ -107,13 +107,13 @@ def described(make_dataset):
 
 
 def check_cells(data, test):
-    """Sizes by hand, and the weights of the block's own replicates."""
+    """Sizes by hand, and parts that add up to the block."""
     assert test
     for name, block in test.items():
         found = {trait: int(cell.point.n) for trait, cell in block.cells.items()}
         assert found == expected_cells(data, name, minimum=2), name
-        ages = [cell.replicates.confusion for (column, _), cell in block.cells.items() if column == "age"]
-        np.testing.assert_array_equal(sum(ages), block.replicates.confusion)
+        ages = [cell.point.confusion for (column, _), cell in block.cells.items() if column == "age"]
+        np.testing.assert_array_equal(sum(ages), block.point.confusion)
 
 
 def test_every_stage_that_judges_tells_them(make_job, run_job, described, federate_block):

@@ -145,13 +145,15 @@ def test_where_each_picture_is_a_lesion_sums_by_lesion_tell_nothing_new(predicti
 
 def test_decisions_are_those_of_each_picture(predictions):
     probabilities, labels = predictions(8, 50, 3)
-    block = count(probabilities, labels, malignant=MALIGNANT, thresholds=Thresholds(60, 66), smallest_cell=5)
+    block = count(
+        probabilities, labels, malignant=MALIGNANT, thresholds=Thresholds(150, 166), smallest_cell=5
+    )
     bins = LOGIT_BINS.bin(probabilities)
     answers = probabilities.argmax(axis=1)
-    reported = bins.max(axis=1) >= 66
+    reported = bins.max(axis=1) >= 166
     found = block.decisions
-    assert found.covered.x[0] == (bins[np.arange(50), labels] >= 60).sum()
-    assert found.set_sizes.x[0] == (bins >= 60).sum()
+    assert found.covered.x[0] == (bins[np.arange(50), labels] >= 150).sum()
+    assert found.set_sizes.x[0] == (bins >= 150).sum()
     assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
     assert found.wrong.x[0] == ((answers != labels) & reported).sum()
     again = Block.from_arrays(block.to_arrays())

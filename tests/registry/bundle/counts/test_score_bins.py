@@ -17,21 +17,28 @@ from registry.bundle.counts.score_bins import (
 from registry.bundle.errors import CountsError
 
 
-def test_bins_are_equally_wide_in_log_odds_and_symmetric():
+def test_bins_are_wide_by_log_odds_and_symmetric():
     edges = LOGIT_BINS.edges
-    assert len(LOGIT_BINS) == SCORE_BINS == 128
-    np.testing.assert_allclose(
-        np.log(edges[1:-1] / (1 - edges[1:-1])), np.arange(-15.75, 16, 0.25), rtol=1e-4
-    )
+    assert len(LOGIT_BINS) == SCORE_BINS == 320
+    inside = np.log(edges[1:-1] / (1 - edges[1:-1]))
+    np.testing.assert_allclose(inside[31:-31], np.arange(-8, 8.01, 1 / 16), atol=1e-6)
+    np.testing.assert_allclose(inside[-32:], np.arange(8, 15.76, 0.25), rtol=1e-4)
     np.testing.assert_allclose(edges + edges[::-1], 1, atol=1e-12)
-    assert edges[64] == 0.5
+    assert edges[160] == 0.5
     assert (edges[0], edges[-1]) == (0, 1)
     assert ((edges[:-1] < LOGIT_BINS.middles) & (LOGIT_BINS.middles < edges[1:])).all()
 
 
 def test_bins_are_closed_below_and_the_last_one_above():
-    assert score_bin(np.array([0.0, 0.4999, 0.5, 0.5621, 0.5622, 1.0])).tolist() == [0, 63, 64, 64, 65, 127]
-    assert score_bin(LOGIT_BINS.edges[:-1]).tolist() == list(range(128))
+    assert score_bin(np.array([0.0, 0.4999, 0.5, 0.5156, 0.5157, 1.0])).tolist() == [
+        0,
+        159,
+        160,
+        160,
+        161,
+        319,
+    ]
+    assert score_bin(LOGIT_BINS.edges[:-1]).tolist() == list(range(320))
 
 
 def test_scores_that_equal_bins_cannot_tell_apart_are_told_apart():
@@ -61,9 +68,9 @@ def test_a_mirrored_bin_is_that_of_the_other_class():
 
 
 def test_bins_are_told_apart_by_how_many_they_are():
-    assert bins_of(128) is LOGIT_BINS
+    assert bins_of(320) is LOGIT_BINS
     assert bins_of(500) is EQUAL_BINS
-    with pytest.raises(CountsError, match=r"has 64 bins; 128 \(logit-128\) or 500 \(equal-500\)"):
+    with pytest.raises(CountsError, match=r"has 64 bins; 320 \(logit-320\) or 500 \(equal-500\)"):
         bins_of(64)
 
 
