@@ -15,7 +15,7 @@ from registry.bundle.counts.histograms import Counts
 from registry.bundle.metrics.calibration import reliability
 from registry.bundle.metrics.distances import Distance
 from registry.bundle.metrics.exact import exact_limits
-from registry.bundle.metrics.limits import Limits, wilson
+from registry.bundle.metrics.limits import Limits
 from registry.bundle.metrics.ratio import Figure, ratio
 from registry.bundle.metrics.sample import Sample
 
@@ -38,9 +38,12 @@ class _Diagram:
         self.right = np.where(held, found.accuracy, 0.0) * self.n
         self.confidence = np.where(held, found.confidence, 0.0)
         self.share = ratio(found.n, found.n.sum(axis=-1, keepdims=True))
-        accuracy = wilson(self.right, self.n)
+        accuracy = exact_limits(self.right, self.n)
         self.gaps = Limits(
-            *(np.where(held, each - self.confidence, 0.0) for each in (accuracy.value, accuracy.low, accuracy.high))
+            *(
+                np.where(held, each - self.confidence, 0.0)
+                for each in (accuracy.value, accuracy.low, accuracy.high)
+            )
         )
 
     def pooled(self, bins: NDArray[np.bool_]) -> tuple[Figure, Limits]:

@@ -46,15 +46,18 @@ class DesignEffect:
     @classmethod
     def estimated(cls, right: LesionSums) -> "DesignEffect":
         """From the sums of right answers by true class, `(..., classes)`."""
-        pooled = LesionSums(
-            *np.moveaxis(np.sum(right.to_array(), axis=-2, keepdims=True), -1, 0)
-        )
+        pooled = LesionSums(*np.moveaxis(np.sum(right.to_array(), axis=-2, keepdims=True), -1, 0))
         found = np.maximum(_correlation(right), _correlation(pooled))
         pairs = (right.nn - right.n).sum(axis=-1)
         several = np.maximum(right.several.sum(axis=-1), 1)
         # Few lesions with several pictures tell little of the correlation: it may be that much higher.
         correlation = np.where(pairs > 0, np.minimum(np.maximum(found, 0.0) + 1 / np.sqrt(several), 1.0), 0.0)
         return cls(correlation, np.where(right.n > 0, right.nn / np.maximum(right.n, 1), 1.0))
+
+    @property
+    def of_classes(self) -> Figure:
+        """The design effect of each class, `(..., classes)`."""
+        return 1 + (self.sizes - 1) * self.correlation[..., np.newaxis]
 
     def of_pictures(self, by_class: NDArray[np.float64]) -> Figure:
         """The design effect of a share of so many pictures of each true class, `(..., classes)` to `(...)`."""

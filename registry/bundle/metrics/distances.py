@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.metrics.limits import Z, Limits, mean_limits
+from registry.bundle.metrics.limits import Limits, Z, mean_limits
 from registry.bundle.metrics.ratio import Figure
 
 _DRAWS = 1000
@@ -67,11 +67,15 @@ def mean_distance(several: Sequence[Distance]) -> Distance:
 
     def size(vector: Figure) -> Figure:
         pieces = np.split(vector, places, axis=-1)
-        return np.asarray(np.mean([of.size(piece) for of, piece in zip(several, pieces, strict=True)], axis=0))
+        return np.asarray(
+            np.mean([of.size(piece) for of, piece in zip(several, pieces, strict=True)], axis=0)
+        )
 
     joined = (
         np.concatenate([getattr(each.parts, name) for each in several], axis=-1)
         for name in ("value", "low", "high")
     )
-    values, highs = (np.stack([getattr(each, name) for each in several], axis=-1) for name in ("value", "high"))
+    values, highs = (
+        np.stack([getattr(each, name) for each in several], axis=-1) for name in ("value", "high")
+    )
     return Distance(size, Limits(*joined), mean_limits(Limits(values, values, highs)).high)

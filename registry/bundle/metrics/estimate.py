@@ -1,18 +1,15 @@
-"""Figures beside their 95 % intervals, ready for JSON; which rule the interval of each figure follows.
+"""Figures beside their 95 % intervals, ready for JSON; how the interval of each is made.
 
 | figure | limits |
 | --- | --- |
-| one proportion | exact, of effective numbers (`shares`) |
-| a mean of proportions | MOVER over exact limits (`shares`, `limits`) |
-| an area under a ROC or precision-recall curve, and their means | score limits, MOVER (`areas`) |
+| of right and wrong answers | from its variance (`shares`), by exact limits of effective numbers (`moments`) |
+| an area under a ROC, precision-recall or risk-coverage curve | likewise (`areas`, `risk`) |
 | a calibration error | of a distance (`calibration_limits`, `distances`) |
-| the area under the risk-coverage curve | of a weighted sum (`risk_limits`) |
 | a fairness figure | of a distance (`fairness_limits`) |
-| a mean over clients | MOVER; of calibration errors that of a distance |
+| a mean over clients | as of the figure; clients are independent |
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,42 +17,50 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.counts.histograms import Counts
-from registry.bundle.metrics import areas, shares
+from registry.bundle.metrics import areas, risk
 from registry.bundle.metrics.calibration_limits import expected_error, largest_error
 from registry.bundle.metrics.distances import Distance, mean_distance
-from registry.bundle.metrics.limits import Limits, mean_limits
+from registry.bundle.metrics.limits import Limits
+from registry.bundle.metrics.moments import Moments
 from registry.bundle.metrics.ratio import Figure
-from registry.bundle.metrics.risk_limits import aurc_limits
 from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.shares import (
+    ACCURACY,
+    F1,
+    PRECISIONS,
+    RECALLS,
+    SPECIFICITIES,
+    Shares,
+    by_pictures,
+    each_share,
+    malignant_answers,
+    mean_share,
+    other_answers,
+)
 
-
-def _accuracy(sample: Sample[HasConfusion]) -> Limits:
-    return shares.single(shares.all_answers(sample.counts.confusion.shape[-1]), sample)
-
-
-ANSWERS: Mapping[str, Callable[[Sample[HasConfusion]], Limits]] = {
-    "accuracy": _accuracy,
-    "balanced_accuracy": partial(shares.mean_share, shares.recalls),
-    "macro_precision": partial(shares.mean_share, shares.precisions),
-    "macro_f1": shares.mean_f1,
-    "weighted_precision": partial(shares.mean_share, shares.precisions, weighted=True),
-    "weighted_recall": _accuracy,
-    "weighted_f1": partial(shares.mean_f1, weighted=True),
-    "specificity": partial(shares.mean_share, shares.specificities),
+ANSWERS: Mapping[str, Callable[[Sample[HasConfusion]], Moments]] = {
+    "accuracy": lambda sample: mean_share(ACCURACY, sample),
+    "balanced_accuracy": lambda sample: mean_share(RECALLS, sample),
+    "macro_precision": lambda sample: mean_share(PRECISIONS, sample),
+    "macro_f1": lambda sample: mean_share(F1, sample),
+    "weighted_precision": lambda sample: by_pictures(PRECISIONS, sample),
+    "weighted_recall": lambda sample: mean_share(ACCURACY, sample),
+    "weighted_f1": lambda sample: by_pictures(F1, sample),
+    "specificity": lambda sample: mean_share(SPECIFICITIES, sample),
 }
 """Figures of right and wrong answers: a confusion matrix is enough."""
 
-MALIGNANCY: Mapping[str, Callable[[NDArray[np.bool_]], shares.Cells]] = {
-    "malignant_sensitivity": shares.malignant_answers,
-    "malignant_specificity": shares.other_answers,
+MALIGNANCY: Mapping[str, Callable[[NDArray[np.bool_]], Shares]] = {
+    "malignant_sensitivity": malignant_answers,
+    "malignant_specificity": other_answers,
 }
-"""Proportions that need to know which classes are malignant."""
+"""Shares that need to know which classes are malignant."""
 
-SCORES: Mapping[str, Callable[[Sample[Counts]], Limits]] = {
-    "auroc": areas.mean_auroc_limits,
-    "auprc": areas.mean_auprc_limits,
-    "malignancy_auroc": areas.malignancy_auroc_limits,
-    "aurc": aurc_limits,
+AREAS: Mapping[str, Callable[[Sample[Counts]], Moments]] = {
+    "auroc": areas.auroc,
+    "auprc": areas.auprc,
+    "malignancy_auroc": areas.malignancy_auroc,
+    "aurc": risk.aurc,
 }
 
 DISTANCES: Mapping[str, Callable[[Sample[Counts]], Distance]] = {
@@ -63,13 +68,13 @@ DISTANCES: Mapping[str, Callable[[Sample[Counts]], Distance]] = {
     "mce": largest_error,
 }
 
-BY_CLASS: Mapping[str, Callable[[Sample[Counts]], Limits]] = {
-    "recall": partial(shares.per_class, shares.recalls),
-    "precision": partial(shares.per_class, shares.precisions),
-    "f1": shares.f1_limits,
-    "specificity": partial(shares.per_class, shares.specificities),
-    "auroc": areas.auroc_limits,
-    "auprc": areas.auprc_limits,
+BY_CLASS: Mapping[str, Callable[[Sample[Counts]], Moments]] = {
+    "recall": lambda sample: each_share(RECALLS, sample),
+    "precision": lambda sample: each_share(PRECISIONS, sample),
+    "f1": lambda sample: each_share(F1, sample),
+    "specificity": lambda sample: each_share(SPECIFICITIES, sample),
+    "auroc": areas.aurocs,
+    "auprc": areas.auprcs,
 }
 """Of each class, `(..., classes)`."""
 
@@ -78,16 +83,16 @@ def limits_of(name: str, sample: Sample[Any], malignant: NDArray[np.bool_] | Non
     """The limits of a figure by its name in `summary.json`.
 
     Args:
-        name: of `ANSWERS`, `SCORES`, `DISTANCES` or `MALIGNANCY`.
+        name: of `ANSWERS`, `AREAS`, `DISTANCES` or `MALIGNANCY`.
         sample: of counts, or of a confusion matrix where that is enough.
         malignant: which classes are malignant, `(classes,)`, where the figure is of `MALIGNANCY`.
     """
     if name in MALIGNANCY:
         assert malignant is not None, f"{name} is of malignant classes"
-        return shares.single(MALIGNANCY[name](malignant), sample)
+        return mean_share(MALIGNANCY[name](malignant), sample).limits()
     if name in DISTANCES:
         return DISTANCES[name](sample).limits()
-    return (ANSWERS | SCORES)[name](sample)
+    return _moments(name, sample).limits()
 
 
 def mean_of_limits(name: str, samples: Sequence[Sample[Counts]]) -> Limits:
@@ -95,7 +100,11 @@ def mean_of_limits(name: str, samples: Sequence[Sample[Counts]]) -> Limits:
     if name in DISTANCES:
         held = [sample for sample in samples if sample.counts.n > 0]
         return mean_distance([DISTANCES[name](sample) for sample in held]).limits()
-    return mean_limits(Limits.stack([limits_of(name, sample) for sample in samples]))
+    return Moments.stack([_moments(name, sample) for sample in samples]).mean().limits()
+
+
+def _moments(name: str, sample: Sample[Counts]) -> Moments:
+    return ANSWERS[name](sample) if name in ANSWERS else AREAS[name](sample)
 
 
 def number(value: Figure) -> float | None:

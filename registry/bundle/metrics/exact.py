@@ -32,11 +32,20 @@ _log_gamma: Callable[[Any], Real] = np.vectorize(lgamma, otypes=[np.float64])
 def exact_limits(x: NDArray[Any], n: NDArray[Any], level: float = LEVEL) -> Limits:
     """Proportions x / n with their exact limits, `(...)`; of 0 of 0 the value is 0, and 0 to 1 the limits."""
     x, n = (np.asarray(each, dtype=np.float64) for each in (x, n))
-    tail, none, all_so = (1 - level) / 2, x <= 0, x >= n
-    low = beta_quantile(tail, np.where(none, 1.0, x), np.where(none, 1.0, n - x + 1))
-    high = beta_quantile(1 - tail, np.where(all_so, 1.0, x + 1), np.where(all_so, 1.0, n - x))
     value = np.where(n > 0, x / np.maximum(n, _TINY), 0.0)
-    return Limits(value, np.where(none, 0.0, low), np.where(all_so, 1.0, high))
+    return Limits(value, exact_low(x, n, level), exact_high(x, n, level))
+
+
+def exact_low(x: Real, n: Real, level: float = LEVEL) -> Real:
+    """The lower exact limit, `(...)`; nan of nan."""
+    inside = x > _NARROW
+    low = beta_quantile((1 - level) / 2, np.where(inside, x, 1.0), np.where(inside, n - x + 1, 1.0))
+    return np.where(inside, low, 0.0 * x)
+
+
+def exact_high(x: Real, n: Real, level: float = LEVEL) -> Real:
+    """The upper exact limit, `(...)`; nan of nan."""
+    return 1 - exact_low(n - x, n, level)
 
 
 def clopper_pearson(x: float, n: float, level: float = LEVEL) -> tuple[float, float]:

@@ -23,9 +23,7 @@ Subgroups = Mapping[str, Sample[HasConfusion]]
 
 def accuracy_limits(subgroups: Subgroups) -> Limits:
     """Accuracies, `(..., subgroups)`."""
-    return Limits.stack(
-        [single(all_answers(of.counts.confusion.shape[-1]), of) for of in subgroups.values()]
-    )
+    return Limits.stack([single(all_answers(of.counts.confusion.shape[-1]), of) for of in subgroups.values()])
 
 
 def standardised_limits(subgroups: Subgroups, *, as_common_as_together: bool) -> Limits:

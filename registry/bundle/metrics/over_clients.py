@@ -77,9 +77,7 @@ def over_clients(
             }
             for client, own in points.items()
         },
-        "over_clients": {
-            name: _over(name, figure, samples) for name, figure in FIGURES.items()
-        },
+        "over_clients": {name: _over(name, figure, samples) for name, figure in FIGURES.items()},
     }
     if communities is not None:
         judged = {name: [client for client in of if client in blocks] for name, of in communities.items()}

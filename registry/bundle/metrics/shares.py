@@ -1,174 +1,153 @@
-"""Limits of figures of right and wrong answers: proportions of the confusion matrix, and means of them.
+"""Figures of right and wrong answers: shares of some cells of the confusion matrix, and means of them.
 
-Each is x of n pictures: those of some cells of the matrix among those of more cells. Precision, recall and
-specificity are; F1 = 2 J / (1 + J) is of one, J = tp / (tp + fp + fn) (Jaccard 1912). The n pictures are
-worth n / deff independent ones (`design_effect`).
+Each is x of n pictures: those of some cells of the matrix among those of more cells. F1 = 2 J / (1 + J) is of
+one, J = tp / (tp + fp + fn) (Jaccard 1912). With c the pictures of a cell and
 
-A single proportion has exact limits (Clopper & Pearson 1934, with effective numbers: Korn & Graubard 1998),
-a mean of several Wilson's of each, put together by MOVER (`limits`). Two proportions of one matrix share
-cells: their correlation is that of their linear parts, Σ_cells c g_j g_k with g_k = (1[x_k] − r_k 1[n_k]) /
-n_k, and never taken below 0.
+    g = (1[cell is of x] − x/n 1[cell is of n]) / n
+
+what a picture there adds to x/n, the variance is Σ_cells d c g², d being the design effect of the true class
+(`design_effect`); of a mean, g is the mean of theirs, so that cells that shares have in common are seen as
+that. c is smoothed: each class's answers as if one more had been, spread evenly over all answers, and still as
+many as they are. The limits follow from it (`moments`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
-from registry.bundle.metrics.exact import exact_limits
-from registry.bundle.metrics.limits import Limits, mean_limits
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics import classification, malignancy
+from registry.bundle.metrics.moments import Moments
+from registry.bundle.metrics.ratio import Figure, ratio
 from registry.bundle.metrics.sample import Sample
+
+Cells = NDArray[np.bool_]
+"""Which cells are meant, `(shares, classes, classes)`, true by predicted class."""
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of some proportions, both `(proportions, classes, classes)` bool, true by predicted class.
+class Shares:
+    """Shares of a confusion matrix.
 
     Attributes:
-        so: the cells that x is of.
-        of: the cells that n is of.
+        figure: what computes them, `(..., shares)`; nan where one is undefined.
+        cells: those that x is of and those that n is of, for so many classes.
+        is_f1: whether the figure is 2 J / (1 + J) of the share J.
     """
 
-    so: NDArray[np.bool_]
-    of: NDArray[np.bool_]
-
-    @property
-    def num_classes(self) -> int:
-        return self.of.shape[-1]
+    figure: Callable[[HasConfusion], Figure]
+    cells: Callable[[int], tuple[Cells, Cells]]
+    is_f1: bool = False
 
 
-def all_answers(classes: int) -> Cells:
-    """Right answers among all: accuracy."""
-    return Cells(np.eye(classes, dtype=bool)[np.newaxis], np.ones((1, classes, classes), dtype=bool))
-
-
-def recalls(classes: int) -> Cells:
-    """Right answers among the pictures of each class."""
-    return Cells(_right(classes), _true(classes))
-
-
-def precisions(classes: int) -> Cells:
-    """Right answers among the answers of each class."""
-    return Cells(_right(classes), _true(classes).transpose(0, 2, 1))
-
-
-def overlaps(classes: int) -> Cells:
-    """Right answers among what is of each class or answered with it: Jaccard's J."""
-    return Cells(_right(classes), _true(classes) | _true(classes).transpose(0, 2, 1))
-
-
-def specificities(classes: int) -> Cells:
-    """Other answers among the pictures of other classes."""
-    others = ~_true(classes)
-    return Cells(others & others.transpose(0, 2, 1), others)
-
-
-def malignant_answers(malignant: NDArray[np.bool_]) -> Cells:
-    """Malignant answers among malignant pictures."""
-    of = np.broadcast_to(malignant[:, np.newaxis], (len(malignant),) * 2)
-    return Cells((of & malignant)[np.newaxis], of[np.newaxis])
-
-
-def other_answers(malignant: NDArray[np.bool_]) -> Cells:
-    """Answers that are not malignant among pictures that are not."""
-    return malignant_answers(~malignant)
-
-
-def _true(classes: int) -> NDArray[np.bool_]:
-    """The row of each class, `(classes, classes, classes)`."""
+def _own(classes: int) -> Cells:
+    """The row of each class."""
     return np.broadcast_to(np.eye(classes, dtype=bool)[:, :, np.newaxis], (classes,) * 3)
 
 
-def _right(classes: int) -> NDArray[np.bool_]:
-    return _true(classes) & np.eye(classes, dtype=bool)
+def _answered(classes: int) -> Cells:
+    """The column of each class."""
+    return _own(classes).transpose(0, 2, 1)
 
 
-def share_limits(sample: Sample[HasConfusion], cells: Cells) -> Limits:
-    """Exact limits of each proportion, `(..., proportions)`."""
-    return exact_limits(*_effective(sample, cells))
+def _right(classes: int) -> Cells:
+    return _own(classes) & _answered(classes)
 
 
-def _effective(sample: Sample[HasConfusion], cells: Cells) -> tuple[Figure, Figure]:
-    """X and n of as many independent pictures."""
-    by_class = np.einsum("...ij,fij->...fi", sample.counts.confusion, cells.of.astype(np.float64))
-    x = np.einsum("...ij,fij->...f", sample.counts.confusion, cells.so.astype(np.float64))
-    effect = sample.effect.of_pictures(by_class)
-    return x / effect, by_class.sum(axis=-1) / effect
+def _all(classes: int) -> tuple[Cells, Cells]:
+    return np.eye(classes, dtype=bool)[np.newaxis], np.ones((1, classes, classes), dtype=bool)
 
 
-def single(cells: Cells, sample: Sample[HasConfusion]) -> Limits:
-    """The limits of one proportion; nan of no pictures."""
-    x, n = (each[..., 0] for each in _effective(sample, cells))
-    return _where(n > 0, exact_limits(x, n))
+def _malignant(classes: int, side: NDArray[np.bool_]) -> tuple[Cells, Cells]:
+    of = np.broadcast_to(side[:, np.newaxis], (classes, classes))
+    return (of & side)[np.newaxis], of[np.newaxis]
 
 
-def correlations(counts: HasConfusion, cells: Cells) -> NDArray[np.float64]:
-    """R of some proportions, `(..., proportions, proportions)`."""
-    confusion = _filled(counts)
-    return _correlation(_linear(confusion, cells), confusion)
+ACCURACY = Shares(lambda counts: classification.accuracy(counts)[..., np.newaxis], _all)
+RECALLS = Shares(classification.recalls, lambda k: (_right(k), _own(k)))
+PRECISIONS = Shares(classification.precisions, lambda k: (_right(k), _answered(k)))
+F1 = Shares(classification.f1_scores, lambda k: (_right(k), _own(k) | _answered(k)), is_f1=True)
+SPECIFICITIES = Shares(classification.specificities, lambda k: (~_own(k) & ~_answered(k), ~_own(k)))
 
 
-def ranks(counts: HasConfusion) -> NDArray[np.float64]:
-    """R of the answers' AUROC of each class, (recall + specificity) / 2, `(..., classes, classes)`."""
-    confusion = _filled(counts)
-    classes = confusion.shape[-1]
-    linear = _linear(confusion, recalls(classes)) + _linear(confusion, specificities(classes))
-    return _correlation(linear, confusion)
+def malignant_answers(malignant: NDArray[np.bool_]) -> Shares:
+    """Malignant answers among malignant pictures, one share."""
+    figure = partial(malignancy.malignant_sensitivity, malignant=malignant)
+    return Shares(lambda counts: figure(counts)[..., np.newaxis], partial(_malignant, side=malignant))
 
 
-def _filled(counts: HasConfusion) -> NDArray[np.float64]:
-    """The confusion matrix with a picture more of each class, so that no figure is certain."""
-    return counts.confusion + 1 / counts.confusion.shape[-1]
+def other_answers(malignant: NDArray[np.bool_]) -> Shares:
+    """Answers that are not malignant among pictures that are not, one share."""
+    figure = partial(malignancy.malignant_specificity, malignant=malignant)
+    return Shares(lambda counts: figure(counts)[..., np.newaxis], partial(_malignant, side=~malignant))
 
 
-def _linear(confusion: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
-    """g of each proportion, `(..., proportions, classes, classes)`."""
-    n = np.einsum("...ij,fij->...f", confusion, cells.of.astype(np.float64))
-    share = np.einsum("...ij,fij->...f", confusion, cells.so.astype(np.float64)) / n
-    return (cells.so - share[..., np.newaxis, np.newaxis] * cells.of) / n[..., np.newaxis, np.newaxis]
-
-
-def _correlation(linear: NDArray[np.float64], confusion: NDArray[np.float64]) -> NDArray[np.float64]:
-    covariance = np.einsum("...fij,...gij,...ij->...fg", linear, linear, confusion, optimize=True)
-    deviation = np.sqrt(np.einsum("...ff->...f", covariance))
-    scale = deviation[..., :, np.newaxis] * deviation[..., np.newaxis, :]
-    return np.maximum(covariance / np.maximum(scale, 1e-12), 0.0)
-
-
-def per_class(cells: Callable[[int], Cells], sample: Sample[HasConfusion]) -> Limits:
-    """A proportion of each class, `(..., classes)`; nan for an absent class."""
-    found = share_limits(sample, cells(sample.counts.confusion.shape[-1]))
-    return _where(sample.counts.confusion.sum(axis=-1) > 0, found)
-
-
-def _where(known: NDArray[np.bool_], found: Limits) -> Limits:
-    return Limits(*(np.where(known, each, np.nan) for each in (found.value, found.low, found.high)))
-
-
-def f1_limits(sample: Sample[HasConfusion]) -> Limits:
-    """F1 = 2 J / (1 + J) of each class, `(..., classes)`."""
-    found = per_class(overlaps, sample)
-    return Limits(*(2 * each / (1 + each) for each in (found.value, found.low, found.high)))
+def each_share(shares: Shares, sample: Sample[HasConfusion]) -> Moments:
+    """Each of some shares, `(..., shares)`."""
+    smoothed = _smoothed(sample.counts)
+    smooth, linear = _linear(shares, smoothed)
+    variance = np.einsum("...fij,...ij->...f", linear**2, smoothed * _by_row(sample))
+    value = shares.figure(sample.counts)
+    return Moments(value, smooth, variance, value)
 
 
 def mean_share(
-    cells: Callable[[int], Cells], sample: Sample[HasConfusion], *, weighted: bool = False
-) -> Limits:
-    """The mean over the classes present, each alike or weighted by its pictures, `(...)`."""
-    return _mean(per_class(cells, sample), cells, sample, weighted)
+    shares: Shares, sample: Sample[HasConfusion], weights: NDArray[np.float64] | None = None
+) -> Moments:
+    """The mean of the shares that are defined, `(...)`.
+
+    Args:
+        shares: of each class.
+        sample: of a confusion matrix.
+        weights: of each share, `(..., shares)`; where not given all count alike.
+    """
+    smoothed, values = _smoothed(sample.counts), shares.figure(sample.counts)
+    smooth, linear = _linear(shares, smoothed)
+    heavy = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
+    weight = ratio(heavy, heavy.sum(axis=-1, keepdims=True))
+    together = np.einsum("...f,...fij->...ij", weight, linear)
+    variance = (together**2 * smoothed * _by_row(sample)).sum(axis=(-2, -1))
+    value = (weight * np.where(np.isnan(values), 0.0, values)).sum(axis=-1)
+    return Moments(value, (weight * smooth).sum(axis=-1), variance, value)
 
 
-def mean_f1(sample: Sample[HasConfusion], *, weighted: bool = False) -> Limits:
-    """As `mean_share`, of F1."""
-    return _mean(f1_limits(sample), overlaps, sample, weighted)
+def by_pictures(shares: Shares, sample: Sample[HasConfusion]) -> Moments:
+    """The mean of shares of each class, weighted by its pictures, `(...)`."""
+    return mean_share(shares, sample, sample.counts.confusion.sum(axis=-1).astype(np.float64))
 
 
-def _mean(
-    parts: Limits, cells: Callable[[int], Cells], sample: Sample[HasConfusion], weighted: bool
-) -> Limits:
-    confusion = sample.counts.confusion
-    weights = confusion.sum(axis=-1).astype(np.float64) if weighted else None
-    return mean_limits(parts, weights, correlations(sample.counts, cells(confusion.shape[-1])))
+def correlation(counts: HasConfusion, *together: Shares) -> NDArray[np.float64]:
+    """R of each class's mean of some kinds of shares, `(..., classes, classes)`; never below 0."""
+    smoothed = _smoothed(counts)
+    linear = np.sum([_linear(shares, smoothed)[1] for shares in together], axis=0)
+    covariance = np.einsum("...fij,...gij,...ij->...fg", linear, linear, smoothed, optimize=True)
+    deviation = np.sqrt(np.einsum("...ff->...f", covariance))
+    scale = deviation[..., :, np.newaxis] * deviation[..., np.newaxis, :]
+    return np.where(scale > 0, np.maximum(covariance, 0.0) / np.where(scale > 0, scale, 1.0), 0.0)
+
+
+def _smoothed(counts: HasConfusion) -> NDArray[np.float64]:
+    """Each row as if one picture more had been answered with every class alike, and still of as many."""
+    n = counts.confusion.sum(axis=-1, keepdims=True)
+    classes = counts.confusion.shape[-1]
+    return np.asarray((counts.confusion + 1 / classes) * (n / (n + 1)))
+
+
+def _linear(shares: Shares, confusion: NDArray[np.float64]) -> tuple[Figure, NDArray[np.float64]]:
+    """Each share `(..., shares)`, and g `(..., shares, classes, classes)`; 0 of no pictures."""
+    so, of = (each.astype(np.float64) for each in shares.cells(confusion.shape[-1]))
+    x, n = (np.einsum("...ij,fij->...f", confusion, each) for each in (so, of))
+    none = n <= 0
+    share, n = np.where(none, 0.0, x) / np.where(none, 1.0, n), np.where(none, np.inf, n)
+    linear = (so - share[..., np.newaxis, np.newaxis] * of) / n[..., np.newaxis, np.newaxis]
+    if not shares.is_f1:
+        return share, linear
+    return 2 * share / (1 + share), linear * (2 / (1 + share) ** 2)[..., np.newaxis, np.newaxis]
+
+
+def _by_row(sample: Sample[HasConfusion]) -> Figure:
+    """The design effect of each true class, `(..., classes, 1)`."""
+    return sample.effect.of_classes[..., np.newaxis]

@@ -134,5 +134,7 @@ def _fairness(blocks: Mapping[str, Block]) -> dict[str, Any]:
     points = {name: block.point for name, block in blocks.items()}
     figures: dict[str, Any] = {name: number(figure(points)) for name, figure in FAIRNESS.items()}
     found = fairness_limits({name: sample_of(block) for name, block in blocks.items()})
-    figures["intervals"] = {name: found[name].ends() for name in FAIRNESS} if found else dict.fromkeys(FAIRNESS)
+    figures["intervals"] = (
+        {name: found[name].ends() for name in FAIRNESS} if found else dict.fromkeys(FAIRNESS)
+    )
     return figures
