@@ -1,21 +1,23 @@
 """Variances of areas under ROC and precision-recall curves, from histograms of scores.
 
-V is the larger of what a model says and what the histogram shows. Of AUROC, with m pictures of the class and n
-others, the model is that of exponential scores (Hanley & McNeil 1982)
+V is the larger of what a model says and what the histogram shows. Of AUROC, with m pictures of the class and
+n others, the model is that of exponential scores (Hanley & McNeil 1982)
 
     V(θ) = θ (1 − θ) (1 + (m − 1)(1 − θ)/(2 − θ) + (n − 1) θ/(1 + θ)) / (m n),
 
-and what shows is the variance of the placements (DeLong et al. 1988). Of AUPRC the model is a proportion's,
-θ (1 − θ) / m (Boyd et al. 2013), and what shows is the variance of its linear part. m and n are numbers of
-independent pictures (`design_effect`). θ is smoothed: as if one picture more of each side had been, which wins
-half of its pairs; of AUPRC one of the class, with the precision of guessing. The limits follow (`moments`).
+and what shows is the variance of the placements (DeLong et al. 1988). Of AUPRC the model is a proportion's, θ
+(1 − θ) / m (Boyd et al. 2013), and what shows is the variance of its linear part. m and n are numbers of
+independent pictures (`design_effect`). θ is smoothed: as if one picture more of each side had been, which
+wins half of its pairs; of AUPRC one of the class, with the precision of guessing. The limits follow
+(`moments`).
 
 Pictures of one bin count as equal, and more of them are where bins are merged. Most likely they are ordered
-like the others: upper limits start at the area as it is if so. Of AUROC that is the share of pairs in different
-bins that are in order; of AUPRC the area where the pictures of the class come first in each bin.
+like the others: upper limits start at the area as it is if so. Of AUROC that is the share of pairs in
+different bins that are in order; of AUPRC the area where the pictures of the class come first in each bin.
 
 A mean over classes needs to know how the areas hang together, which histograms of one class each do not tell.
-Taken is how the figures of the answers do: the AUROC of the answers, (recall + specificity) / 2, and their F1.
+Taken is how the figures of the answers do: the AUROC of the answers, (recall + specificity) / 2, and
+their F1.
 """
 
 import numpy as np
@@ -99,8 +101,8 @@ def _ordered_share(area: Figure, histograms: NDArray[np.int64]) -> Figure:
 def _best_average_precision(histograms: NDArray[np.int64]) -> Figure:
     """Average precision where the pictures of the class come first in each bin, from `(..., 2, bins)`.
 
-    With N pictures above a bin, F of them others, its p pictures of the class add Σ_{j=1..p} (N − F + j) / (N +
-    j) = p − F Σ_{j=1..p} 1 / (N + j).
+    With N pictures above a bin, F of them others, its p pictures of the class add Σ_{j=1..p} (N − F + j) / (N
+    + j) = p − F Σ_{j=1..p} 1 / (N + j).
     """
     positives, total = histograms[..., 1, ::-1], histograms.sum(axis=-2)[..., ::-1]
     above = np.cumsum(total, axis=-1) - total
@@ -124,14 +126,15 @@ def _variance_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64]) ->
     n = counts.sum(axis=-1)
     mean = (values * counts).sum(axis=-1) / np.maximum(n, 1)
     squares = (counts * (values - mean[..., np.newaxis]) ** 2).sum(axis=-1)
-    return squares / np.maximum((n - 1) * n, 1)
+    return np.asarray(squares / np.maximum((n - 1) * n, 1))
 
 
 def _variance_of_average_precision(histograms: NDArray[np.int64]) -> Figure:
-    """That of AP = Σ_b p_b T_b / (T_b + F_b) / m, with T and F how many are at b or above, from `(..., 2, bins)`.
+    """That of AP = Σ_b p_b T_b / (T_b + F_b) / m, from `(..., 2, bins)`.
 
-    A picture at c is part of T or F at all bins b ≤ c: one of the class adds T_c / (T_c + F_c) + Σ_{b≤c} p_b
-    F_b / (T_b + F_b)² to m AP, another −Σ_{b≤c} p_b T_b / (T_b + F_b)².
+    T and F are how many of the class and how many others are at b or above. A picture at c is part of them at
+    all bins b ≤ c: one of the class adds T_c / (T_c + F_c) + Σ_{b≤c} p_b F_b / (T_b + F_b)² to m AP, another
+    −Σ_{b≤c} p_b T_b / (T_b + F_b)².
     """
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     true, false = (side[..., ::-1].cumsum(axis=-1)[..., ::-1] for side in (positives, negatives))
@@ -139,4 +142,5 @@ def _variance_of_average_precision(histograms: NDArray[np.int64]) -> Figure:
     of_class = true / found + np.cumsum(positives * false / found**2, axis=-1)
     of_others = np.cumsum(positives * true / found**2, axis=-1)
     n, m = (np.maximum(side.sum(axis=-1), 1) for side in (negatives, positives))
-    return _variance_of_mean(of_class, positives) + _variance_of_mean(of_others, negatives) * (n / m) ** 2
+    of_negatives = _variance_of_mean(of_others, negatives) * (n / m) ** 2
+    return np.asarray(_variance_of_mean(of_class, positives) + of_negatives)

@@ -1,10 +1,11 @@
 """Limits of the calibration errors, which are distances from calibration (`distances`).
 
-Their parts are acc(B_v) − conf(B_v) in the bins of the reliability diagram, with the exact limits of acc(B_v).
+Their parts are acc(B_v) − conf(B_v) in the bins of the reliability diagram, with the exact limits of
+acc(B_v).
 
-- ECE = Σ_v |B_v|/n |acc(B_v) − conf(B_v)| is at least |acc − conf| of all pictures, which has exact limits. Its
-  upper limit is that of this one or of the form that ECE has near what was seen, whichever is higher: acc − conf
-  of the bins that are too little confident, and conf − acc of the others, two proportions (MOVER).
+- ECE = Σ_v |B_v|/n |acc(B_v) − conf(B_v)| is at least |acc − conf| of all pictures, which has exact limits.
+  Its upper limit is that of this one or of the form that ECE has near what was seen, whichever is higher: acc
+  − conf of the bins that are too little confident, and conf − acc of the others, two proportions (MOVER).
 - MCE is the largest part: its upper limit is the farthest limit of any.
 """
 

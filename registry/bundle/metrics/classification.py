@@ -1,8 +1,9 @@
 """Classification figures: accuracy, recall, precision, F1, specificity, AUROC and AUPRC.
 
-Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin of 1/500: they are
-exactly those of the binned scores, and two scores of one bin count as equal. AUROC is then off by at
-most half the share of pairs, one of the class and one not, that fall into one bin.
+Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin: they are exactly those of
+the binned scores, and two scores of one bin count as equal. AUROC is then off by at most half the share of
+pairs, one of the class and one not, that fall into one bin. AUPRC depends on who comes first, which merged
+bins hide of a rare class: it is told of classes with `FEWEST_FOR_AUPRC` pictures.
 
 Macro figures are means over the classes that are present among the true labels: a class that no
 picture has, has no recall. (scikit-learn's macro precision also counts, as 0, a class that was
@@ -14,7 +15,11 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.counts.count import Counts
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, mean_defined, ratio
+
+FEWEST_FOR_AUPRC = 30
+"""Pictures of a class; bins of the version before were not merged, and there one is enough."""
 
 
 def _right(counts: HasConfusion) -> NDArray[np.int64]:
@@ -32,20 +37,10 @@ def _answered(counts: HasConfusion) -> NDArray[np.int64]:
     return np.asarray(counts.confusion.sum(axis=-2))
 
 
-def all_answers(counts: HasConfusion) -> Tally:
-    """Right answers and pictures, both `(..., 1)`: the proportion that accuracy is."""
-    return _right(counts).sum(axis=-1, keepdims=True), counts.n[..., np.newaxis]
-
-
-def answers_by_class(counts: HasConfusion) -> Tally:
-    """Right answers and pictures of each class, both `(..., classes)`: the proportions that recalls are."""
-    return _right(counts), _support(counts)
-
-
-def other_answers_by_class(counts: HasConfusion) -> Tally:
+def _other_answers(counts: HasConfusion) -> Tally:
     """Pictures of other classes that were not answered with the class, and pictures of other classes.
 
-    Both `(..., classes)`, the proportions that specificities are; 0 of 0 for an absent class.
+    Both `(..., classes)`; 0 of 0 for an absent class.
     """
     support = _support(counts)
     others = np.where(support > 0, counts.n[..., np.newaxis] - support, 0)
@@ -83,7 +78,7 @@ def specificities(counts: HasConfusion) -> Figure:
 
     nan for an absent class, and where there are no other pictures.
     """
-    return ratio(*other_answers_by_class(counts))
+    return ratio(*_other_answers(counts))
 
 
 def balanced_accuracy(counts: HasConfusion) -> Figure:
@@ -169,13 +164,14 @@ def auroc(counts: Counts) -> Figure:
 
 
 def auprcs(counts: Counts) -> Figure:
-    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs`."""
-    both = (counts.scores.sum(axis=-1) > 0).all(axis=-1)
-    return np.where(both, _average_precision(counts.scores), np.nan)
+    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs`, and of few pictures."""
+    others, positives = counts.scores[..., 0, :].sum(axis=-1), counts.scores[..., 1, :].sum(axis=-1)
+    fewest = FEWEST_FOR_AUPRC if counts.scores.shape[-1] == SCORE_BINS else 1
+    return np.where((others > 0) & (positives >= fewest), _average_precision(counts.scores), np.nan)
 
 
 def auprc(counts: Counts) -> Figure:
-    """The mean of `auprcs` over the classes that have pictures of both kinds."""
+    """The mean of `auprcs` over the classes of which it is told."""
     return mean_defined(auprcs(counts))
 
 

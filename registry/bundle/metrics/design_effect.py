@@ -46,13 +46,13 @@ class DesignEffect:
     @classmethod
     def estimated(cls, right: LesionSums) -> "DesignEffect":
         """From the sums of right answers by true class, `(..., classes)`."""
-        pooled = LesionSums(*np.moveaxis(np.sum(right.to_array(), axis=-2, keepdims=True), -1, 0))
+        pooled = LesionSums(*np.moveaxis(right.to_array().sum(axis=-2, keepdims=True), -1, 0))
         found = np.maximum(_correlation(right), _correlation(pooled))
-        pairs = (right.nn - right.n).sum(axis=-1)
-        several = np.maximum(right.several.sum(axis=-1), 1)
+        pairs, several = (right.nn - right.n).sum(axis=-1), right.several.sum(axis=-1)
         # Few lesions with several pictures tell little of the correlation: it may be that much higher.
-        correlation = np.where(pairs > 0, np.minimum(np.maximum(found, 0.0) + 1 / np.sqrt(several), 1.0), 0.0)
-        return cls(correlation, np.where(right.n > 0, right.nn / np.maximum(right.n, 1), 1.0))
+        may_be = np.clip(found, 0.0, 1.0) + 1 / np.sqrt(np.maximum(several, 1))
+        sizes = np.where(right.n > 0, right.nn / np.maximum(right.n, 1), 1.0)
+        return cls(np.where(pairs > 0, np.minimum(may_be, 1.0), 0.0), sizes)
 
     @property
     def of_classes(self) -> Figure:
@@ -60,19 +60,18 @@ class DesignEffect:
         return 1 + (self.sizes - 1) * self.correlation[..., np.newaxis]
 
     def of_pictures(self, by_class: NDArray[np.float64]) -> Figure:
-        """The design effect of a share of so many pictures of each true class, `(..., classes)` to `(...)`."""
-        lead = by_class.ndim - self.sizes.ndim
-        shape = self.correlation.shape
-        sizes = self.sizes.reshape(*shape, *(1,) * lead, self.sizes.shape[-1])
+        """That of so many pictures of each class together, `(..., [more,] classes)` to `(..., [more])`."""
+        more = (1,) * (by_class.ndim - self.sizes.ndim)
+        effects = self.of_classes
+        effects = effects.reshape(*effects.shape[:-1], *more, effects.shape[-1])
         n = by_class.sum(axis=-1)
-        size = np.where(n > 0, (by_class * sizes).sum(axis=-1) / np.maximum(n, 1e-9), 1.0)
-        return 1 + (size - 1) * self.correlation.reshape(*shape, *(1,) * lead)
+        return np.where(n > 0, (by_class * effects).sum(axis=-1) / np.maximum(n, 1e-9), 1.0)
 
     def of_scores(self) -> "DesignEffect":
         """That of scores, of which right and wrong are the two sides: they are more alike than these.
 
-        Two normal variables of correlation r lie on the same side of their means as if these had a correlation
-        of (2/π) asin r (Sheppard 1899).
+        Two normal variables of correlation r lie on the same side of their means as if these had a
+        correlation of (2/π) asin r (Sheppard 1899).
         """
         return DesignEffect(np.sin(np.pi / 2 * self.correlation), self.sizes)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.metrics.limits import Limits, Z, mean_limits
+from registry.bundle.metrics.limits import Limits, Z
 from registry.bundle.metrics.ratio import Figure
 
 _DRAWS = 1000
@@ -75,7 +75,6 @@ def mean_distance(several: Sequence[Distance]) -> Distance:
         np.concatenate([getattr(each.parts, name) for each in several], axis=-1)
         for name in ("value", "low", "high")
     )
-    values, highs = (
-        np.stack([getattr(each, name) for each in several], axis=-1) for name in ("value", "high")
-    )
-    return Distance(size, Limits(*joined), mean_limits(Limits(values, values, highs)).high)
+    value = np.mean([each.value for each in several], axis=0)
+    above = np.sqrt(np.sum([(each.high - each.value) ** 2 for each in several], axis=0)) / len(several)
+    return Distance(size, Limits(*joined), value + above)

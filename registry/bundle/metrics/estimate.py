@@ -2,7 +2,7 @@
 
 | figure | limits |
 | --- | --- |
-| of right and wrong answers | from its variance (`shares`), by exact limits of effective numbers (`moments`) |
+| of right and wrong answers | exact, of effective numbers (`moments`), by its variance (`shares`) |
 | an area under a ROC, precision-recall or risk-coverage curve | likewise (`areas`, `risk`) |
 | a calibration error | of a distance (`calibration_limits`, `distances`) |
 | a fairness figure | of a distance (`fairness_limits`) |

@@ -9,28 +9,28 @@ lies above it by the 0.975-quantile of what max(e_s, e_¬s) is in the mean.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.distances import Distance, Size, drawn
-from registry.bundle.metrics.limits import Limits, mean_limits
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.limits import Limits
 from registry.bundle.metrics.sample import Sample
-from registry.bundle.metrics.shares import all_answers, per_class, recalls, single
+from registry.bundle.metrics.shares import ACCURACY, RECALLS, mean_share
 
 Subgroups = Mapping[str, Sample[HasConfusion]]
 
 
 def accuracy_limits(subgroups: Subgroups) -> Limits:
     """Accuracies, `(..., subgroups)`."""
-    return Limits.stack([single(all_answers(of.counts.confusion.shape[-1]), of) for of in subgroups.values()])
+    return Limits.stack([mean_share(ACCURACY, of).limits() for of in subgroups.values()])
 
 
-def standardised_limits(subgroups: Subgroups, *, as_common_as_together: bool) -> Limits:
-    """Accuracies at one class mix, `(..., subgroups)`: means of recalls, weighted by the mix (MOVER)."""
+def standardised_limits(subgroups: Subgroups) -> Limits:
+    """Accuracies at the class mix of all together, `(..., subgroups)`: means of recalls, weighted by it."""
     counts = {name: of.counts for name, of in subgroups.items()}
-    mix = fairness.common_mix(counts, as_common_as_together=as_common_as_together).astype(np.float64)
-    return Limits.stack([mean_limits(per_class(recalls, of), mix) for of in subgroups.values()])
+    mix = fairness.common_mix(counts, as_common_as_together=True).astype(np.float64)
+    return Limits.stack([mean_share(RECALLS, of, mix).limits() for of in subgroups.values()])
 
 
 def fairness_limits(subgroups: Subgroups) -> dict[str, Limits]:
@@ -43,7 +43,7 @@ def fairness_limits(subgroups: Subgroups) -> dict[str, Limits]:
         return {}
     n = np.stack([of.counts.n for of in subgroups.values()], axis=-1)
     accuracies = accuracy_limits(subgroups)
-    standardised = standardised_limits(subgroups, as_common_as_together=True)
+    standardised = standardised_limits(subgroups)
     deviation = _limits(fairness.deviation_of, accuracies)
     return {
         "variance": Limits(*(each**2 for each in (deviation.value, deviation.low, deviation.high))),
@@ -65,7 +65,7 @@ def _even(parts: Limits) -> Limits:
     return Limits(parts.value, parts.value - far, parts.value + far)
 
 
-def _worst(accuracies: Limits, n: Figure) -> Limits:
+def _worst(accuracies: Limits, n: NDArray[np.int64]) -> Limits:
     noise = drawn(_even(accuracies))
     value = fairness.worst_of(accuracies.value, n)
     low = np.quantile(fairness.worst_of(accuracies.value + noise, n), 0.025, axis=0)

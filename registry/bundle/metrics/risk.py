@@ -2,8 +2,8 @@
 
 With the order of confidence given, AURC = Σ_b w_b x_b of x_b wrong answers of confidence b, and w_b what one
 adds there: those of high confidence add most. Its variance is Σ_b d w_b² x_b with d the design effect, as of
-Poisson counts. It is smoothed by half a wrong answer of the largest weight that there is (as the upper limit of
-Fay & Feuer 1997 by a whole one), so that no wrong answer is not certain. The limits follow (`moments`).
+Poisson counts. It is smoothed by half a wrong answer of the largest weight that there is (as the upper limit
+of Fay & Feuer 1997 by a whole one), so that no wrong answer is not certain. The limits follow (`moments`).
 """
 
 import numpy as np
@@ -39,4 +39,4 @@ def _weights(total: NDArray[np.int64]) -> NDArray[np.float64]:
     n = np.maximum(total.sum(axis=-1, keepdims=True), 1)
     own = 1 - above * harmonic_between(above, above + total) / np.maximum(total, 1)
     below = harmonic_between(above + total, np.broadcast_to(n, total.shape))
-    return (own + below) / n
+    return np.asarray((own + below) / n)

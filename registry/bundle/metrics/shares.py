@@ -7,8 +7,8 @@ one, J = tp / (tp + fp + fn) (Jaccard 1912). With c the pictures of a cell and
 
 what a picture there adds to x/n, the variance is Σ_cells d c g², d being the design effect of the true class
 (`design_effect`); of a mean, g is the mean of theirs, so that cells that shares have in common are seen as
-that. c is smoothed: each class's answers as if one more had been, spread evenly over all answers, and still as
-many as they are. The limits follow from it (`moments`).
+that. c is smoothed: each class's answers as if one more had been, spread evenly over all answers, and still
+as many as they are. The limits follow from it (`moments`).
 """
 
 from collections.abc import Callable
