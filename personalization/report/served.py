@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.report.data import CalibratedModel
-from personalization.report.measures import Estimate, estimate_over
+from personalization.report.measures import Estimate
 from registry.bundle.counts.count import Block, Counts
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.lesion_sums import LesionSums
 from registry.bundle.metrics.decided import mean_interval, mean_of, share_interval
+from registry.bundle.metrics.interval import interval
 from registry.bundle.metrics.ratio import Figure, ratio
 from registry.bundle.metrics.sets import label_histogram
 from training.messages.message import GLOBAL
@@ -84,7 +85,11 @@ def _cut(answered_by: Routes, blocks: Blocks, tally: Callable[[Counts, Calibrate
         tallies = [tally(counts, answered_by[name]) for name, counts in subgroups.items()]
         return ratio(*(np.sum(parts, axis=0) for parts in zip(*tallies, strict=True)))
 
-    return estimate_over(figure, blocks)
+    value = figure({name: block.point for name, block in blocks.items()})
+    sent = {name: block.sent for name, block in blocks.items() if block.sent is not None}
+    if np.isnan(value) or len(sent) < len(blocks):
+        return Estimate(None if np.isnan(value) else float(value))
+    return Estimate(float(value), *(interval(figure(sent)) or (None, None)))
 
 
 def _covered(counts: Counts, model: CalibratedModel) -> _Tally:

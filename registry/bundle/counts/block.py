@@ -12,7 +12,6 @@ from registry.bundle.counts.confusion import Cell, Trait, add_cells, name_of_arr
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums
-from registry.bundle.counts.resample import resample
 from registry.bundle.errors import CountsError
 
 __all__ = ["Block", "Counts"]
@@ -47,11 +46,6 @@ class Block:
             return self.lesions[: self.point.num_classes]
         confusion = self.point.confusion
         return LesionSums.of_independent(np.diagonal(confusion), confusion.sum(axis=-1))
-
-    @cached_property
-    def replicates(self) -> Counts:
-        """Counts as other test pictures could have given, `(replicates, ...)`, drawn from the sums alone."""
-        return self.sent if self.sent is not None else resample(self.point, self.by_lesion)
 
     def __add__(self, other: "Block") -> "Block":
         missing = (self.lesions is None) != (other.lesions is None)
