@@ -164,7 +164,7 @@ def auroc(counts: Counts) -> Figure:
 
 
 def auprcs(counts: Counts) -> Figure:
-    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs`, and of few pictures."""
+    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs` or of few pictures."""
     others, positives = counts.scores[..., 0, :].sum(axis=-1), counts.scores[..., 1, :].sum(axis=-1)
     fewest = FEWEST_FOR_AUPRC if counts.scores.shape[-1] == SCORE_BINS else 1
     return np.where((others > 0) & (positives >= fewest), _average_precision(counts.scores), np.nan)

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from registry.bundle.counts.count import SCORE_BINS, Counts, count
+from registry.bundle.counts.count import Counts, count
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics import classification as of
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))
@@ -17,7 +18,7 @@ def counted(probabilities, labels, **keywords):
 
 
 def binned(scores):
-    return np.minimum(np.floor(scores * SCORE_BINS), SCORE_BINS - 1)
+    return LOGIT_BINS.bin(scores)
 
 
 @CASES
@@ -147,15 +148,14 @@ FIGURES = [
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_a_figure_of_replicates_is_the_figure_of_each(predictions, figure):
-    block = counted(*predictions(3, 40, 3), replicates=6)
-    together = figure(block.replicates)
+def test_a_figure_along_an_axis_is_the_figure_of_each(predictions, stack, figure):
+    several = [counted(*predictions(i, 90, 3)).point for i in range(6)]
+    together = figure(stack(several))
     assert together.shape == (6,)
-    for index in range(6):
-        np.testing.assert_allclose(together[index], figure(block.replicates.replicate(index)))
+    np.testing.assert_allclose(together, [figure(counts) for counts in several])
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_nothing_is_known_of_no_pictures(figure):
+def test_nothing_is_known_of_no_pictures(figure, stack):
     assert np.isnan(figure(Counts.zeros(3)))
-    assert np.isnan(figure(Counts.zeros(3, replicates=2))).tolist() == [True, True]
+    assert np.isnan(figure(stack([Counts.zeros(3)] * 2))).tolist() == [True, True]
