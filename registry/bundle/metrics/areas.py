@@ -64,7 +64,7 @@ def auprcs(sample: Sample[Counts]) -> Moments:
     model = smooth * (1 - smooth) * of_class / np.maximum(positives, 1)
     shown = _variance_of_average_precision(histograms) * np.maximum(of_class, others)
     best = np.where(np.isnan(value), np.nan, _best_average_precision(histograms))
-    return Moments(value, smooth, np.maximum(model, shown), best)
+    return Moments(value, smooth, np.maximum(model, shown), value, best)
 
 
 def auprc(sample: Sample[Counts]) -> Moments:
@@ -87,7 +87,7 @@ def _under_roc(value: Figure, histograms: NDArray[np.int64], effects: Effects) -
     of_others = np.maximum(n - 1, 0) * smooth / (1 + smooth)
     model = smooth * (1 - smooth) * (1 + of_class + of_others) / (m * n)
     shown = _variance_of_placements(histograms) * np.maximum(*effects)
-    return Moments(value, smooth, np.maximum(model, shown), _ordered_share(value, histograms))
+    return Moments(value, smooth, np.maximum(model, shown), value, _ordered_share(value, histograms))
 
 
 def _ordered_share(area: Figure, histograms: NDArray[np.int64]) -> Figure:

@@ -20,7 +20,7 @@ from registry.bundle.metrics.limits import LEVEL, Limits
 
 Real = NDArray[np.float64]
 
-_TINY = 1e-300  # keeps the continued fraction away from a division by 0
+_TINY = float(np.finfo(np.float64).tiny)  # keeps the continued fraction away from a division by 0
 _ACCURACY = 1e-15
 _MOST_TERMS = 100_000
 _STEPS = 60

@@ -26,18 +26,21 @@ class Moments:
         value: f; nan where it is undefined.
         smooth: f̃, between 0 and 1 and neither.
         variance: V, of f̃.
-        best: f where the upper limit starts; above f where bins hide the order of pictures.
+        least: f where the lower limit starts; below f where noise pushes f up.
+        most: f where the upper limit starts; above f where bins hide the order of pictures.
     """
 
     value: Figure
     smooth: Figure
     variance: Figure
-    best: Figure
+    least: Figure
+    most: Figure
 
     def limits(self) -> Limits:
-        """The figure with its limits, `(...)`."""
-        n = np.where(np.isnan(self.value), np.nan, ratio(self.smooth * (1 - self.smooth), self.variance))
-        return Limits(self.value, exact_low(self.value * n, n), exact_high(self.best * n, n))
+        """The figure with its limits, `(...)`; 0 to 1 where nothing can vary and nothing is known."""
+        n = np.nan_to_num(ratio(self.smooth * (1 - self.smooth), self.variance))
+        n = np.where(np.isnan(self.value), np.nan, n)
+        return Limits(self.value, exact_low(self.least * n, n), exact_high(self.most * n, n))
 
     def mean(self, correlation: NDArray[np.float64] | None = None) -> "Moments":
         """The mean over the last axis of the figures that are defined.
@@ -47,15 +50,16 @@ class Moments:
         """
         defined = ~np.isnan(self.value)
         together = np.eye(defined.shape[-1]) if correlation is None else correlation
-        value, smooth, best = (
-            mean_defined(np.where(defined, of, np.nan)) for of in (self.value, self.smooth, self.best)
+        value, smooth, least, most = (
+            mean_defined(np.where(defined, of, np.nan))
+            for of in (self.value, self.smooth, self.least, self.most)
         )
         deviation = np.where(defined, np.sqrt(self.variance), 0.0)
         several = np.einsum("...j,...jk,...k->...", deviation, together, deviation, optimize=True)
-        return Moments(value, smooth, ratio(several, defined.sum(axis=-1) ** 2), best)
+        return Moments(value, smooth, ratio(several, defined.sum(axis=-1) ** 2), least, most)
 
     @classmethod
     def stack(cls, several: "list[Moments]") -> "Moments":
         """Several figures `(...)` as one of `(..., figures)`."""
-        names = ("value", "smooth", "variance", "best")
+        names = ("value", "smooth", "variance", "least", "most")
         return cls(*(np.stack([getattr(each, name) for each in several], axis=-1) for name in names))

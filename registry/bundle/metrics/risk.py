@@ -27,7 +27,7 @@ def aurc(sample: Sample[Counts]) -> Moments:
     largest = np.where(total > 0, weight, 0.0).max(axis=-1) * effect
     value = area_of(counts)
     variance = (weight**2 * wrong).sum(axis=-1) * effect + _HALF * largest**2
-    return Moments(value, np.minimum(np.nan_to_num(value) + _HALF * largest, _MOST), variance, value)
+    return Moments(value, np.minimum(np.nan_to_num(value) + _HALF * largest, _MOST), variance, value, value)
 
 
 def _weights(total: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -36,11 +36,14 @@ class Shares:
         figure: what computes them, `(..., shares)`; nan where one is undefined.
         cells: those that x is of and those that n is of, for so many classes.
         is_f1: whether the figure is 2 J / (1 + J) of the share J.
+        is_raised: whether noise pushes it up: n is by chance, and where it is small x mostly is as large. The
+            lower limit then starts at the smoothed figure where that is lower.
     """
 
     figure: Callable[[HasConfusion], Figure]
     cells: Callable[[int], tuple[Cells, Cells]]
     is_f1: bool = False
+    is_raised: bool = False
 
 
 def _own(classes: int) -> Cells:
@@ -68,7 +71,7 @@ def _malignant(classes: int, side: NDArray[np.bool_]) -> tuple[Cells, Cells]:
 
 ACCURACY = Shares(lambda counts: classification.accuracy(counts)[..., np.newaxis], _all)
 RECALLS = Shares(classification.recalls, lambda k: (_right(k), _own(k)))
-PRECISIONS = Shares(classification.precisions, lambda k: (_right(k), _answered(k)))
+PRECISIONS = Shares(classification.precisions, lambda k: (_right(k), _answered(k)), is_raised=True)
 F1 = Shares(classification.f1_scores, lambda k: (_right(k), _own(k) | _answered(k)), is_f1=True)
 SPECIFICITIES = Shares(classification.specificities, lambda k: (~_own(k) & ~_answered(k), ~_own(k)))
 
@@ -90,8 +93,7 @@ def each_share(shares: Shares, sample: Sample[HasConfusion]) -> Moments:
     smoothed = _smoothed(sample.counts)
     smooth, linear = _linear(shares, smoothed)
     variance = np.einsum("...fij,...ij->...f", linear**2, smoothed * _by_row(sample))
-    value = shares.figure(sample.counts)
-    return Moments(value, smooth, variance, value)
+    return _moments(shares, shares.figure(sample.counts), smooth, variance)
 
 
 def mean_share(
@@ -111,7 +113,11 @@ def mean_share(
     together = np.einsum("...f,...fij->...ij", weight, linear)
     variance = (together**2 * smoothed * _by_row(sample)).sum(axis=(-2, -1))
     value = (weight * np.where(np.isnan(values), 0.0, values)).sum(axis=-1)
-    return Moments(value, (weight * smooth).sum(axis=-1), variance, value)
+    return _moments(shares, value, (weight * smooth).sum(axis=-1), variance)
+
+
+def _moments(shares: Shares, value: Figure, smooth: Figure, variance: Figure) -> Moments:
+    return Moments(value, smooth, variance, np.minimum(value, smooth) if shares.is_raised else value, value)
 
 
 def by_pictures(shares: Shares, sample: Sample[HasConfusion]) -> Moments:

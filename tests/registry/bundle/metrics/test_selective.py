@@ -33,14 +33,14 @@ def test_area_of_distinct_confidences_is_the_definition(seed, n):
 
 
 def test_area_of_equal_confidences_is_the_mean_over_their_orders():
-    places, right = [50, 150, 150, 150, 150, 50], [1, 1, 0, 1, 0, 0]
+    places, right = [200, 150, 150, 150, 150, 50], [1, 1, 0, 1, 0, 0]
     tied = [1 - value for value in right[1:5]]
     expected = np.mean([naive_area([0, *order, 1]) for order in permutations(tied)])
     assert aurc(counts_of(places, right)) == pytest.approx(expected)
 
 
 def test_the_curve_by_hand():
-    curve = risk_coverage(counts_of([50, 150, 150, 50], [1, 0, 1, 0]))
+    curve = risk_coverage(counts_of([200, 150, 150, 50], [1, 0, 1, 0]))
     assert curve.threshold_bin.tolist() == list(range(SCORE_BINS))
     for threshold, coverage, risk in [(0, 1, 2 / 4), (50, 1, 2 / 4), (51, 3 / 4, 1 / 3), (151, 1 / 4, 0)]:
         assert curve.coverage[threshold] == pytest.approx(coverage)
@@ -50,8 +50,8 @@ def test_the_curve_by_hand():
 
 
 def test_an_order_that_puts_wrong_answers_last_has_the_smaller_area():
-    good = aurc(counts_of([50, 150, 50, 50], [1, 1, 1, 0]))
-    bad = aurc(counts_of([50, 150, 50, 50], [0, 1, 1, 1]))
+    good = aurc(counts_of([200, 150, 100, 50], [1, 1, 1, 0]))
+    bad = aurc(counts_of([200, 150, 100, 50], [0, 1, 1, 1]))
     assert good < bad
 
 

@@ -120,7 +120,7 @@ def test_all_right_at_one_confidence_is_no_certain_calibration_error():
     assert dark["ece"] == pytest.approx(0.3, abs=0.01)
     low, high = dark["intervals"]["ece"]
     assert high == pytest.approx(0.3, abs=0.01)  # the share of right answers is 1 and cannot be more
-    assert low == pytest.approx(0.3 - (1 - 0.025 ** (1 / 37)), abs=0.01)
+    assert 0.15 < low < 0.25
 
 
 def test_differences_compare_the_named(blocks):
@@ -130,7 +130,7 @@ def test_differences_compare_the_named(blocks):
 
 
 def test_what_is_undefined_is_null_in_json_and_what_is_absent_is_named(blocks):
-    empty = Block(Counts.zeros(3))
+    empty = count(np.zeros((0, 3)), np.zeros(0, int), malignant=MALIGNANT)
     one_class = count(np.array([[0.2, 0.7, 0.1]]), np.array([1]), malignant=MALIGNANT)
     summary = summarise({"dark": empty, "light": one_class}, LABELS, ["dark", "medium", "light"])
     text = json.dumps(summary, allow_nan=False)
