@@ -1,8 +1,8 @@
 """The difference between two systems on the same test pictures, with an interval.
 
 Replicates are drawn from the sums that a run leaves (`resample`), apart for each run. Two runs of one seed
-have the same test pictures, and the noise that both share does not cancel: intervals are wider than they need be.
-Each seed has a split of its own; differences are means over seeds, and their interval is of the means of
+have the same test pictures, and the noise that both share does not cancel: intervals are wider than they need
+be. Each seed has a split of its own; differences are means over seeds, and their interval is of the means of
 replicates.
 
 What that leaves out: the seeds' test splits are drawn from the same lesions, and two of them share a fifth. A
