@@ -22,8 +22,9 @@ def limits(data: ReportData) -> tuple[str, ...]:
     ]
     sentences.append(
         "Intervals are of 95 %, computed from the sums that hospitals told, and allow for several pictures "
-        "of a lesion; most are wider than they need be. They do not contain what training again would change. "
-        "What noise adds to a distance, such as a spread or a calibration error, is taken off its lower end. "
+        "of a lesion; most are wider than they need be. They do not contain what training again would "
+        "change. What noise adds to a distance, such as a spread or a calibration error, is taken off its "
+        "lower end. "
         "A spread is never below 0, so its interval says how large it may be, not whether there is one. The "
         "worst subgroup is picked after looking, so its distance from the others is overstated where "
         f"subgroups are small. AUPRC is told of diseases with at least {FEWEST_FOR_AUPRC} test pictures."
