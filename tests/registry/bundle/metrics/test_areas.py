@@ -30,10 +30,14 @@ def test_values_are_those_of_the_figures(drawn):
     np.testing.assert_allclose(risk.aurc(drawn).value, aurc(drawn.counts))
 
 
-@pytest.mark.parametrize("figure", [areas.auroc, areas.malignancy_auroc, areas.auprc, risk.aurc])
-def test_the_variance_is_that_of_draws_or_somewhat_larger(drawn, figure):
+@pytest.mark.parametrize(
+    ("figure", "most"),
+    [(areas.auroc, 2), (areas.malignancy_auroc, 2), (areas.auprc, 2.5), (risk.aurc, 5)],
+)
+def test_the_variance_is_that_of_draws_or_larger(drawn, figure, most):
+    """That of AURC has half the square of its largest weight in it, which counts where few are wrong."""
     found = figure(drawn)
-    assert 0.85 <= found.variance.mean() / found.value.var() <= 2.5
+    assert 0.85 <= found.variance.mean() / found.value.var() <= most
 
 
 def test_an_area_of_one_of_three_pictures_is_far_from_certain():
