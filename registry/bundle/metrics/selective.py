@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, ratio
+from registry.bundle.metrics.ratio import Figure, harmonic_between, ratio
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,6 @@ def risk_coverage(counts: Counts) -> RiskCoverage:
         coverage=ratio(covered, covered[..., :1]),
         risk=ratio(answered[..., 0, :], covered),
     )
-
-
-def answered_at(counts: Counts, threshold_bin: int) -> Tally:
-    """Pictures whose confidence bin is at least `threshold_bin`, and all pictures, both `(..., 1)`."""
-    answered = counts.confidence[..., threshold_bin:].sum(axis=(-2, -1))
-    return answered[..., np.newaxis], counts.n[..., np.newaxis]
-
-
-def wrong_at(counts: Counts, threshold_bin: int) -> Tally:
-    """Wrong answers among the pictures that `answered_at` counts, and these pictures, both `(..., 1)`."""
-    wrong = counts.confidence[..., 0, threshold_bin:].sum(axis=-1)
-    return wrong[..., np.newaxis], answered_at(counts, threshold_bin)[0]
 
 
 def aurc(counts: Counts) -> Figure:
