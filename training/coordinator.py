@@ -172,9 +172,9 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
         return None
     own = read_own(job, SERVER, Path(data), cache_folder())
 
-    def site(roster: Roster) -> ClientApp:
+    def site(decided: Job, roster: Roster) -> ClientApp:
         keep_freed_memory()
-        return ClientApp(job, AgreedDataset(own, roster), ClientStore(folder.store))
+        return ClientApp(decided, AgreedDataset(own, roster), ClientStore(folder.store))
 
     return OwnPictures(own.properties, site)
 

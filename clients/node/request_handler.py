@@ -6,7 +6,7 @@ It knows no network: text and bytes come in, text and bytes go out.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, 
 from training.errors import MessageError, TrainingError, public_message
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
+from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
+from training.updates.secure_aggregation.identity import Identity
 
 REFUSED = "refused"  # the key under which a refusal says why
 LogLine = Callable[[str], None]
@@ -43,13 +45,24 @@ class RequestHandler:
         cache: where decoded pictures are kept.
         states: where its client states are kept.
         say: takes one line for whoever watches the node.
+        identity: with what it signs its part in sums.
+        federation: the hospitals in its kit's federation file.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
     """
 
     def __init__(
-        self, node: str, job: Job, manifest: Path | None, *, cache: Path, states: Path, say: LogLine
+        self,
+        node: str,
+        job: Job,
+        manifest: Path | None,
+        *,
+        cache: Path,
+        states: Path,
+        say: LogLine,
+        identity: Identity | None = None,
+        federation: Sequence[str] = (),
     ) -> None:
         self._node = node
         self._job = job
@@ -59,6 +72,8 @@ class RequestHandler:
         self._spool = Spool(states.with_name("answers"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
+        self._identity = identity
+        self._federation = federation
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -124,10 +139,12 @@ class RequestHandler:
                     raise MessageError(f"{self._node} joins before it has introduced itself")
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
+                job = decide_masks(self._job, {*self._federation, *agreed.everybody})
+                agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
                 self._app = ClientApp(
-                    self._job, AgreedDataset(self._own, agreed), self._store, self._public_reason
+                    job, AgreedDataset(self._own, agreed), self._store, self._public_reason, self._identity
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
