@@ -140,6 +140,11 @@ def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkey
 
 def test_below_the_threshold_a_round_is_refused(run_job, make_job):
     with pytest.raises(QuorumError, match="3 clients are there, 4 are needed so that the sum hides each"):
+        run_job(make_job(privacy={"secure_aggregation": {"fewest": 4, "counts": False}}))
+
+
+def test_fewer_hospitals_than_a_sum_of_counts_is_over_do_not_begin(run_job, make_job):
+    with pytest.raises(QuorumError, match="sums over 4 or more, and this run has 3: north, south, west"):
         run_job(make_job(privacy={"secure_aggregation": {"fewest": 4}}))
 
 
