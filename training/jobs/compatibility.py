@@ -45,8 +45,9 @@ def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:
     tokenizers = [each.objective.tokenizer for each in rounds if isinstance(each.objective, BEiT)]
     if sum(isinstance(each, Codebook) for each in tokenizers) > 1:
         raise ValueError(
-            "two stages learn a codebook of the same pictures, and sums around two sets of codes could tell "
-            "single patches apart: a job learns one. Leave one of the stages out, or give it the tokenizer dalle"
+            "two stages learn a codebook of the same pictures, and sums around two sets of codes could "
+            "tell single patches apart: a job learns one. Leave one of the stages out, or give it the "
+            "tokenizer dalle"
         )
 
 
