@@ -173,10 +173,10 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
         return None
     own = read_own(job, SERVER, Path(data), cache_folder())
 
-    def site(roster: Roster) -> ClientApp:
+    def site(decided: Job, roster: Roster) -> ClientApp:
         keep_freed_memory()
         store, releases = ClientStore(folder.store), FolderReleases(folder.releases)
-        return ClientApp(job, AgreedDataset(own, roster), store, releases=releases)
+        return ClientApp(decided, AgreedDataset(own, roster), store, releases=releases)
 
     return OwnPictures(own.properties, site)
 

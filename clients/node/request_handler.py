@@ -6,7 +6,7 @@ It knows no network: text and bytes come in, text and bytes go out.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,9 +26,11 @@ from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, 
 from training.errors import MessageError, TrainingError, public_message
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
+from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
+from training.updates.secure_aggregation.identity import Identity
 
 REFUSED = "refused"  # the key under which a refusal says why
 LogLine = Callable[[str], None]
@@ -45,6 +47,8 @@ class RequestHandler:
         states: where its client states are kept.
         say: takes one line for whoever watches the node.
         releases: where the account is kept of what this node told, in this run and in others.
+        identity: with what it signs its part in sums.
+        federation: the hospitals in its kit's federation file.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -60,6 +64,8 @@ class RequestHandler:
         states: Path,
         say: LogLine,
         releases: Path | None = None,
+        identity: Identity | None = None,
+        federation: Sequence[str] = (),
     ) -> None:
         self._node = node
         self._job = job
@@ -70,6 +76,8 @@ class RequestHandler:
         self._spool = Spool(states.with_name("answers"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
+        self._identity = identity
+        self._federation = federation
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -135,14 +143,17 @@ class RequestHandler:
                     raise MessageError(f"{self._node} joins before it has introduced itself")
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
+                job = decide_masks(self._job, {*self._federation, *agreed.everybody})
+                agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
                 self._app = ClientApp(
-                    self._job,
+                    job,
                     AgreedDataset(self._own, agreed),
                     self._store,
                     self._public_reason,
                     self._releases,
+                    self._identity,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)

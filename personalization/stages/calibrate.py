@@ -287,14 +287,16 @@ class Poll:
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
         census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
+        masks = self.context.job.privacy.masked_counts
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
+        if masks is not None:
+            trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
         tensors = {GRAPH: as_tensor(graph), **(beside or {})}
         broadcasts = [
             Broadcast(client, self.context.key, 0, ask, name, tensors, question)
-            for client in (trainers if split == "train" else census.hospitals(split, subgroups))
+            for client in (trainers if split == "train" else self.context.judges(split, subgroups))
         ]
-        masks = self.context.job.privacy.masked_counts
         if broadcasts and masks is not None:
             return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
         return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []

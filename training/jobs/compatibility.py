@@ -5,7 +5,9 @@ from importlib.util import find_spec
 
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
+from training.algorithms.objectives.tokenizers import Codebook
 from training.data.settings import DataConfig
 from training.jobs.stages.base import Stage
 from training.jobs.stages.rounds import RoundsStage
@@ -22,9 +24,12 @@ def refuse_unfit(
     """
     rounds = [stage for stage in stages if isinstance(stage, RoundsStage)]
     if privacy.secure_aggregation is not None:
-        refuse_under_masks(privacy, compression, stages, rounds, data)
+        refuse_under_masks(compression, rounds)
+    if privacy.masked_counts is not None:
+        refuse_without_client_figures(stages, data)
     if privacy.client_level is not None:
         refuse_under_noise(privacy, rounds)
+    refuse_two_codebooks(rounds)
     private = [stage for stage in rounds if isinstance(stage.objective, DPSGD)]
     for stage in private:
         refuse_uncovered(stage, "the objective dp-sgd")
@@ -35,14 +40,19 @@ def refuse_unfit(
         )
 
 
-def refuse_under_masks(
-    privacy: PrivacyConfig,
-    compression: CompressionConfig,
-    stages: Sequence[Stage],
-    rounds: Sequence[RoundsStage],
-    data: DataConfig,
-) -> None:
-    """Refuse what needs single clients' tensors."""
+def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:
+    """Refuse a second codebook: clients answer for each patch once in a run."""
+    tokenizers = [each.objective.tokenizer for each in rounds if isinstance(each.objective, BEiT)]
+    if sum(isinstance(each, Codebook) for each in tokenizers) > 1:
+        raise ValueError(
+            "two stages learn a codebook of the same pictures, and sums around two sets of codes could "
+            "tell single patches apart: a job learns one. Leave one of the stages out, or give it the "
+            "tokenizer dalle"
+        )
+
+
+def refuse_under_masks(compression: CompressionConfig, rounds: Sequence[RoundsStage]) -> None:
+    """Refuse what needs single clients' weights."""
     for stage in rounds:
         exchange = stage.exchange
         if exchange.comes_back or exchange.opens or exchange.carries_weights or exchange.needs_server:
@@ -55,20 +65,21 @@ def refuse_under_masks(
             f"compression.up is {compression.up}, and masked numbers are uniform: they cannot be "
             "compressed. Use compression.up: exact, or leave privacy.secure_aggregation out"
         )
-    if privacy.masked_counts is None:
-        return
+
+
+def refuse_without_client_figures(stages: Sequence[Stage], data: DataConfig) -> None:
+    """Refuse what needs single clients' counts."""
+    way_out = "masks let no client's counts be seen; leave {} out, or set privacy.counts.masks: false"
     for each in stages:
         if each.needs_client_figures:
             raise ValueError(
                 f"stage {each.stage} judges the models of single clients, each on its own counts, and "
-                "privacy.secure_aggregation lets no client's counts be seen; leave the stage out, or set "
-                "privacy.secure_aggregation.counts: false"
+                f"{way_out.format('the stage')}"
             )
     if any(source.unseen for source in data.sources):
         raise ValueError(
             "clients that take no part (unseen: true) are judged each by itself, and "
-            "privacy.secure_aggregation lets no client's counts be seen; leave them out, or set "
-            "privacy.secure_aggregation.counts: false"
+            f"{way_out.format('them')}"
         )
 
 

@@ -50,3 +50,15 @@ def test_an_account_without_an_accountant(make_job, monkeypatch):
     with pytest.raises(ValueError, match=r"not installed here.*dermfed\[privacy\]"):
         make_job(privacy={"client_level": {"clip": 1.0, "noise_multiplier": 1.0}})
     make_job(privacy=MASKS)
+
+
+def test_a_job_learns_one_codebook(make_job):
+    pretrain = {
+        "stage": "pretrain",
+        "rounds": 1,
+        "objective": {"name": "beit"},
+        "aggregator": {"name": "fedavg"},
+    }
+    make_job(stages=[pretrain])
+    with pytest.raises(ValueError, match="two stages learn a codebook of the same pictures"):
+        make_job(stages=[pretrain, pretrain])

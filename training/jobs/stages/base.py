@@ -10,6 +10,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
 from training.config import FrozenConfig
+from training.data.dataset import Split
 from training.federation.blocks import Blocks
 from training.federation.census import Census
 from training.federation.server.ask import Traffic
@@ -60,6 +61,16 @@ class StageContext:
     def all_subgroups(self) -> tuple[str, ...]:
         """The subgroups for which figures are computed, `undeclared` included."""
         return self.census.all_subgroups
+
+    def judges(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """Who is asked for counts of these subgroups' pictures: the hospitals that hold any.
+
+        Where counts are summed under masks it is every hospital, and those that hold none add zeros: sums of
+        the same pictures over other hospitals would tell by subtraction what a single one holds.
+        """
+        holders = self.census.hospitals(split, subgroups)
+        masked = self.job.privacy.masked_counts is not None
+        return self.census.all_hospitals if masked and holders else holders
 
     @property
     def canary(self) -> bool:
