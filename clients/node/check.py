@@ -222,9 +222,9 @@ def never_leaves(min_count: int) -> str:
     if min_count <= 1:
         return f"{never}. Counts and losses may be of one patient (privacy.min_count: {min_count})"
     return (
-        f"{never}, predictions for one picture; losses, counts of answers and sums over fewer than {min_count} "
-        "patients, by themselves or as the difference of two answers; a bin of a histogram with fewer than "
-        f"{smallest_cell(min_count)}. Numbers of pictures and matrices of answers are exact"
+        f"{never}, predictions for one picture; losses, counts of answers and sums over fewer than "
+        f"{min_count} patients, by themselves or as the difference of two answers; a bin of a histogram with "
+        f"fewer than {smallest_cell(min_count)}. Numbers of pictures and matrices of answers are exact"
     )
 
 

@@ -201,7 +201,7 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
     masks, names = privacy.masked_counts, {stage.stage for stage in job.stages}
     way = under_masks(masks) or f"in the clear: {open_because}"
     apart = f"{of_patients(privacy.min_count)}, also as the difference of two answers"
-    bins = f"{of_patients(smallest_cell(privacy.min_count))} in each bin"
+    bins = f"bins of histograms of {of_patients(smallest_cell(privacy.min_count))}"
     judging = [stage for stage in job.stages if isinstance(stage, Federate | Finetune)]
     splits = {stage.evaluate_on for stage in judging if stage.evaluate_on is not None}
     splits |= {"validation"} if "personalize" in names else set()
@@ -214,7 +214,7 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
             + (f" and {', '.join(also)}" if also else ""),
             MASKED if masks is not None else "exact confusion matrices, and histograms of scores",
             NOTHING,
-            f"{way}; {apart}; histograms of {bins}",
+            f"{way}; {apart}; {bins}",
         )
     if "calibrate" in names:
         yield Seen(
@@ -222,7 +222,7 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
             "sums of log-likelihoods, histograms of scores and distances of calibration pictures",
             MASKED if masks is not None else "its sums, by subgroup",
             "temperature and thresholds fitted to all of them",
-            f"{way}; {apart}; histograms of {bins}",
+            f"{way}; {apart}; {bins}",
         )
         yield Seen(
             "embeddings",
@@ -266,4 +266,4 @@ def under_masks(config: SecureAggregationConfig | None) -> str:
 
 def of_patients(least: int) -> str:
     """So many patients, in words."""
-    return f"{least} patients or more" if least > 1 else "any number of patients (privacy.min_count)"
+    return f"{least} patients or more" if least > 1 else "any number of patients"
