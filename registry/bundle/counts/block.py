@@ -12,7 +12,8 @@ from registry.bundle.counts.confusion import Cell, Trait, add_cells, name_of_arr
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums
-from registry.bundle.counts.resample import resample
+from registry.bundle.counts.noisy import MATRIX, NOISE, NoisyCounts
+from registry.bundle.counts.resample import resample, resample_noisy
 from registry.bundle.errors import CountsError
 
 __all__ = ["Block", "Counts"]
@@ -32,6 +33,7 @@ class Block:
         decisions: what thresholds would do, where the question named them.
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
         sent: bootstrap replicates, as clients of the version before sent them.
+        noisy: the counts with noise that the others were made of, where a job asks for noise.
     """
 
     point: Counts
@@ -39,6 +41,15 @@ class Block:
     decisions: Decisions | None = None
     cells: Mapping[Trait, Cell] = field(default_factory=dict)
     sent: Counts | None = None
+    noisy: NoisyCounts | None = None
+
+    @classmethod
+    def of_noisy(cls, noisy: NoisyCounts) -> "Block":
+        """The block of consistent counts that noisy ones stand for."""
+        point = noisy.consistent()
+        decided = noisy.decided(int(point.n))
+        decisions = None if decided is None else Decisions(decided, noisy.variance)
+        return cls(point, decisions=decisions, noisy=noisy)
 
     @cached_property
     def by_lesion(self) -> LesionSums:
@@ -51,9 +62,15 @@ class Block:
     @cached_property
     def replicates(self) -> Counts:
         """Counts as other test pictures could have given, `(replicates, ...)`, drawn from the sums alone."""
+        if self.noisy is not None:
+            return resample_noisy(self.point, self.noisy)
         return self.sent if self.sent is not None else resample(self.point, self.by_lesion)
 
     def __add__(self, other: "Block") -> "Block":
+        if (self.noisy is None) != (other.noisy is None):
+            raise CountsError("one block has noise and the other has none; do all clients run the same job?")
+        if self.noisy is not None and other.noisy is not None:
+            return Block.of_noisy(self.noisy + other.noisy)
         missing = (self.lesions is None) != (other.lesions is None)
         if missing or (self.decisions is None) != (other.decisions is None):
             raise CountsError(
@@ -69,6 +86,8 @@ class Block:
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """Serializes the block for a message, all int32."""
+        if self.noisy is not None:
+            return self.noisy.to_arrays()
         arrays = self.point.to_arrays()
         if self.sent is not None:
             sent = self.sent.to_arrays()
@@ -89,6 +108,10 @@ class Block:
         Raises:
             CountsError: the arrays are not what `to_arrays` gives.
         """
+        if NOISE in arrays:
+            if MATRIX not in arrays:
+                raise CountsError(f"noisy counts without `{MATRIX}`; the block is broken")
+            return cls.of_noisy(NoisyCounts.from_arrays(arrays))
         counted = {
             name: array
             for name, array in arrays.items()

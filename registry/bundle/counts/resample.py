@@ -9,12 +9,15 @@ Each histogram is drawn by itself: figures are of one of them at a time.
 """
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums, design_effects
+from registry.bundle.counts.noisy import NoisyCounts
 
 REPLICATES = 200
 
@@ -27,9 +30,7 @@ def resample(counts: Counts, right: LesionSums, replicates: int = REPLICATES) ->
         right: the sums by lesion of right answers by true class.
         replicates: how many.
     """
-    arrays = counts.to_arrays()
-    content = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values()))
-    generator = np.random.Generator(np.random.PCG64(int.from_bytes(content.digest()[:8], "big")))
+    generator = _generator(counts.to_arrays())
     effect, _ = design_effects(right)
 
     def draw(array: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -38,3 +39,31 @@ def resample(counts: Counts, right: LesionSums, replicates: int = REPLICATES) ->
     return Counts(
         draw(counts.confusion), draw(counts.scores), draw(counts.malignancy), draw(counts.confidence)
     )
+
+
+def resample_noisy(counts: Counts, noisy: NoisyCounts, replicates: int = REPLICATES) -> Counts:
+    """Replicates of counts with noise: other pictures, other noise, and the same way to consistent counts.
+
+    Args:
+        counts: the consistent ones.
+        noisy: what they were made of.
+        replicates: how many.
+    """
+    generator = _generator(noisy.to_arrays())
+    sure = {"matrix": counts.confusion}
+    if noisy.histogram is not None:
+        sure["histogram"] = counts.scores[1] if counts.num_classes == 2 else counts.malignancy
+    drawn = {}
+    for name, values in sure.items():
+        # The histogram keeps its negative numbers, about which the others vary.
+        expected = np.maximum(values, 0)
+        pictures = values + generator.poisson(expected, size=(replicates, *values.shape)) - expected
+        noise = generator.normal(scale=np.sqrt(noisy.variance), size=pictures.shape)
+        drawn[name] = pictures + np.rint(noise).astype(np.int64)
+    return replace(noisy, tallies=None, **drawn).consistent()
+
+
+def _generator(arrays: Mapping[str, NDArray[np.int32]]) -> np.random.Generator:
+    """Random numbers that follow from some arrays."""
+    content = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values()))
+    return np.random.Generator(np.random.PCG64(int.from_bytes(content.digest()[:8], "big")))

@@ -132,7 +132,8 @@ def _area_under_roc(histograms: NDArray[np.int64]) -> Figure:
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     below = np.cumsum(negatives, axis=-1) - negatives
     won_twice = (positives * (2 * below + negatives)).sum(axis=-1)
-    return ratio(won_twice, 2 * positives.sum(axis=-1) * negatives.sum(axis=-1))
+    pairs = np.maximum(positives.sum(axis=-1), 0) * np.maximum(negatives.sum(axis=-1), 0)
+    return np.clip(ratio(won_twice, 2 * pairs), 0.0, 1.0)  # noise may lead out
 
 
 def _average_precision(histograms: NDArray[np.int64]) -> Figure:
@@ -159,8 +160,11 @@ def auroc(counts: Counts) -> Figure:
 
 
 def auprcs(counts: Counts) -> Figure:
-    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs`."""
-    both = (counts.scores.sum(axis=-1) > 0).all(axis=-1)
+    """Average precision of each class, one-vs-rest, `(..., classes)`.
+
+    nan as `aurocs`, and of counts with noise: at the top, where precision is made, it is all noise.
+    """
+    both = (counts.scores.sum(axis=-1) > 0).all(axis=-1) & counts.tells_confidence[..., np.newaxis]
     return np.where(both, _average_precision(counts.scores), np.nan)
 
 
