@@ -73,6 +73,7 @@ class PreparedDataset:
             table.subgroups[keep],
             table.lesions[keep],
             None if table.traits is None else table.traits[keep],
+            None if table.patients is None else table.patients[keep],
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class PictureTable:
         clients: index of the client that holds it.
         splits: index into `training.data.dataset.SPLITS`.
         traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
+        patients: patient number; equal numbers are pictures of one patient.
     """
 
     rows: NDArray[np.int64]
@@ -27,3 +28,4 @@ class PictureTable:
     clients: NDArray[np.int64]
     splits: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
+    patients: NDArray[np.int64] | None = None

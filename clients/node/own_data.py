@@ -234,6 +234,7 @@ class AgreedDataset:
             renumbered(found.subgroups, self._groups),
             found.lesions,
             found.traits,
+            found.patients,
         )
 
     def _all_for_test(self) -> Examples:
@@ -252,6 +253,7 @@ class AgreedDataset:
             joined("subgroups"),
             joined("lesions"),
             None if parts[0].traits is None else joined("traits"),
+            None if parts[0].patients is None else joined("patients"),
         )
 
     def _none(self) -> Examples:

@@ -21,6 +21,7 @@ class Client:
         dataset: where its pictures are.
         store: where it keeps what does not travel.
         local_model: the model it trains on.
+        noisy: whether counts of its pictures leave with noise, of one picture of each patient.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
     """
 
@@ -31,11 +32,20 @@ class Client:
     store: StateStore
     local_model: LocalModel
     steps: int | None = None
+    noisy: bool = False
+
+    @property
+    def fewest(self) -> int:
+        """Of how many pictures a block of counts must be; with noise of one, or what is sent would tell."""
+        return 1 if self.noisy else max(self.min_count, 1)
 
     @property
     def smallest_cell(self) -> int:
-        """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded."""
-        return max(ceil(self.min_count / 2), 1)
+        """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded.
+
+        With noise it is 1: what is merged would depend on the pictures.
+        """
+        return 1 if self.noisy else max(ceil(self.min_count / 2), 1)
 
     @property
     def subgroups(self) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ class Examples:
         subgroups: subgroup index `(n,)` int64, -1 where it is undeclared.
         lesions: lesion number `(n,)` int64; equal numbers are pictures of one lesion.
         traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
+        patients: patient number `(n,)` int64; equal numbers are pictures of one patient. None where they are
+            not known: then each lesion is taken for a patient.
     """
 
     images: NDArray[np.uint8]
@@ -41,6 +43,7 @@ class Examples:
     subgroups: NDArray[np.int64]
     lesions: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
+    patients: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,6 +61,7 @@ class Examples:
             self.subgroups[keep],
             self.lesions[keep],
             None if self.traits is None else self.traits[keep],
+            None if self.patients is None else self.patients[keep],
         )
 
 

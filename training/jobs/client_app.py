@@ -1,7 +1,8 @@
 """The client app: answers a client's questions, and filters each answer before it leaves.
 
 Every answer passes the same filters, whatever the transport. In this order: losses of few pictures are left
-out; an update is clipped and noised, compressed, or withheld for a sum under masks. Where the job asks for
+out; an update is clipped and noised, compressed, or withheld for a sum under masks; counts of pictures that
+judge get noise, where the job asks for it, and any other answer finds those pictures closed. Where the job asks for
 such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
 """
 
@@ -13,12 +14,15 @@ from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.data.dataset import SERVER, Dataset
+from training.data.of_patients import OfPatients
 from training.errors import MessageError, TrainingError
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
 from training.federation.questions import COLLECT, FIT
 from training.jobs.job import Job
+from training.jobs.noise_plan import NoisePlan, answer_with_noise, counts_pictures, open_splits
+from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
 from training.updates.compression.client import opened, packed
@@ -38,6 +42,11 @@ def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
     if broadcast.ask in QUESTIONS:
         return answer_masks(broadcast, client, privacy)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
+    if client.noisy and counts_pictures(received):
+        update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
+        return (
+            update if privacy.secure_aggregation is None else hidden_as_asked(update, client, stage, privacy)
+        )
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
     update = without_losses_of_few(stage.answer(received, client), client)
@@ -57,10 +66,7 @@ def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
             f"{client.id} does not upload what stayed with it: it would leave without noise, and the job has "
             "privacy.client_level; set sync.average_at_end: false"
         )
-    if privacy.secure_aggregation is not None:
-        counts = stage.summed if privacy.secure_aggregation.counts else frozenset()
-        return hidden(update, client, counts, open_counts=stage.summed - counts)
-    return update
+    return update if privacy.secure_aggregation is None else hidden_as_asked(update, client, stage, privacy)
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:
@@ -74,6 +80,12 @@ def without_losses_of_few(update: Update, client: Client) -> Update:
         name: loss for name, loss in update.losses.items() if update.num_examples.get(name, 0) >= least
     }
     return replace(update, losses=kept_losses)
+
+
+def hidden_as_asked(update: Update, client: Client, stage: Stage, privacy: PrivacyConfig) -> Update:
+    """An answer in a job with masks, by what the stage asks and the job masks."""
+    counts = stage.summed if privacy.masked_counts is not None else frozenset()
+    return hidden(update, client, counts, open_counts=stage.summed - counts)
 
 
 def hidden(update: Update, client: Client, counts: frozenset[str], open_counts: frozenset[str]) -> Update:
@@ -129,13 +141,15 @@ class ClientApp:
 
     def answer(self, broadcast: Broadcast) -> Answer:
         """Answer one question; what cannot be done is reported, not raised."""
+        splits = open_splits(broadcast, broadcast.client, self._job.privacy)
         client = Client(
             broadcast.client,
             self._job.seed,
             self._job.privacy.min_count,
-            self._dataset,
+            self._dataset if splits is None else OfPatients(self._dataset, splits),
             self._store,
             self._local_model,
+            noisy=splits is not None,
         )
         try:
             return answer_privately(self._job, broadcast, client)

@@ -1,5 +1,6 @@
 """The `privacy` and `compression` blocks of a job: what an update discloses, and in how many bits."""
 
+from math import ceil
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -49,6 +50,26 @@ class ClientLevelConfig(FrozenConfig):
     noise: Literal["each", "together"] = "each"
 
 
+class CountsConfig(FrozenConfig):
+    """How counts of answers and the sums of `calibrate` leave a client.
+
+    Attributes:
+        epsilon: ε of all that is told of a patient in one split other than `train`; null for no noise.
+        delta: δ of the same.
+        evaluations: with noise, how many rounds of a stage are evaluated, evenly spaced, the last among them.
+    """
+
+    epsilon: float | None = Field(None, ge=0.05, le=50)
+    delta: float = Field(1e-5, gt=0, le=0.01)
+    evaluations: int = Field(4, ge=1)
+
+    def evaluated(self, rounds: int) -> frozenset[int]:
+        """Which of so many rounds are evaluated; all without noise."""
+        if self.epsilon is None or self.evaluations >= rounds:
+            return frozenset(range(1, rounds + 1))
+        return frozenset(ceil(part * rounds / self.evaluations) for part in range(1, self.evaluations + 1))
+
+
 class PrivacyConfig(FrozenConfig):
     """What leaves a client.
 
@@ -56,12 +77,24 @@ class PrivacyConfig(FrozenConfig):
         min_count: a block of counts over fewer pictures does not.
         secure_aggregation: whether weights and counts leave masked; null for in the clear.
         client_level: whether updates leave clipped and with noise; null for as they are.
+        counts: how counts leave.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"secure_aggregation", "client_level"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"secure_aggregation", "client_level", "counts"})
     min_count: int = Field(10, ge=1)
     secure_aggregation: SecureAggregationConfig | None = None
     client_level: ClientLevelConfig | None = None
+    counts: CountsConfig = CountsConfig()
+
+    @property
+    def noisy_counts(self) -> CountsConfig | None:
+        """The noise on counts; None for none."""
+        return self.counts if self.counts.epsilon is not None else None
+
+    @property
+    def noise_sharers(self) -> int:
+        """How many hospitals' noise is in whatever the coordinator sees of counts, at least."""
+        return self.masked_counts.fewest if self.masked_counts is not None else 1
 
     @property
     def masked_counts(self) -> SecureAggregationConfig | None:

@@ -57,3 +57,11 @@ def number_lesions(rows: Sequence[Row]) -> NDArray[np.int64]:
     numbers: dict[tuple[str, str], int] = {}
     keys = (("lesion", row.lesion_id) if row.lesion_id else ("row", str(i)) for i, row in enumerate(rows))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64).reshape(-1)
+
+
+def number_patients(rows: Sequence[Row]) -> NDArray[np.int64]:
+    """A number per row, `(rows,)`, equal for pictures of one patient.
+
+    Pictures of one lesion, or of copies of one picture, are of one patient too, also where none is named.
+    """
+    return components([linkage_keys(row) for row in rows])

@@ -131,7 +131,12 @@ class NoisyCounts:
         }
         for name, array in arrays.items():
             whole = np.issubdtype(array.dtype, np.integer)
-            if not known or not whole or array.shape != shapes.get(name) or (name == NOISE and (array < 0).any()):
+            if (
+                not known
+                or not whole
+                or array.shape != shapes.get(name)
+                or (name == NOISE and (array < 0).any())
+            ):
                 raise CountsError(
                     f"`{name}` of noisy counts is {array.dtype} of shape {array.shape}; whole numbers of "
                     f"shape {shapes.get(name)} are expected"

@@ -56,7 +56,7 @@ def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
     }
     if question.one_per_lesion:
         parts = {name: part.where(first_of_each(part.lesions)) for name, part in parts.items()}
-    return {name: part for name, part in parts.items() if len(part) >= max(client.min_count, 1)}
+    return {name: part for name, part in parts.items() if len(part) >= client.fewest}
 
 
 def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -10,8 +10,12 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
 from training.config import FrozenConfig
-from training.federation.blocks import Blocks
+from training.data.dataset import Split
+from training.errors import MessageError
+from training.federation.blocks import Blocks, EvaluateQuestion
 from training.federation.census import Census
+from training.federation.client.noisy_blocks import Noise, noisy_blocks
+from training.federation.questions import EVALUATE
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.registrar import Registrar, no_registry
@@ -19,6 +23,7 @@ from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
+from training.updates.settings import CountsConfig
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class StageContext:
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
+        tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
     """
 
     job: JobSettings
@@ -55,6 +61,7 @@ class StageContext:
     registrar: Registrar = no_registry
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
+    tests: bool = True
 
     @property
     def all_subgroups(self) -> tuple[str, ...]:
@@ -118,6 +125,29 @@ class Stage(FrozenConfig, ABC):
     def needs_client_figures(self) -> bool:
         """Whether it cannot do without figures of each client."""
         return False
+
+    def evaluation_units(self, counts: CountsConfig, earlier: Sequence["Stage"]) -> Mapping[Split, int]:
+        """What its questions before the test cost a patient of each split, in units of noise on counts."""
+        return {}
+
+    def test_units(self, earlier: Sequence["Stage"]) -> int:
+        """What its test costs a test patient, in the same units; 0 where it has none."""
+        return 0
+
+    def with_noise(
+        self, update: Update, question: EvaluateQuestion, client: Client, noise: Noise
+    ) -> tuple[Tensors, int]:
+        """The counts of an answer with noise, and how many units they cost.
+
+        Raises:
+            MessageError: when noise cannot be added to what was asked for.
+        """
+        if update.ask not in (EVALUATE, TEST):
+            raise MessageError(
+                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would leave without noise, "
+                "and the job has privacy.counts.epsilon; do the coordinator and this site run the same version?"
+            )
+        return noisy_blocks(update, question, client, noise, histogram=update.ask == TEST)
 
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""

@@ -96,7 +96,8 @@ class Export(Stage):
         if broadcast.ask != PARITY:
             raise unknown_question(broadcast)
         client.local_model.load(named(broadcast.tensors, WEIGHTS))
-        examples = client.examples("validation")
+        # How far two programs differ is told without noise, so where there is noise, of training pictures.
+        examples = client.examples("train" if client.noisy else "validation")
         if not len(examples):
             examples = client.examples("train")
         images = examples.batch(np.arange(min(len(examples), PARITY_PICTURES)))

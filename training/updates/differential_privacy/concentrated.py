@@ -36,7 +36,9 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 def epsilon_of(rho: float, delta: float) -> float:
     """ε at δ of ρ-zCDP."""
-    return _smallest(lambda epsilon: delta_of(rho, epsilon) <= delta, 0.0, rho + 2 * sqrt(rho * log(1 / delta)))
+    return _smallest(
+        lambda epsilon: delta_of(rho, epsilon) <= delta, 0.0, rho + 2 * sqrt(rho * log(1 / delta))
+    )
 
 
 @lru_cache(maxsize=64)

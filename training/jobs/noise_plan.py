@@ -1,0 +1,113 @@
+"""What a job's questions cost a patient of each split, in units of noise on counts, and how much noise that makes.
+
+It follows from the job alone, so that every client knows it before the first question, and adds as much noise
+as all questions together need.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import Any
+
+from training.algorithms.client import Client
+from training.data.dataset import SERVER, SPLITS, Split
+from training.errors import MessageError
+from training.federation.blocks import EvaluateQuestion
+from training.federation.census import CENSUS
+from training.federation.client.noisy_blocks import Noise
+from training.jobs.stages.base import Stage
+from training.messages.message import Broadcast, Update, reply
+from training.updates.differential_privacy.concentrated import variance_for
+from training.updates.differential_privacy.counts_account import question_of, spend, told_before
+from training.updates.settings import PrivacyConfig
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """The noise of a job.
+
+    Attributes:
+        privacy: the job's block.
+        stages: all of the job.
+    """
+
+    privacy: PrivacyConfig
+    stages: Sequence[Stage]
+
+    @property
+    def testing(self) -> int | None:
+        """The place of the one stage that counts test pictures, the last that can."""
+        able = [place for place, stage in enumerate(self.stages) if stage.test_units(self.stages[:place])]
+        return able[-1] if able else None
+
+    @property
+    def units(self) -> dict[Split, int]:
+        """What all questions cost a patient, by split."""
+        found: Counter[Split] = Counter()
+        for place, stage in enumerate(self.stages):
+            found.update(stage.evaluation_units(self.privacy.counts, self.stages[:place]))
+        if self.testing is not None:
+            found["test"] += self.stages[self.testing].test_units(self.stages[: self.testing])
+        return {split: found[split] for split in SPLITS if found[split]}
+
+    def variance(self, split: Split) -> Fraction:
+        """V of a split, of a count that one patient changes by 1, as each client adds it."""
+        counts = self.privacy.counts
+        assert counts.epsilon is not None, "asked only where the job says so"
+        return variance_for(self.units[split], counts.epsilon, counts.delta, self.privacy.noise_sharers)
+
+    def facts(self) -> dict[str, Any]:
+        """What the summary says of it; empty without noise."""
+        if self.privacy.noisy_counts is None:
+            return {}
+        return {
+            split: {
+                "units": units,
+                "deviation": round(sqrt(self.variance(split)), 3),
+                "deviation_of_sum": round(sqrt(self.variance(split) * self.privacy.noise_sharers), 3),
+            }
+            for split, units in self.units.items()
+        }
+
+
+def open_splits(broadcast: Broadcast, client: str, privacy: PrivacyConfig) -> tuple[Split, ...] | None:
+    """The splits that an answer may be about where counts leave with noise; None for all, as they are.
+
+    Counts of pictures may be about those that judge, and all else about training pictures; the census is of
+    all, and exact. The coordinator's own client has nothing to hide from it.
+    """
+    if privacy.noisy_counts is None or client == SERVER:
+        return None
+    if broadcast.ask == CENSUS:
+        return SPLITS
+    return SPLITS[1:] if counts_pictures(broadcast) else ("train",)
+
+
+def counts_pictures(broadcast: Broadcast) -> bool:
+    """Whether a question is about counts of pictures that judge."""
+    return broadcast.options.get("split") in SPLITS[1:]
+
+
+def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, client: Client) -> Update:
+    """The answer to a question about counts, with noise, on the account; a question put again gets the same.
+
+    Raises:
+        MessageError: when it is not in the job, or nothing of the budget is left.
+    """
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    planned = plan.units.get(question.split, 0)
+    if not planned:
+        raise MessageError(
+            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks about them"
+        )
+    asked = question_of(broadcast)
+    told = told_before(client, asked)
+    if told is None:
+        noise = Noise(plan.variance(question.split), together=plan.privacy.noise_sharers > 1)
+        exact = stage.answer(broadcast, client)
+        noisy, units = stage.with_noise(exact, question, client, noise)
+        spend(client, asked, question.split, question.subgroups, units, planned, noisy)
+        told = dict(noisy)
+    return reply(broadcast, tensors=told)
