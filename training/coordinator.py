@@ -32,6 +32,7 @@ from clients.node.own_data import AgreedDataset, read_own
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
+from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.malloc import keep_freed_memory
@@ -172,9 +173,10 @@ def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:
         return None
     own = read_own(job, SERVER, Path(data), cache_folder())
 
-    def site(roster: Roster) -> ClientApp:
+    def site(decided: Job, roster: Roster) -> ClientApp:
         keep_freed_memory()
-        return ClientApp(job, AgreedDataset(own, roster), ClientStore(folder.store))
+        store, releases = ClientStore(folder.store), FolderReleases(folder.releases)
+        return ClientApp(decided, AgreedDataset(own, roster), store, releases=releases)
 
     return OwnPictures(own.properties, site)
 

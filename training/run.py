@@ -33,6 +33,7 @@ from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
 from registry.errors import Refused, RegistryError
 from registry.registry import Registry
+from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError, TrainingError
@@ -78,7 +79,8 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
     dataset = load_data(job, job_file)
-    engine = InProcessEngine(ClientAppParts(job, dataset, ClientStore(folder.store)), folder.spool)
+    parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases))
+    engine = InProcessEngine(parts, folder.spool)
     try:
         with (
             open_registrar(job) as registrar,

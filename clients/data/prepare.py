@@ -14,7 +14,7 @@ from clients.data.labels.common_codes import label_pictures
 from clients.data.labels.label_map import DROPPED, UNLABELLED
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.labels.traits import read_traits, require_columns
-from clients.data.manifests.groups import number_lesions, number_patients
+from clients.data.manifests.groups import name_pictures, number_lesions
 from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
@@ -103,7 +103,7 @@ def prepare(
         clients=assignment.partition.holders[held],
         splits=assignment.splits[held],
         traits=traits.members[held] if intersections else None,
-        patients=number_patients([picture.row for picture in pictures])[held],
+        names=name_pictures([picture.row for picture in pictures], decoded.contents[places])[held],
     )
     return PreparedDataset(
         labels=labelling.labels,

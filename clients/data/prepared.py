@@ -73,7 +73,7 @@ class PreparedDataset:
             table.subgroups[keep],
             table.lesions[keep],
             None if table.traits is None else table.traits[keep],
-            None if table.patients is None else table.patients[keep],
+            None if table.names is None else table.names[keep],
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ class PictureTable:
         lesions: lesion number; equal numbers are pictures of one lesion.
         clients: index of the client that holds it.
         splits: index into `training.data.dataset.SPLITS`.
+        names: digests of the picture's bytes and of whose it is, `(pictures, 2)` int64.
         traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
-        patients: patient number; equal numbers are pictures of one patient.
     """
 
     rows: NDArray[np.int64]
@@ -28,4 +28,4 @@ class PictureTable:
     clients: NDArray[np.int64]
     splits: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
-    patients: NDArray[np.int64] | None = None
+    names: NDArray[np.int64] | None = None

@@ -18,6 +18,7 @@ from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.kit import open_kit
 from clients.federation.retention import prune_folders
 from clients.node.chunk_receiver import ChunkReceiver
+from clients.node.identity import open_identity
 from clients.node.request_handler import RequestHandler
 from training.errors import EngineError, TrainingError, public_message
 from training.jobs.job import Job
@@ -29,6 +30,11 @@ Reply = TypeVar("Reply")
 def read_packed(job: str) -> Job:
     """A job as `pack` put it into a FLARE job: base64, since FLARE reads meaning into plain settings."""
     return Job.model_validate(json.loads(base64.b64decode(job)))
+
+
+def over_network(job: Job) -> Job:
+    """The job as it is at a site of a network, wherever it says that clients run."""
+    return job.model_copy(update={"engine": job.engine.model_copy(update={"name": "nvflare"})})
 
 
 def with_public_errors(work: Callable[[], Reply]) -> Reply:
@@ -65,7 +71,7 @@ class Hospital:
         """Open this node's kit and get ready for requests."""
         end_with_parent()
         kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
-        job = read_packed(self._packed)
+        job = over_network(read_packed(self._packed))
         prune_folders(kit)
         data = kit.settings().data
         run = kit.private / "runs" / self._run
@@ -76,7 +82,10 @@ class Hospital:
             Path(data) if data else None,
             cache=cache_folder(),
             states=run / "clients",
+            releases=kit.private / "releases",
             say=LOGGER.info,
+            identity=open_identity(kit, f"{self._run} {job.digest}", LOGGER.info),
+            federation=kit.federation.names,
         )
         self._receiver = ChunkReceiver(handler, run)
 

@@ -234,7 +234,7 @@ class AgreedDataset:
             renumbered(found.subgroups, self._groups),
             found.lesions,
             found.traits,
-            found.patients,
+            found.names,
         )
 
     def _all_for_test(self) -> Examples:
@@ -253,7 +253,7 @@ class AgreedDataset:
             joined("subgroups"),
             joined("lesions"),
             None if parts[0].traits is None else joined("traits"),
-            None if parts[0].patients is None else joined("patients"),
+            None if parts[0].names is None else joined("names"),
         )
 
     def _none(self) -> Examples:

@@ -6,7 +6,7 @@ It knows no network: text and bytes come in, text and bytes go out.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.task_line import task_line
 from clients.store import ClientStore
+from training.algorithms.release_store import FolderReleases
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import Heartbeat
 from training.engines.nvflare.handshake import Handshake, refuse_incompatible, shake_hands
@@ -25,9 +26,11 @@ from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, 
 from training.errors import MessageError, TrainingError, public_message
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
+from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
+from training.updates.secure_aggregation.identity import Identity
 
 REFUSED = "refused"  # the key under which a refusal says why
 LogLine = Callable[[str], None]
@@ -43,22 +46,38 @@ class RequestHandler:
         cache: where decoded pictures are kept.
         states: where its client states are kept.
         say: takes one line for whoever watches the node.
+        releases: where the account is kept of what this node told, in this run and in others.
+        identity: with what it signs its part in sums.
+        federation: the hospitals in its kit's federation file.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
     """
 
     def __init__(
-        self, node: str, job: Job, manifest: Path | None, *, cache: Path, states: Path, say: LogLine
+        self,
+        node: str,
+        job: Job,
+        manifest: Path | None,
+        *,
+        cache: Path,
+        states: Path,
+        say: LogLine,
+        releases: Path | None = None,
+        identity: Identity | None = None,
+        federation: Sequence[str] = (),
     ) -> None:
         self._node = node
         self._job = job
         self._manifest = manifest
         self._cache = cache
         self._store = ClientStore(states)
+        self._releases = FolderReleases(releases or states.with_name("releases"))
         self._spool = Spool(states.with_name("answers"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
+        self._identity = identity
+        self._federation = federation
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -124,10 +143,17 @@ class RequestHandler:
                     raise MessageError(f"{self._node} joins before it has introduced itself")
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
+                job = decide_masks(self._job, {*self._federation, *agreed.everybody})
+                agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
                 self._app = ClientApp(
-                    self._job, AgreedDataset(self._own, agreed), self._store, self._public_reason
+                    job,
+                    AgreedDataset(self._own, agreed),
+                    self._store,
+                    self._public_reason,
+                    self._releases,
+                    self._identity,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)

@@ -28,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from registry.bundle.familiarity import Gaussians
+from training.data.small_cells import count_people
 from training.errors import MessageError
 from training.messages.message import Shapes, Tensors, Update
 
@@ -106,7 +107,11 @@ def shapes(classes: int, features: int) -> Shapes:
 
 
 def class_sums(
-    embedding: NDArray[Any], labels: NDArray[np.int64], num_classes: int, min_count: int
+    embedding: NDArray[Any],
+    labels: NDArray[np.int64],
+    num_classes: int,
+    min_count: int,
+    patients: NDArray[np.int64] | None = None,
 ) -> ClassSums:
     """The class sums of one client's training pictures.
 
@@ -114,12 +119,14 @@ def class_sums(
         embedding: `(pictures, features)`.
         labels: class indices `(pictures,)`.
         num_classes: of the job.
-        min_count: a class of fewer pictures is left out altogether, of the scatter too: a sum of one is
+        min_count: a class of fewer patients is left out altogether, of the scatter too: a sum of one is
             an embedding.
+        patients: the patient of each picture, `(pictures,)`; each its own where not given.
     """
     features = embedding.shape[1]
     pictures = np.bincount(labels, minlength=num_classes).astype(np.float64)
-    pictures[pictures < min_count] = 0
+    patients = np.arange(len(labels)) if patients is None else patients
+    pictures[count_people(labels, patients, num_classes) < min_count] = 0
     sums = np.zeros((num_classes, features))
     # In torch, whose threads are the job's: NumPy's products depend on the machine's.
     scatter = torch.zeros(features, features, dtype=torch.float64)

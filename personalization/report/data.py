@@ -11,6 +11,7 @@ from personalization.calibration.temperature import Temperature
 from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
 from registry.bundle.counts.count import Block
+from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
 from registry.bundle.manifest.labels import Label
 from training.messages.message import GLOBAL
 
@@ -173,17 +174,24 @@ class CalibratedModel:
         temperature: what divides its logits.
         conformal: from which score on a class is in the prediction set.
         abstention: from which confidence on an answer is given.
+        bins: the bins that both thresholds are in; those of runs of the version before are others.
     """
 
     subgroup: str
     temperature: Temperature
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
+    bins: ScoreBins = LOGIT_BINS
 
     @property
     def reports_from(self) -> int:
         """The confidence bin from which on the service reports: with an empty set it never does."""
         return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
+
+    @property
+    def refers_always(self) -> bool:
+        """Whether every picture goes to a clinician, whatever its confidence."""
+        return self.reports_from == len(self.bins)
 
 
 @dataclass(frozen=True)
@@ -202,6 +210,8 @@ class ReportData:
         census: what the clients hold.
         fine_tuning: None where the job does not personalize.
         calibration: one entry per calibrated model; empty where the job does not calibrate.
+        smallest_cell: scores of fewer patients than this, of a subgroup at a client, were counted together in
+            histograms of the last stage; 1 where none were, as in runs of the version before.
         notes: sentences that the run wants read, such as how many broken pictures were left out.
     """
 
@@ -213,6 +223,7 @@ class ReportData:
     census: Sequence[CensusCell] = ()
     fine_tuning: FineTuning | None = None
     calibration: Sequence[CalibratedModel] = ()
+    smallest_cell: int = 1
     notes: Sequence[str] = ()
 
     @property

@@ -35,6 +35,12 @@ def limits(data: ReportData) -> tuple[str, ...]:
             "interval, and it takes every picture for a lesion of its own."
         )
     sentences.extend(privacy_text(data.summary.get("privacy", {})))
+    if data.smallest_cell > 1:
+        sentences.append(
+            f"Scores of fewer than {data.smallest_cell} patients of a subgroup at one client are counted "
+            "together, so that AUROC, AUPRC, calibration error and curves of small subgroups are coarse. "
+            "Accuracies, and what thresholds come to, are counted exactly."
+        )
     few = [f"{name} ({int(block.point.n)})" for name, block in groups.items() if int(block.point.n) < FEW]
     if few:
         sentences.append(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from personalization.report.measures import Estimate
+from registry.bundle.counts.probability_text import probability_text
 
 Unit = Literal["percent", "ratio", "points"]
 
@@ -20,6 +21,12 @@ def number(value: float | None, unit: Unit = "ratio") -> str:
         return ABSENT
     written = f"{value:.3f}" if unit == "ratio" else f"{100 * value:.1f}"
     return written.replace("-", "−") + _UNITS[unit]
+
+
+def threshold(probability: float) -> str:
+    """A threshold in percent, near 0 and 1 in as many decimals as it takes: 0.99988 as `99.988 %`."""
+    places = len(probability_text(probability).partition(".")[2])
+    return f"{100 * probability:.{places - 2}f}{_UNITS['percent']}"
 
 
 def interval(estimate: Estimate, unit: Unit = "ratio") -> str:

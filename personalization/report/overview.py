@@ -129,8 +129,7 @@ def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) ->
     answered_by = served.routes(models, blocks)
     if len(answered_by) < len(blocks):
         return ()
-    referred = estimate_over(served.referred(answered_by), blocks)
-    wrong = estimate_over(served.wrong(answered_by), blocks)
+    referred, wrong = (figure(answered_by, blocks) for figure in (served.referred, served.wrong))
     detail = (
         "every picture goes to a clinician"
         if wrong.value is None

@@ -16,6 +16,8 @@ from personalization.report.data import (
 )
 from personalization.selection.select import SelectionConfig, select
 from personalization.stages.personalize import Personalize
+from registry.bundle.counts.merged_bins import smallest_cell
+from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
 from training.federation.blocks import Blocks
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
@@ -26,10 +28,12 @@ def report_data(result: RunResult) -> ReportData:
     facts = {key: done.outcome.facts for key, done in result.stages.items()}
     names = stage_names(result)
     lines = result.context.metrics_log.lines()
+    counts = judged(result)
+    last = bins_of_counts(list(counts.values())[-1]) if counts else LOGIT_BINS
     return ReportData(
         summary=with_stage_names(result.summary, list(names.values())),
         labels=result.context.labels,
-        counts={names[key]: test for key, test in judged(result).items()},
+        counts={names[key]: test for key, test in counts.items()},
         rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
         facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
         census=[CensusCell(**row) for row in result.context.census.table()],
@@ -41,7 +45,15 @@ def report_data(result: RunResult) -> ReportData:
             ),
             None,
         ),
-        calibration=next((calibration(found["models"]) for found in facts.values() if "models" in found), ()),
+        calibration=next(
+            (
+                calibration(found["models"], bins_of_counts(result.stages[key].outcome.test))
+                for key, found in facts.items()
+                if "models" in found
+            ),
+            (),
+        ),
+        smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
         notes=[
             f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
             "for tests. What it taught the models before is in them."
@@ -89,14 +101,20 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
     )
 
 
-def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
-    """The calibrated models from a stage's facts."""
+def bins_of_counts(test: Blocks) -> ScoreBins:
+    """The bins of a stage's counts and thresholds: those of the version that ran it."""
+    return next((block.point.bins for block in test.values()), LOGIT_BINS)
+
+
+def calibration(models: Mapping[str, Mapping[str, Any]], bins: ScoreBins) -> list[CalibratedModel]:
+    """The calibrated models from a stage's facts, whose thresholds are in these bins."""
     return [
         CalibratedModel(
             name,
             Temperature(**model["temperature"]),
             ConformalThreshold(**model["conformal"]),
             AbstentionThreshold(**model["abstention"]),
+            bins,
         )
         for name, model in models.items()
     ]

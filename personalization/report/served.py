@@ -1,22 +1,35 @@
 """Figures of the served system: coverage, set sizes and referrals, by the model that answers a subgroup.
 
-A figure over several subgroups adds their counts, each cut at the thresholds of its own model, as the service
-would: a subgroup without a model of its own is answered by the global one.
+A figure over several subgroups adds what the thresholds of each one's own model do there, as the service
+would: a subgroup without a model of its own is answered by the global one. Clients count that exactly; those
+of the version before did not, and sent histograms fine enough to be cut at the thresholds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from personalization.report.data import CalibratedModel
-from registry.bundle.counts.count import Counts
+from personalization.report.measures import Estimate, estimate_over
+from registry.bundle.counts.count import Block, Counts
+from registry.bundle.counts.decisions import Decisions
+from registry.bundle.counts.lesion_sums import LesionSums
+from registry.bundle.metrics.decided import mean_interval, mean_of, share_interval
 from registry.bundle.metrics.ratio import Figure, ratio
-from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
+from registry.bundle.metrics.sets import label_histogram
 from training.messages.message import GLOBAL
 
 Routes = Mapping[str, CalibratedModel]
 """Per subgroup, the calibrated model that answers its pictures."""
+
+Blocks = Mapping[str, Block]
+"""The test counts of some subgroups."""
+
+_Tally = tuple[NDArray[Any], NDArray[Any]]  # how much of how many pictures, each `()` or `(replicates,)`
 
 
 def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[str, CalibratedModel]:
@@ -26,62 +39,70 @@ def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[
     return {name: model for name, model in found.items() if model is not None}
 
 
-def coverage(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
+def coverage(answered_by: Routes, blocks: Blocks) -> Estimate:
     """The fraction of pictures whose prediction set holds the right class."""
-
-    def share(subgroups: Mapping[str, Counts]) -> Figure:
-        return _mean(subgroups, lambda name, of: coverage_at(of, answered_by[name].conformal.threshold_bin))
-
-    return share
+    if (decisions := _decisions(blocks)) is not None:
+        return _exact(decisions.covered, share_interval)
+    return _cut(answered_by, blocks, _covered)
 
 
-def set_size(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
+def set_size(answered_by: Routes, blocks: Blocks) -> Estimate:
     """The mean number of classes in a prediction set."""
-
-    def mean(subgroups: Mapping[str, Counts]) -> Figure:
-        return _mean(
-            subgroups, lambda name, of: mean_set_size_at(of, answered_by[name].conformal.threshold_bin)
-        )
-
-    return mean
+    if (decisions := _decisions(blocks)) is not None:
+        return _exact(decisions.set_sizes, mean_interval)
+    return _cut(answered_by, blocks, _in_sets)
 
 
-def referred(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
+def referred(answered_by: Routes, blocks: Blocks) -> Estimate:
     """The fraction of pictures whose confidence lies below the threshold of their model."""
-
-    def share(subgroups: Mapping[str, Counts]) -> Figure:
-        answered = _answers(subgroups, answered_by).sum(axis=-1)
-        return 1 - ratio(answered, _pictures(subgroups))
-
-    return share
+    if (decisions := _decisions(blocks)) is not None:
+        return _exact(decisions.reported.others, share_interval)
+    return _cut(answered_by, blocks, _below)
 
 
-def wrong(answered_by: Routes) -> Callable[[Mapping[str, Counts]], Figure]:
+def wrong(answered_by: Routes, blocks: Blocks) -> Estimate:
     """The fraction of wrong answers among those not referred; undefined where all are."""
-
-    def share(subgroups: Mapping[str, Counts]) -> Figure:
-        answers = _answers(subgroups, answered_by)
-        return ratio(answers[..., 0], np.asarray(answers.sum(axis=-1)))
-
-    return share
+    if (decisions := _decisions(blocks)) is not None:
+        return _exact(decisions.wrong, share_interval)
+    return _cut(answered_by, blocks, _wrong_above)
 
 
-def _answers(subgroups: Mapping[str, Counts], answered_by: Routes) -> NDArray[np.int64]:
-    """Wrong and right answers given at these thresholds, `(..., 2)`."""
-    answered = [
-        counts.confidence[..., answered_by[name].reports_from :].sum(axis=-1)
-        for name, counts in subgroups.items()
-    ]
-    total: NDArray[np.int64] = np.sum(answered, axis=0)
-    return total
+def _decisions(blocks: Blocks) -> Decisions | None:
+    """What the thresholds do to the pictures of all subgroups; None where it was not counted."""
+    found = [block.decisions for block in blocks.values() if block.decisions is not None]
+    return reduce(add, found) if found and len(found) == len(blocks) else None
 
 
-def _mean(subgroups: Mapping[str, Counts], figure: Callable[[str, Counts], Figure]) -> Figure:
-    """The mean of a figure over pictures; a draw without pictures of a subgroup weighs nothing there."""
-    sums = [np.where(of.n > 0, np.nan_to_num(figure(name, of)) * of.n, 0.0) for name, of in subgroups.items()]
-    return ratio(np.sum(sums, axis=0), _pictures(subgroups))
+def _exact(sums: LesionSums, interval_of: Callable[[LesionSums], list[float] | None]) -> Estimate:
+    return Estimate(mean_of(sums), *(interval_of(sums) or (None, None)))
 
 
-def _pictures(subgroups: Mapping[str, Counts]) -> NDArray[np.int64]:
-    total: NDArray[np.int64] = np.sum([counts.n for counts in subgroups.values()], axis=0)
-    return total
+def _cut(answered_by: Routes, blocks: Blocks, tally: Callable[[Counts, CalibratedModel], _Tally]) -> Estimate:
+    """A figure from histograms, each cut at the thresholds of the model that answers."""
+
+    def figure(subgroups: Mapping[str, Counts]) -> Figure:
+        tallies = [tally(counts, answered_by[name]) for name, counts in subgroups.items()]
+        return ratio(*(np.sum(parts, axis=0) for parts in zip(*tallies, strict=True)))
+
+    return estimate_over(figure, blocks)
+
+
+def _covered(counts: Counts, model: CalibratedModel) -> _Tally:
+    of_truth = label_histogram(counts)
+    return of_truth[..., model.conformal.threshold_bin :].sum(axis=-1), of_truth.sum(axis=-1)
+
+
+def _in_sets(counts: Counts, model: CalibratedModel) -> _Tally:
+    by_score = counts.scores.sum(axis=(-3, -2))
+    pictures = by_score.sum(axis=-1) / counts.num_classes
+    return by_score[..., model.conformal.threshold_bin :].sum(axis=-1), pictures
+
+
+def _below(counts: Counts, model: CalibratedModel) -> _Tally:
+    by_confidence = counts.confidence.sum(axis=-2)
+    return by_confidence[..., : model.reports_from].sum(axis=-1), by_confidence.sum(axis=-1)
+
+
+def _wrong_above(counts: Counts, model: CalibratedModel) -> _Tally:
+    answered = counts.confidence[..., model.reports_from :].sum(axis=-1)
+    return answered[..., 0], answered.sum(axis=-1)

@@ -13,7 +13,7 @@ subgroup: it has learned from every tone before it was fine-tuned, a class that 
 its Gaussian, and no client receives a model that it would not have received anyway.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
@@ -46,7 +46,7 @@ from personalization.calibration.temperature import (
 )
 from registry.bundle.counts.block import Block, Counts
 from registry.bundle.counts.decisions import Decisions, Thresholds
-from registry.bundle.counts.merged_bins import highest, middle
+from registry.bundle.counts.merged_bins import highest, middle, smallest_cell
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import (
     SCHEMA_VERSION,
@@ -67,6 +67,7 @@ from training.data.dataset import Examples, Split
 from training.errors import JobError, MessageError
 from training.federation.blocks import EVALUATION_BATCH, Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.evaluate import reply_blocks, sendable
+from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
 from training.federation.server.ask import Traffic, ask_all, ask_sums
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.export import subgroup_of
@@ -210,7 +211,7 @@ class Calibrate(Stage):
             histogram = no_distances()
             for part in parts.values():
                 distances = gaussians.distances(run(graph, part).embedding)
-                histogram += count_distances(distances, part.lesions, client.smallest_cell, pick)
+                histogram += count_distances(distances, part.people, client.smallest_cell, pick)
             return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
         if broadcast.ask == COUNTS:
             by_part = {name: run(graph, part).probabilities for name, part in parts.items()}
@@ -286,14 +287,16 @@ class Poll:
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
         census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
+        masks = self.context.job.privacy.masked_counts
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
+        if masks is not None:
+            trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
         tensors = {GRAPH: as_tensor(graph), **(beside or {})}
         broadcasts = [
             Broadcast(client, self.context.key, 0, ask, name, tensors, question)
-            for client in (trainers if split == "train" else census.hospitals(split, subgroups))
+            for client in (trainers if split == "train" else self.context.judges(split, subgroups))
         ]
-        masks = self.context.job.privacy.masked_counts
         if broadcasts and masks is not None:
             return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
         return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []
@@ -318,15 +321,24 @@ def run(graph: Graph, examples: Examples) -> Outputs:
 def threshold_counts(graph: Graph, part: Examples, client: Client) -> CalibrationCounts:
     """The histograms of one subgroup's calibration pictures."""
     probabilities = run(graph, part).probabilities
-    return CalibrationCounts.count(probabilities, part.labels, part.lesions, client.smallest_cell)
+    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell)
 
 
 def embedding_sums(graph: Graph, client: Client, split: Split) -> ClassSums:
     """A client's class sums of embeddings over its labelled pictures of a split, of every subgroup."""
     examples = client.examples(split)
-    labelled = examples.where(examples.labels >= 0)
+    by_class = {
+        label.code: examples.where(examples.labels == k) for k, label in enumerate(client.dataset.labels)
+    }
+    enough = {code: part for code, part in by_class.items() if part.num_people >= max(client.min_count, 1)}
+    told = admit(client.releases, client.id, EMBEDDING_SUMS, enough, client.min_count)
+    pictures = np.concatenate([[-1], *(part.identities[:, 0] for part in told.values())])
+    labelled = examples.where((examples.labels >= 0) & np.isin(examples.identities[:, 0], pictures))
+    classes = len(client.dataset.labels)
+    if not len(labelled):
+        return total((), classes, graph.num_features)
     embedding = run(graph, labelled).embedding
-    return class_sums(embedding, labelled.labels, len(client.dataset.labels), client.min_count)
+    return class_sums(embedding, labelled.labels, classes, client.min_count, labelled.people)
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
@@ -399,6 +411,7 @@ def with_figures(
             pooled_counts(test, bundle),
             distances=tuple(histogram.tolist()) if histogram.any() else None,
             by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
+            **merging(context, test),
         ),
     }
     return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
@@ -408,10 +421,16 @@ def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[Subgrou
     """The histograms of each subgroup of declared skin tones that sent its counts."""
     named = {name: subgroup_of(context, name) for name in context.subgroups if name in test}
     return tuple(
-        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup)
+        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup, **merging(context, [name]))
         for name, subgroup in named.items()
         if not subgroup.is_global
     )
+
+
+def merging(context: StageContext, subgroups: Iterable[str]) -> dict[str, int]:
+    """How the test histograms of these subgroups were merged, as reference histograms tell it."""
+    parts = sum(len(context.census.hospitals("test", [name])) for name in subgroups)
+    return {"smallest_cell": smallest_cell(context.job.privacy.min_count), "parts": parts}
 
 
 def coverage_on(block: Block) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
-
 from training.algorithms.client import Client
+from training.data.small_cells import count_people
 from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.federation.client.evaluate import predict, reply_blocks
+from training.federation.client.release_ledger import ANSWERS, admit
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.plan import Track
 from training.jobs.stages.base import StageContext
@@ -60,21 +60,23 @@ def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:
 def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
     """Counts over the client's labelled pictures together, as one block of the client's name.
 
-    Nothing is counted below the job's minimum. Blocks by subgroup of the same model may have been sent
-    before, so what this one counts beyond them must not be of a few pictures either: subgroups that are too
-    small to be sent are left out, unless together they are not.
+    Nothing is counted below the job's minimum of patients. Blocks by subgroup of the same model may have been
+    sent before, so what this one counts beyond them must not be of a few patients either: subgroups that are
+    too small to be sent are left out, unless together they are not.
     """
     question = EvaluateQuestion.model_validate(broadcast.options)
     examples = client.examples(question.split)
     labelled = examples.where(examples.labels >= 0)
-    _, member, sizes = np.unique(labelled.subgroups, return_inverse=True, return_counts=True)
-    small = sizes < max(client.min_count, 1)
-    if sizes[small].sum() < client.min_count:
-        labelled = labelled.where(~small[member])
-    if len(labelled) < max(client.min_count, 1):
+    places = labelled.subgroups % (len(client.subgroups) + 1)  # undeclared last
+    sizes = count_people(places, labelled.people, len(client.subgroups) + 1)
+    small = (sizes < client.min_count)[places]
+    if labelled.where(small).num_people < client.min_count:
+        labelled = labelled.where(~small)
+    if labelled.num_people < max(client.min_count, 1):
         return reply_blocks(broadcast, client, {}, {}, question)
-    probabilities = {client.id: predict(client.local_model, labelled)}
-    return reply_blocks(broadcast, client, {client.id: labelled}, probabilities, question)
+    parts = admit(client.releases, client.id, ANSWERS, {client.id: labelled}, client.min_count)
+    probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
+    return reply_blocks(broadcast, client, parts, probabilities, question)
 
 
 def figures_of_own_models(

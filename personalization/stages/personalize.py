@@ -283,7 +283,7 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
         Track(
             name,
             census.holders("train", [name]),
-            census.hospitals("validation", [name]),
+            context.judges("validation", [name]),
             (name,),
             sizes={client: census.held(client, "train", [name]) for client in census.counts},
         )

@@ -18,6 +18,7 @@ def limits(manifest: BundleManifest) -> list[str]:
         _trained(manifest),
         *_untested(metrics),
         *_few(metrics),
+        *_merged(manifest),
         *_intervals(metrics),
         *_unknown_parts(metrics),
         *_uncalibrated(manifest),
@@ -73,6 +74,17 @@ def _few(metrics: Mapping[str, Any]) -> list[str]:
         if unknown:
             found.append(f"On how many pictures these {kind} were tested is unknown: {', '.join(unknown)}.")
     return found
+
+
+def _merged(manifest: BundleManifest) -> list[str]:
+    cell = manifest.reference.smallest_cell if manifest.reference else 1
+    if cell < 2:
+        return []
+    return [
+        f"Scores of fewer than {cell} patients of a hospital and skin tone are counted together, so that "
+        "AUROC, ECE and AURC of small groups are coarse, and drift is measured by coarse bins; accuracies, "
+        "coverage and what is referred are exact."
+    ]
 
 
 def _intervals(metrics: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.codings import ICD10, SNOMED_CT, short
 from registry.bundle.manifest.labels import Coding, Label
 from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
@@ -190,8 +193,12 @@ def card() -> Card:
             Label(code="NV", name="Melanocytic nevus", malignancy="benign"),
         ),
         picture=PictureRule(size=224),
-        conformal=Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="global"),
-        abstention=Abstention(target_risk=0.1, threshold_bin=65, n=400, risk=0.08),
+        conformal=Conformal(
+            alpha=0.1, threshold_bin=int(LOGIT_BINS.bin(np.array(0.2))), n=412, guarantee="global"
+        ),
+        abstention=Abstention(
+            target_risk=0.1, threshold_bin=int(LOGIT_BINS.bin(np.array(0.55))), n=400, risk=0.08
+        ),
         metrics={"n": 100, "accuracy": 0.82, "by_subgroup": subgroups},
         lineage=Lineage(job=_DIGEST, recipe="fedauto", seed=0, code_version="0.1.0"),
     )

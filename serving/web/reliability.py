@@ -38,9 +38,10 @@ def reliability(histograms: ScoreHistograms) -> list[Mark]:
     if histograms.right is None:
         return []
     all_, right = np.array(histograms.confidence), np.array(histograms.right)
-    middles = (np.arange(len(all_)) + 0.5) / len(all_)
+    middles = histograms.bins.middles
+    tenths = (middles * BINS).astype(int)
     marks = []
-    for place in np.array_split(np.arange(len(all_)), BINS):
+    for place in (tenths == tenth for tenth in range(BINS)):
         n, k = int(all_[place].sum()), int(right[place].sum())
         if n >= LEAST:
             low, high = mean_interval(np.array([k]), np.array([n]))

@@ -168,6 +168,24 @@ def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, 
         np.testing.assert_array_equal(after.embedding, before.embedding)
 
 
+def test_reference_histograms_tell_how_they_were_merged(make_job, stand, hospitals):
+    bundles = run(calibrate_job(make_job, privacy=6), hospitals, stand).bundles
+    everybody = bundles[GLOBAL].manifest.reference
+    told = {one.subgroup.name: one for one in everybody.by_subgroup}
+    assert set(told) == set(HOLDER)
+    assert (everybody.smallest_cell, everybody.parts) == (3, 2)  # one subgroup at each of two hospitals
+    for name, one in told.items():
+        assert (one.smallest_cell, one.parts) == (3, 1)
+        assert min(count for row in (one.confidence, *one.scores) for count in row if count) >= 3
+        assert bundles[name].manifest.reference.parts == 1
+    assert (
+        run(calibrate_job(make_job), hospitals, stand, "fine")
+        .bundles[GLOBAL]
+        .manifest.reference.smallest_cell
+        == 1
+    )
+
+
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
 def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, stand, hospitals):
     job = calibrate_job(make_job, coverage=coverage, target_risk=0.4)
@@ -311,12 +329,14 @@ def test_few_calibration_pictures_call_nothing_unfamiliar(make_job, stand, hospi
 
 
 def test_classes_of_few_pictures_have_no_gaussian(make_job, stand, hospitals):
-    held = np.bincount(hospitals.examples("north", "train").labels, minlength=3)
-    least = int(np.sort(held)[1])  # one class of the larger hospital stays under it
+    examples = hospitals.examples("north", "train")
+    held = np.bincount(examples.labels, minlength=3)
+    patients = np.array([examples.where(examples.labels == k).num_people for k in range(3)])
+    least = int(np.sort(patients)[1])  # one class of the larger hospital stays under it
     models = run(calibrate_job(make_job, privacy=least), hospitals, stand).facts["models"]
-    codes = [code for code, n in zip(("mel", "nv", "bkl"), held, strict=True) if n >= least]
+    codes = [code for code, n in zip(("mel", "nv", "bkl"), patients, strict=True) if n >= least]
     assert models["light"]["novelty"]["classes"] == codes
-    assert models["light"]["novelty"]["trained_on"] == held[held >= least].sum()
+    assert models["light"]["novelty"]["trained_on"] == held[patients >= least].sum()
     assert len(codes) == 2
 
 
@@ -383,9 +403,9 @@ def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, dra
 
 
 def test_a_subgroup_that_may_not_be_counted_takes_the_global_temperature(make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, privacy=15), hospitals, stand)
+    outcome = run(calibrate_job(make_job, privacy=12), hospitals, stand)
     models = outcome.facts["models"]
-    assert models["dark"]["temperature"]["n"] == 0, "12 pictures stay at home"
+    assert models["dark"]["temperature"]["n"] == 0, "12 pictures of 10 lesions stay at home"
     assert models["dark"]["temperature"]["fitted"] is None
     assert models["dark"]["temperature"]["value"] == models[GLOBAL]["temperature"]["value"]
     assert outcome.bundles["dark"].manifest.conformal.guarantee == "none"

@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 from registry.bundle.counts.count import count
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Temperature
+from registry.bundle.manifest.schema import (
+    Abstention,
+    Conformal,
+    OutOfDistribution,
+    ReferenceHistograms,
+    Temperature,
+)
 from registry.bundle.metrics.summary import summarise
 from registry.card.contents import Entry, card_json, expected_coverage, release_card
 from registry.card.figures import not_understood
 from registry.card.page import card_page
 from registry.records import Release, Version
+from tests.thresholds import at_log_odds
 
 NAMES = {
     "card_schema", "model", "version", "digest", "registered", "subgroup", "intended_use", "how_to_use",
@@ -126,6 +133,15 @@ def test_that_intervals_of_auroc_can_be_too_narrow_is_said_where_there_are_inter
     assert "AUROC" not in limits_of(bundle, metrics={"n": 3, "accuracy": 0.5})
 
 
+def test_scores_that_are_counted_together_are_told(bundle):
+    rows = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
+    block = count(rows, rows.argmax(axis=1), malignant=np.zeros(3, dtype=bool), smallest_cell=5)
+    for smallest, told in ((5, True), (1, False)):
+        reference = ReferenceHistograms.from_counts(block.point, smallest_cell=smallest, parts=3)
+        said = limits_of(bundle, metrics=METRICS, reference=reference)
+        assert ("Scores of fewer than 5 patients of a hospital and skin tone" in said) == told
+
+
 def test_a_bundle_without_figures_says_so(bundle):
     assert "no test figures: how well it answers is unknown" in limits_of(bundle, metrics={})
     said = limits_of(bundle, metrics={"n": 3, "accuracy": 0.5})
@@ -148,8 +164,8 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
         bundle(
             dark,
             labels=labels,
-            conformal=Conformal(alpha=0.05, threshold_bin=58, n=39, guarantee="subgroup"),
-            abstention=Abstention(target_risk=0.1, threshold_bin=66, n=80, risk=0.0625),
+            conformal=Conformal(alpha=0.05, threshold_bin=at_log_odds(-1.5), n=39, guarantee="subgroup"),
+            abstention=Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.5), n=80, risk=0.0625),
             temperature=Temperature(value=1.3, n=80, shrunk=True),
         ).manifest
     )

@@ -14,6 +14,7 @@ from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
 from registry.card.tables import figure, figure_table, interval
 from registry.records import Release, Version
+from tests.thresholds import at_log_odds
 
 EVIL = '"><script>alert("x")</script>&'
 EMPTY = {"meta", "link", "br", "img"}
@@ -71,8 +72,8 @@ def metrics_of(name="dark"):
 def release(bundle, dark):
     """The card of a release of two versions."""
     calibrated = {
-        "conformal": Conformal(alpha=0.1, threshold_bin=58, n=60, guarantee="global"),
-        "abstention": Abstention(threshold_bin=66, n=80, risk=0.05),
+        "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=60, guarantee="global"),
+        "abstention": Abstention(threshold_bin=at_log_odds(0.5), n=80, risk=0.05),
         "temperature": Temperature(value=1.2, n=80),
     }
     bundles = [bundle(metrics=metrics_of(), **calibrated), bundle(dark, metrics=metrics_of())]

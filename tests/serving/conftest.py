@@ -32,6 +32,7 @@ from registry.records import Release
 from registry.registry import Registry
 from serving.http.app import build_app
 from serving.settings import ServeSettings
+from tests.thresholds import at_log_odds
 
 MODEL = "skin-lesion"
 SIZE = 8
@@ -110,9 +111,12 @@ def draw_bundle(
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup,
         "conformal": Conformal(
-            alpha=0.1, threshold_bin=58, n=412, guarantee="global" if subgroup.is_global else "subgroup"
+            alpha=0.1,
+            threshold_bin=at_log_odds(-1.5),
+            n=412,
+            guarantee="global" if subgroup.is_global else "subgroup",
         ),
-        "abstention": Abstention(target_risk=0.1, threshold_bin=65, n=412, risk=0.08),
+        "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
         "metrics": tested(light=0.82, dark=0.8),
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }

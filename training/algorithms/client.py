@@ -1,11 +1,12 @@
 """A client as a stage sees it: its pictures, its state store and the process's local model."""
 
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, field
 
+from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
+from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
 
@@ -17,12 +18,13 @@ class Client:
     Attributes:
         id: its name in the job.
         seed: the job's seed.
-        min_count: a block of counts over fewer pictures is not sent.
+        min_count: nothing is told of pictures of fewer patients.
         dataset: where its pictures are.
         store: where it keeps what does not travel.
         local_model: the model it trains on.
         noisy: whether counts of its pictures leave with noise, of one picture of each patient.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
+        releases: the account of what it told before.
     """
 
     id: str
@@ -32,20 +34,16 @@ class Client:
     store: StateStore
     local_model: LocalModel
     steps: int | None = None
+    releases: ReleaseStore = field(default_factory=MemoryReleases)
     noisy: bool = False
 
     @property
-    def fewest(self) -> int:
-        """Of how many pictures a block of counts must be; with noise of one, or what is sent would tell."""
-        return 1 if self.noisy else max(self.min_count, 1)
-
-    @property
     def smallest_cell(self) -> int:
-        """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded.
+        """The fewest patients of an occupied bin of a histogram that leaves.
 
         With noise it is 1: what is merged would depend on the pictures.
         """
-        return 1 if self.noisy else max(ceil(self.min_count / 2), 1)
+        return 1 if self.noisy else smallest_cell(self.min_count)
 
     @property
     def subgroups(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """A client's pictures as training reads them: arrays of one split, and the protocol of a dataset."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -33,8 +34,8 @@ class Examples:
         subgroups: subgroup index `(n,)` int64, -1 where it is undeclared.
         lesions: lesion number `(n,)` int64; equal numbers are pictures of one lesion.
         traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
-        patients: patient number `(n,)` int64; equal numbers are pictures of one patient. None where they are
-            not known: then each lesion is taken for a patient.
+        names: digests of each picture and of its patient, `(n, 2)` int64, the same in every run; None where
+            they are not known.
     """
 
     images: NDArray[np.uint8]
@@ -43,7 +44,7 @@ class Examples:
     subgroups: NDArray[np.int64]
     lesions: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
-    patients: NDArray[np.int64] | None = None
+    names: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,8 +62,27 @@ class Examples:
             self.subgroups[keep],
             self.lesions[keep],
             None if self.traits is None else self.traits[keep],
-            None if self.patients is None else self.patients[keep],
+            None if self.names is None else self.names[keep],
         )
+
+    @property
+    def people(self) -> NDArray[np.int64]:
+        """Whose each picture is, `(n,)`: equal numbers are of one patient, without `names` of one lesion."""
+        return self.lesions if self.names is None else self.names[:, 1]
+
+    @property
+    def num_people(self) -> int:
+        """How many patients the pictures are of."""
+        return len(np.unique(self.people))
+
+    @property
+    def identities(self) -> NDArray[np.int64]:
+        """By what a picture and its patient are known again, `(n, 2)`: `names`, else pixels and lesions."""
+        if self.names is not None:
+            return self.names
+        digests = [hashlib.sha256(self.images[row].tobytes()).digest()[:8] for row in self.rows]
+        pictures = [int.from_bytes(digest, "big", signed=True) for digest in digests]
+        return np.column_stack([np.array(pictures, dtype=np.int64), self.lesions])
 
 
 class Dataset(Protocol):

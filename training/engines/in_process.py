@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from training.algorithms.client_state import StateStore
+from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
 from training.engines.malloc import keep_freed_memory
 from training.errors import EngineError
@@ -38,12 +39,13 @@ class ClientAppParts:
     job: Job
     dataset: Dataset
     store: StateStore
+    releases: ReleaseStore | None = None
 
     def build(self) -> ClientApp:
         """The client app, at the number of threads that the job gives each client."""
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
-        return ClientApp(self.job, self.dataset, self.store)
+        return ClientApp(self.job, self.dataset, self.store, releases=self.releases)
 
 
 class InProcessEngine:

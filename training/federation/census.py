@@ -102,6 +102,11 @@ class Census:
         return tuple(name for name in self.holders(split, subgroups) if name not in self._apart)
 
     @property
+    def all_hospitals(self) -> tuple[str, ...]:
+        """Every client that is neither the server nor unseen, whatever it holds."""
+        return tuple(name for name in self.counts if name not in self._apart)
+
+    @property
     def _apart(self) -> frozenset[str]:
         """The clients that are no hospitals of the federation."""
         return frozenset({SERVER, *self.unseen})

@@ -13,24 +13,29 @@ from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
+from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
 from training.data.of_patients import OfPatients
 from training.errors import MessageError, TrainingError
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
-from training.federation.questions import COLLECT, FIT
+from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, answer_with_noise, counts_pictures, open_splits
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
 from training.updates.compression.client import opened, packed
+from training.updates.secure_aggregation.cohorts import topic_of
+from training.updates.secure_aggregation.identity import Identity
 from training.updates.secure_aggregation.messages import QUESTIONS
 from training.updates.settings import PrivacyConfig
 
 
-def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
+def answer_privately(
+    job: Job, broadcast: Broadcast, client: Client, identity: Identity | None = None
+) -> Update:
     """A client's answer to any question, filtered as the job's privacy and compression ask.
 
     Raises:
@@ -40,7 +45,7 @@ def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
     if broadcast.ask == CENSUS:
         return take_census(broadcast, client)
     if broadcast.ask in QUESTIONS:
-        return answer_masks(broadcast, client, privacy)
+        return answer_masks(broadcast, client, privacy, identity)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if client.noisy and counts_pictures(received):
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
@@ -66,7 +71,12 @@ def answer_privately(job: Job, broadcast: Broadcast, client: Client) -> Update:
             f"{client.id} does not upload what stayed with it: it would leave without noise, and the job has "
             "privacy.client_level; set sync.average_at_end: false"
         )
-    return update if privacy.secure_aggregation is None else hidden_as_asked(update, client, stage, privacy)
+    if broadcast.ask in withheld_questions(privacy, stage):
+        from training.updates.secure_aggregation.client import withhold
+
+        return withhold(update, client, topic_of(broadcast), identity)
+    refuse_open(update, client, privacy, stage)
+    return update
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:
@@ -82,41 +92,51 @@ def without_losses_of_few(update: Update, client: Client) -> Update:
     return replace(update, losses=kept_losses)
 
 
-def hidden_as_asked(update: Update, client: Client, stage: Stage, privacy: PrivacyConfig) -> Update:
-    """An answer in a job with masks, by what the stage asks and the job masks."""
-    counts = stage.summed if privacy.masked_counts is not None else frozenset()
-    return hidden(update, client, counts, open_counts=stage.summed - counts)
+def withheld_questions(privacy: PrivacyConfig, stage: Stage) -> frozenset[str]:
+    """The questions of a stage of whose answers only sums under masks leave: for weights, and for counts."""
+    weights = frozenset({FIT, COLLECT}) if privacy.secure_aggregation is not None else frozenset()
+    return weights | (stage.summed if privacy.masked_counts is not None else frozenset())
 
 
-def hidden(update: Update, client: Client, counts: frozenset[str], open_counts: frozenset[str]) -> Update:
-    """An answer in a job with masks: withheld, or in the clear where it discloses no single client."""
-    if update.ask in {FIT, COLLECT} | counts:
-        from training.updates.secure_aggregation.client import withhold
+def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: Stage) -> None:
+    """Refuse to send in the clear what the job has under masks; the coordinator's own client may.
 
-        return withhold(update, client)
-    if update.tensors and update.ask not in open_counts and client.id != SERVER:
+    Raises:
+        MessageError: naming the question.
+    """
+    if client.id == SERVER or not update.tensors:
+        return
+    if privacy.secure_aggregation is not None and update.ask not in stage.summed:
         raise MessageError(
             f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
             "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
             "asks for them"
         )
-    return update
+    if privacy.masked_counts is not None and update.ask == JUDGE:
+        raise MessageError(
+            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
+            "client in the clear, and this job has them under masks; that question is for the coordinator's "
+            "own client"
+        )
 
 
-def answer_masks(broadcast: Broadcast, client: Client, privacy: PrivacyConfig) -> Update:
+def answer_masks(
+    broadcast: Broadcast, client: Client, privacy: PrivacyConfig, identity: Identity | None
+) -> Update:
     """The answer to a question of a secure sum.
 
     Raises:
         MessageError: when the job has none.
     """
-    if privacy.secure_aggregation is None:
+    config = privacy.secure_aggregation or privacy.masked_counts
+    if config is None:
         raise MessageError(
-            f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation; do "
-            "the coordinator and this site run the same job?"
+            f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation and no "
+            "privacy.counts.masks; do the coordinator and this site run the same job?"
         )
     from training.updates.secure_aggregation.client import answer
 
-    return answer(broadcast, client, privacy.secure_aggregation)
+    return answer(broadcast, client, config, identity)
 
 
 class ClientApp:
@@ -127,15 +147,25 @@ class ClientApp:
         dataset: the pictures of the clients played here.
         store: where those clients keep what does not travel.
         public_text: what is reported of an error; all of its text, where that is read at this site.
+        releases: the account of what they told before; where none is given, it ends with the process.
+        identity: with what this site signs its part in sums; None where all clients are in one process.
     """
 
     def __init__(
-        self, job: Job, dataset: Dataset, store: StateStore, public_text: Callable[[TrainingError], str] = str
+        self,
+        job: Job,
+        dataset: Dataset,
+        store: StateStore,
+        public_text: Callable[[TrainingError], str] = str,
+        releases: ReleaseStore | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self._job = job
         self._dataset = dataset
         self._store = store
         self._public_text = public_text
+        self._releases = MemoryReleases() if releases is None else releases
+        self._identity = identity
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
@@ -149,9 +179,10 @@ class ClientApp:
             self._dataset if splits is None else OfPatients(self._dataset, splits),
             self._store,
             self._local_model,
+            releases=self._releases,
             noisy=splits is not None,
         )
         try:
-            return answer_privately(self._job, broadcast, client)
+            return answer_privately(self._job, broadcast, client, self._identity)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_text(error))

@@ -27,7 +27,9 @@ def refuse_unfit(
     """
     rounds = [stage for stage in stages if isinstance(stage, RoundsStage)]
     if privacy.secure_aggregation is not None:
-        refuse_under_masks(privacy, compression, stages, rounds, data)
+        refuse_under_masks(compression, rounds)
+    if privacy.masked_counts is not None:
+        refuse_without_client_figures(stages, data)
     if privacy.client_level is not None:
         refuse_under_noise(privacy, rounds)
     if privacy.noisy_counts is not None:
@@ -42,14 +44,8 @@ def refuse_unfit(
         )
 
 
-def refuse_under_masks(
-    privacy: PrivacyConfig,
-    compression: CompressionConfig,
-    stages: Sequence[Stage],
-    rounds: Sequence[RoundsStage],
-    data: DataConfig,
-) -> None:
-    """Refuse what needs single clients' tensors."""
+def refuse_under_masks(compression: CompressionConfig, rounds: Sequence[RoundsStage]) -> None:
+    """Refuse what needs single clients' weights."""
     for stage in rounds:
         exchange = stage.exchange
         if exchange.comes_back or exchange.opens or exchange.carries_weights or exchange.needs_server:
@@ -62,20 +58,21 @@ def refuse_under_masks(
             f"compression.up is {compression.up}, and masked numbers are uniform: they cannot be "
             "compressed. Use compression.up: exact, or leave privacy.secure_aggregation out"
         )
-    if privacy.masked_counts is None:
-        return
+
+
+def refuse_without_client_figures(stages: Sequence[Stage], data: DataConfig) -> None:
+    """Refuse what needs single clients' counts."""
+    way_out = "masks let no client's counts be seen; leave {} out, or set privacy.counts.masks: false"
     for each in stages:
         if each.needs_client_figures:
             raise ValueError(
                 f"stage {each.stage} judges the models of single clients, each on its own counts, and "
-                "privacy.secure_aggregation lets no client's counts be seen; leave the stage out, or set "
-                "privacy.secure_aggregation.counts: false"
+                f"{way_out.format('the stage')}"
             )
     if any(source.unseen for source in data.sources):
         raise ValueError(
             "clients that take no part (unseen: true) are judged each by itself, and "
-            "privacy.secure_aggregation lets no client's counts be seen; leave them out, or set "
-            "privacy.secure_aggregation.counts: false"
+            f"{way_out.format('them')}"
         )
 
 

@@ -63,10 +63,12 @@ class Job(JobSettings):
 
     @property
     def digest(self) -> str:
-        """What determines the weights, in one word; where clients run, curves and notes do not."""
+        """What determines the weights, in one word; where clients run, masks on counts, and notes do not."""
         network = self.engine.network.model_copy(update={"canary": True})
         engine = self.engine.model_copy(update={"network": network})
-        alike = self.model_copy(update={"engine": engine, "tracking": TrackingConfig()})
+        counts = self.privacy.counts.model_copy(update={"masks": None})
+        privacy = self.privacy.model_copy(update={"counts": counts})
+        alike = self.model_copy(update={"engine": engine, "privacy": privacy, "tracking": TrackingConfig()})
         plain = alike.model_dump(mode="json", context=IDENTITY)
         plain.pop("about")
         plain["engine"].pop("workers")

@@ -12,6 +12,7 @@ from registry.bundle.folder import write_bundle
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset
+from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
@@ -25,6 +26,7 @@ from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
 from training.updates.differential_privacy.report import privacy_facts
+from training.updates.settings import PrivacyConfig
 
 NOBODY: Mapping[str, str] = {}
 
@@ -62,6 +64,21 @@ def ask_census(job: Job, dataset: Dataset, engine: Engine, dismissed: Collection
     return census
 
 
+def require_hospitals(privacy: PrivacyConfig, census: Census) -> None:
+    """Refuse to begin with fewer hospitals than a sum of counts is ever over.
+
+    Raises:
+        QuorumError: naming those that there are, and what to do.
+    """
+    masks, hospitals = privacy.masked_counts, census.all_hospitals
+    if masks is not None and len(hospitals) < masks.fewest:
+        raise QuorumError(
+            f"counts leave hospitals as sums over {masks.fewest} or more, and this run has {len(hospitals)}: "
+            f"{', '.join(hospitals)}. Bring more, or set privacy.counts.masks: false, and each hospital's "
+            "counts are seen by the coordinator"
+        )
+
+
 def run_stages(
     job: Job,
     dataset: Dataset,
@@ -79,6 +96,7 @@ def run_stages(
         TrainingError: whatever stops the run; all that was finished stays in `out`.
     """
     census = ask_census(job, dataset, engine, dismissed)
+    require_hospitals(job.privacy, census)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0

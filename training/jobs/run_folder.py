@@ -24,6 +24,7 @@ class RunFolder:
         self.report = path / "report.html"
         self.checkpoints = path / "checkpoints"
         self.store = path / "clients"
+        self.releases = self.store / "releases"
         self.spool = path / "spool"
 
     def claim(self, job: Job, *, resume: bool) -> None:

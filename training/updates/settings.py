@@ -3,7 +3,7 @@
 from math import ceil
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training.config import FrozenConfig
 
@@ -20,7 +20,7 @@ class SecureAggregationConfig(FrozenConfig):
             and more clients that lend their shares to a dishonest coordinator.
         bound: the largest absolute value of a weight that can be summed; a tensor of which the round began
             with larger values gets four times their largest. A client with a larger one refuses.
-        counts: whether metric counts are masked too, not weights alone.
+        counts: whether metric counts are masked too, not weights alone; `privacy.counts.masks` goes before.
     """
 
     fewest: int = Field(3, ge=2)
@@ -54,11 +54,16 @@ class CountsConfig(FrozenConfig):
     """How counts of answers and the sums of `calibrate` leave a client.
 
     Attributes:
+        masks: whether as sums under masks. Null for `privacy.secure_aggregation.counts` where the job has
+            that block, and else for what suits the job, see `training.jobs.counts_under_masks`: over a
+            network with three hospitals or more. How counts are added up changes no weight, so it is no part
+            of a job's identity.
         epsilon: ε of all that is told of a patient in one split other than `train`; null for no noise.
         delta: δ of the same.
         evaluations: with noise, how many rounds of a stage are evaluated, evenly spaced, the last among them.
     """
 
+    masks: bool | None = None
     epsilon: float | None = Field(None, ge=0.05, le=50)
     delta: float = Field(1e-5, gt=0, le=0.01)
     evaluations: int = Field(4, ge=1)
@@ -74,8 +79,9 @@ class PrivacyConfig(FrozenConfig):
     """What leaves a client.
 
     Attributes:
-        min_count: a block of counts over fewer pictures does not.
-        secure_aggregation: whether weights and counts leave masked; null for in the clear.
+        min_count: what is told of pictures of fewer patients does not; a lesion stands for a patient who is
+            not known.
+        secure_aggregation: whether weights and counts leave masked; null for weights in the clear.
         client_level: whether updates leave clipped and with noise; null for as they are.
         counts: how counts leave.
     """
@@ -85,6 +91,15 @@ class PrivacyConfig(FrozenConfig):
     secure_aggregation: SecureAggregationConfig | None = None
     client_level: ClientLevelConfig | None = None
     counts: CountsConfig = CountsConfig()
+
+    @model_validator(mode="after")
+    def _says_one_thing_of_counts(self) -> "PrivacyConfig":
+        secure = self.secure_aggregation
+        if self.counts.masks and secure is not None and not secure.counts:
+            raise ValueError(
+                "counts.masks is true and secure_aggregation.counts is false; leave one of them out"
+            )
+        return self
 
     @property
     def noisy_counts(self) -> CountsConfig | None:
@@ -98,9 +113,11 @@ class PrivacyConfig(FrozenConfig):
 
     @property
     def masked_counts(self) -> SecureAggregationConfig | None:
-        """How counts are summed; None for in the clear."""
+        """How counts are summed; None for in the clear, and where nobody has decided what suits the job."""
         secure = self.secure_aggregation
-        return secure if secure is not None and secure.counts else None
+        if self.counts.masks is None:
+            return secure if secure is not None and secure.counts else None
+        return (secure or SecureAggregationConfig()) if self.counts.masks else None
 
 
 class CompressionConfig(FrozenConfig):

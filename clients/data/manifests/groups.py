@@ -1,5 +1,6 @@
 """Linked pictures, which must stay together: of one lesion, of one patient, or duplicates."""
 
+import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
@@ -59,9 +60,25 @@ def number_lesions(rows: Sequence[Row]) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64).reshape(-1)
 
 
-def number_patients(rows: Sequence[Row]) -> NDArray[np.int64]:
-    """A number per row, `(rows,)`, equal for pictures of one patient.
+def name_pictures(rows: Sequence[Row], contents: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Digests by which a picture and its patient are known again in another run, `(rows, 2)`.
 
-    Pictures of one lesion, or of copies of one picture, are of one patient too, also where none is named.
+    Linked pictures may be of one patient and count as such: a lesion has one, and duplicates show one. Where
+    no patient is known the lesion stands for one, and a picture without a lesion for its own.
+
+    Args:
+        rows: of the manifest.
+        contents: SHA-256 of each picture's bytes, `(rows, 32)`.
     """
-    return components([linkage_keys(row) for row in rows])
+    keys = [linkage_keys(row) for row in rows]
+    groups = components(keys).tolist()
+    owners: dict[int, tuple[bool, str, str]] = {}
+    for group, linked, content in zip(groups, keys, contents, strict=True):
+        known = [(kind != "patient", kind, value) for kind, value in linked]
+        owners[group] = min([*known, owners.get(group, (True, "picture", content.tobytes().hex()))])
+    names = np.empty((len(rows), 2), dtype=np.int64)
+    for number, (group, content) in enumerate(zip(groups, contents, strict=True)):
+        owner = hashlib.sha256("\n".join(owners[group][1:]).encode()).digest()
+        digests = content.tobytes(), owner
+        names[number] = [int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
+    return names

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from personalization.calibration.conformal import examples_needed
 from personalization.report.data import CalibratedModel
-from personalization.report.numerals import number, whole
+from personalization.report.numerals import number, threshold, whole
 from personalization.report.table import Cell, Row, Table
-from registry.bundle.counts.count import SCORE_BINS
 
 _COLUMNS = (
     "model",
@@ -25,15 +24,15 @@ def calibration_table(models: Sequence[CalibratedModel]) -> Table:
 
 def _row(model: CalibratedModel) -> Row:
     conformal, abstention = model.conformal, model.abstention
-    from_probability = number(conformal.threshold_bin / SCORE_BINS, "percent")
-    from_confidence = number(model.reports_from / SCORE_BINS, "percent")
+    from_probability = threshold(model.bins.lower(conformal.threshold_bin))
+    from_confidence = threshold(model.bins.lower(model.reports_from))
     target = f"target risk {number(abstention.target_risk, 'percent')}"
     cells = (
         Cell(whole(conformal.n)),
         _temperature(model),
         Cell(from_probability if conformal.guaranteed else "every class"),
         _promise(model),
-        Cell("always refers") if abstention.refers_always else Cell(from_confidence, target),
+        Cell("always refers") if model.refers_always else Cell(from_confidence, target),
     )
     return Row(model.subgroup, cells)
 

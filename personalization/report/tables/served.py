@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from personalization.report.data import CalibratedModel
-from personalization.report.measures import ALL, Estimate, estimate_over, present
+from personalization.report.measures import ALL, Estimate, present
 from personalization.report.numerals import number, whole
 from personalization.report.served import coverage, referred, routes, set_size, wrong
 from personalization.report.table import Cell, Row, Table, cell
@@ -35,7 +35,7 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
     rows = []
     for name, group in {**groups, ALL: answered}.items():
         share, size, sent_on, mistaken = (
-            estimate_over(figure(answered_by), group) for figure in (coverage, set_size, referred, wrong)
+            figure(answered_by, group) for figure in (coverage, set_size, referred, wrong)
         )
         n = sum(int(block.point.n) for block in group.values())
         rows.append(

@@ -49,6 +49,12 @@ class LesionSums:
         """`(shares, 6)`, in the order of the attributes."""
         return np.stack([getattr(self, name) for name in COLUMNS], axis=-1)
 
+    @property
+    def others(self) -> "LesionSums":
+        """Of the same shares, the pictures that are not so: x becomes n − x."""
+        xx, xn = self.xx - 2 * self.xn + self.nn, self.nn - self.xn
+        return LesionSums(self.n, self.n - self.x, self.several, xx, xn, self.nn)
+
     def pooled(self) -> "LesionSums":
         """All shares together as one, `(1,)`."""
         return LesionSums(*self.to_array().sum(axis=0, keepdims=True).T)

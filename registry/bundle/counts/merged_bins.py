@@ -8,12 +8,18 @@ still add up. (Univariate microaggregation, Domingo-Ferrer & Mateo-Sanz 2002, of
 """
 
 from collections.abc import Callable
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 Pick = Callable[[NDArray[np.int64]], int]
 """The bin at which a run is counted, from the bins of its pictures `(pictures,)`."""
+
+
+def smallest_cell(min_count: int) -> int:
+    """The fewest patients of an occupied bin of a histogram that leaves: half of `min_count`, rounded up."""
+    return max(ceil(min_count / 2), 1)
 
 
 def lowest(bins: NDArray[np.int64]) -> int:

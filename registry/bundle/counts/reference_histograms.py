@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.score_bins import ScoreBins, bins_of
@@ -34,12 +34,17 @@ class ScoreHistograms(OmitsDefaults):
             kinds, and in bundles of older versions.
         right: `confidence` of those pictures whose most probable class was the true one; None in bundles of
             older versions.
+        smallest_cell: the fewest patients of an occupied bin where pictures were counted: neighbours of
+            fewer were merged there (`merged_bins`). 1 where none were, as in bundles of older versions.
+        parts: how many such histograms, each of a subgroup at a hospital, were added up.
     """
 
     confidence: tuple[int, ...]
     scores: tuple[tuple[int, ...], ...]
     malignancy: tuple[int, ...] | None = None
     right: tuple[int, ...] | None = None
+    smallest_cell: int = Field(1, ge=1)
+    parts: int = Field(1, ge=1)
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:

@@ -1,8 +1,9 @@
 """The bins of drift histograms: a few dozen, each made of whole bins of the bundle's own.
 
-A score has 25 bins of 20 score bins each (0.04 wide). A distance from the training pictures is given as a
-multiple of the distance from which on a picture is called unfamiliar: 32 bins of 10 distance bins each
-(12 % wide), from a tenth of it to three times as far, the outer ones open.
+A score of a bundle of schema 1 has 25 bins of 20 score bins each (0.04 wide), one of schema 2 has 64, each
+0.5 wide in log-odds. A distance from the training pictures is given as a multiple of the
+distance from which on a picture is called unfamiliar: 32 bins of 10 distance bins each (12 % wide), from a
+tenth of it to three times as far, the outer ones open.
 """
 
 from typing import Any, Final
@@ -10,17 +11,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.familiarity import BINS_PER_DECADE, DISTANCE_BINS
 
 _SCORES_IN_ONE: Final = 20
 _DISTANCES_IN_ONE: Final = 10
 _NEAREST, _FARTHEST = -20, 10  # edges, in tens of distance bins from the threshold
 
-SCORE_EDGES: Final = tuple(
-    round((k + 1) * _SCORES_IN_ONE / SCORE_BINS, 6) for k in range(SCORE_BINS // _SCORES_IN_ONE)
-)
+SCORE_EDGES: Final = tuple(EQUAL_BINS.edges[_SCORES_IN_ONE::_SCORES_IN_ONE].round(6).tolist())
 """The upper edge of each bin of a score."""
+
+_HALF: Final = 0.5
+LOG_ODDS_EDGES: Final = tuple(np.arange(-15.5, 16, _HALF).tolist())
+"""The upper edge of each bin of a score's log-odds but the last; each is an edge of score bins, too."""
+
+_middles = np.log(LOGIT_BINS.middles / (1 - LOGIT_BINS.middles))
+_IN_LOG_ODDS: Final = np.searchsorted(LOG_ODDS_EDGES, _middles)
+"""The bin of drift that each of `LOGIT_BINS` is part of."""
 
 DISTANCE_EDGES: Final = tuple(
     round(10 ** (k * _DISTANCES_IN_ONE / BINS_PER_DECADE), 6) for k in range(_NEAREST, _FARTHEST + 1)
@@ -30,7 +37,14 @@ DISTANCE_EDGES: Final = tuple(
 
 def score_values(scores: NDArray[Any]) -> list[float]:
     """The middle of the bin of each score: counted like this, a score falls where thresholds compare it."""
-    values: list[float] = ((score_bin(scores) + 0.5) / SCORE_BINS).tolist()
+    values: list[float] = EQUAL_BINS.middles[EQUAL_BINS.bin(scores)].tolist()
+    return values
+
+
+def log_odds_values(scores: NDArray[Any]) -> list[float]:
+    """The middle of the bin of each score, in log-odds."""
+    places = _IN_LOG_ODDS[LOGIT_BINS.bin(scores)]
+    values: list[float] = (LOG_ODDS_EDGES[0] + (places - 0.5) * _HALF).tolist()
     return values
 
 
@@ -41,9 +55,11 @@ def distance_values(places: NDArray[np.int64], threshold_bin: int) -> list[float
 
 
 def coarse_scores(histogram: NDArray[Any]) -> NDArray[np.int64]:
-    """Sums a histogram over score bins `(500,)` into the bins of drift, `(25,)`."""
-    sums: NDArray[np.int64] = np.asarray(histogram, dtype=np.int64).reshape(-1, _SCORES_IN_ONE).sum(axis=1)
-    return sums
+    """Sums a histogram over score bins into the bins of drift: of `EQUAL_BINS` into 25, else into 64."""
+    whole = np.asarray(histogram, dtype=np.int64)
+    if len(whole) == len(EQUAL_BINS):
+        return np.asarray(whole.reshape(-1, _SCORES_IN_ONE).sum(axis=1))
+    return np.bincount(_IN_LOG_ODDS, weights=whole, minlength=len(LOG_ODDS_EDGES) + 1).astype(np.int64)
 
 
 def coarse_distances(histogram: NDArray[Any], threshold_bin: int) -> NDArray[np.int64]:

@@ -13,6 +13,13 @@ exceeds by chance alone.
 Bins next to each other are joined until each holds 5 % of the test pictures, so that with `FEWEST` pictures
 five are expected in each; half a picture is added to every bin on both sides, so that an empty one has a
 logarithm. Several pictures of one lesion make chance larger than is computed here.
+
+Where the test pictures' histogram is a sum of B that were merged into runs each (see
+`registry.bundle.counts.merged_bins`), the bins compared end halfway between occupied ones and hold 10 %, so
+that runs are small beside them. An end still cuts a run in each of the B, of up to c = 2 smallest cells, and
+up to half of it lies on the wrong side: spread evenly from −c/2 to c/2, with a variance of c²/12. With G bins
+of m / G test pictures and two ends each, that is c² B G / (6 m) times the variance of their shares by chance,
+by which 1/m is enlarged.
 """
 
 from dataclasses import dataclass
@@ -25,8 +32,25 @@ from numpy.typing import NDArray
 FEWEST: Final = 100
 """The fewest pictures, on each side, that are compared."""
 
-_LEAST_SHARE = 0.05
+_LEAST_SHARE, _LEAST_SHARE_OF_MERGED = 0.05, 0.1
 _Z95 = 1.6448536269514722  # the 95 % point of the standard normal distribution
+
+
+@dataclass(frozen=True)
+class Merged:
+    """How the histogram of the test pictures was merged.
+
+    Attributes:
+        smallest_cell: the fewest patients of a run.
+        parts: how many merged histograms were added up.
+    """
+
+    smallest_cell: int
+    parts: int
+
+    def blur(self, bins: int, pictures: float) -> float:
+        """The variance of the shares in so many bins that merging added, in multiples of their own."""
+        return (2 * self.smallest_cell) ** 2 * self.parts * bins / (6 * pictures)
 
 
 @dataclass(frozen=True)
@@ -46,13 +70,16 @@ class Distance:
     bins: int
 
 
-def compare(expected: NDArray[Any], observed: NDArray[Any], *, join: bool = True) -> Distance | None:
+def compare(
+    expected: NDArray[Any], observed: NDArray[Any], *, join: bool = True, merged: Merged | None = None
+) -> Distance | None:
     """The distance of an observed histogram from the expected one, both counts over the same bins.
 
     Args:
         expected: of the test pictures; need not be whole.
         observed: of the pictures that came in; need not be whole.
         join: whether the bins have an order in which small ones can be joined.
+        merged: how the expected histogram was merged; None where it was not.
 
     Returns:
         None where either side has fewer than `FEWEST` pictures, or all lies in one bin.
@@ -60,16 +87,17 @@ def compare(expected: NDArray[Any], observed: NDArray[Any], *, join: bool = True
     n, m = float(np.sum(observed)), float(np.sum(expected))
     if min(n, m) < FEWEST:
         return None
-    starts = _joined(np.asarray(expected, dtype=np.float64)) if join else np.arange(len(expected))
+    starts = _joined(np.asarray(expected, dtype=np.float64), merged) if join else np.arange(len(expected))
     if len(starts) < 2:
         return None
     p = _shares(np.add.reduceat(np.asarray(expected, dtype=np.float64), starts))
     q = _shares(np.add.reduceat(np.asarray(observed, dtype=np.float64), starts))
     between = (p + q) / 2
+    blur = merged.blur(len(starts), m) if merged and join else 0.0
     return Distance(
         psi=float(np.sum((q - p) * np.log(q / p))),
         jensen_shannon=float(np.sum(p * np.log2(p / between) + q * np.log2(q / between)) / 2),
-        by_chance=chi_squared_95(len(starts) - 1) * (1 / n + 1 / m),
+        by_chance=chi_squared_95(len(starts) - 1) * (1 / n + (1 + blur) / m),
         bins=len(starts),
     )
 
@@ -87,15 +115,24 @@ def chi_squared_95(freedom: int) -> float:
     return float(freedom * (1 - spread + _Z95 * sqrt(spread)) ** 3)
 
 
-def _joined(expected: NDArray[np.float64]) -> NDArray[np.int64]:
+def _joined(expected: NDArray[np.float64], merged: Merged | None) -> NDArray[np.int64]:
     """Where each joined bin begins: when the one before holds enough, while all that follows does, too."""
-    least, starts, held = _LEAST_SHARE * expected.sum(), [0], 0.0
-    for position, count in enumerate(expected):
-        if held >= least and expected[position:].sum() >= least:
+    places = np.arange(len(expected)) if merged is None else _halfway(expected)
+    counts = np.add.reduceat(expected, places)
+    least = (_LEAST_SHARE if merged is None else _LEAST_SHARE_OF_MERGED) * counts.sum()
+    starts, held = [0], 0.0
+    for position, count in enumerate(counts):
+        if held >= least and counts[position:].sum() >= least:
             starts.append(position)
             held = 0.0
         held += count
-    return np.array(starts, dtype=np.int64)
+    return places[np.array(starts, dtype=np.int64)]
+
+
+def _halfway(expected: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The first bin, and those that begin halfway between two occupied ones next to each other."""
+    occupied = np.flatnonzero(expected)
+    return np.concatenate([[0], (occupied[:-1] + occupied[1:] + 1) // 2])
 
 
 def _shares(counts: NDArray[np.float64]) -> NDArray[np.float64]:

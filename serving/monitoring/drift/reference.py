@@ -1,20 +1,35 @@
 """The reference histograms of drift: those of the bundle's test pictures, in the bins of drift."""
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.manifest.schema import BundleManifest
 from serving.monitoring.drift.bins import coarse_distances, coarse_scores
+from serving.monitoring.drift.distance import Merged
 
 Measure = Literal["confidence", "malignancy", "classes", "unfamiliarity"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 
-def expected(manifest: BundleManifest, subgroup: str, measure: Measure) -> NDArray[np.float64] | None:
+@dataclass(frozen=True)
+class Expected:
+    """A histogram of the test pictures.
+
+    Attributes:
+        counts: over the bins of drift.
+        merged: how it was merged; None where it was not.
+    """
+
+    counts: NDArray[np.float64]
+    merged: Merged | None = None
+
+
+def expected(manifest: BundleManifest, subgroup: str, measure: Measure) -> Expected | None:
     """The histogram of the test pictures in the bins of drift; None where the bundle does not hold it.
 
     Those of the subgroup where the model for everybody was tested on it; else of all pictures that the model
@@ -33,23 +48,30 @@ def expected(manifest: BundleManifest, subgroup: str, measure: Measure) -> NDArr
         return None
     own = next((one for one in reference.by_subgroup if one.subgroup.name == subgroup), reference)
     if measure == "confidence":
-        return coarse_scores(np.array(own.confidence)).astype(np.float64)
+        return _scores(own, own.confidence)
     if measure == "classes":
-        middles = (np.arange(SCORE_BINS) + 0.5) / SCORE_BINS
-        sums: NDArray[np.float64] = np.array(own.scores) @ middles
-        return sums * sum(own.confidence) / sums.sum() if sums.any() else None
+        sums: NDArray[np.float64] = np.array(own.scores) @ own.bins.middles
+        return Expected(sums * sum(own.confidence) / sums.sum()) if sums.any() else None
     if own.malignancy is not None:
-        return coarse_scores(np.array(own.malignancy)).astype(np.float64)
+        return _scores(own, own.malignancy)
     malignant = np.flatnonzero(malignant_classes(manifest.labels))
     # Bundles of older versions hold each class alone; of several malignant ones the sum is unknown.
-    one_class = len(malignant) == 1
-    return coarse_scores(np.array(own.scores[malignant[0]])).astype(np.float64) if one_class else None
+    return _scores(own, own.scores[malignant[0]]) if len(malignant) == 1 else None
 
 
-def _distances(manifest: BundleManifest) -> NDArray[np.float64] | None:
+def _scores(own: ScoreHistograms, histogram: tuple[int, ...]) -> Expected:
+    return Expected(coarse_scores(np.array(histogram)).astype(np.float64), _merged(own))
+
+
+def _merged(own: ScoreHistograms) -> Merged | None:
+    return Merged(own.smallest_cell, own.parts) if own.smallest_cell > 1 else None
+
+
+def _distances(manifest: BundleManifest) -> Expected | None:
     known, reference = manifest.out_of_distribution, manifest.reference
     if known is None or known.threshold_bin is None:
         return None
     if reference is None or reference.distances is None:
-        return np.array([1 - known.rate, known.rate]) * known.n
-    return coarse_distances(np.array(reference.distances), known.threshold_bin).astype(np.float64)
+        return Expected(np.array([1 - known.rate, known.rate]) * known.n)
+    counts = coarse_distances(np.array(reference.distances), known.threshold_bin).astype(np.float64)
+    return Expected(counts, _merged(reference))

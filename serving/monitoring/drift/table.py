@@ -14,10 +14,19 @@ from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.schema import BundleManifest
 from serving.metrics.multiprocess import WorkerTotals
 from serving.monitoring.drift.bins import DISTANCE_EDGES
-from serving.monitoring.drift.counting import CLASSES, CONFIDENCE, DECISIONS, MALIGNANCY, UNFAMILIARITY
+from serving.monitoring.drift.counting import (
+    CLASSES,
+    CONFIDENCE,
+    CONFIDENCE_LOG_ODDS,
+    DECISIONS,
+    MALIGNANCY,
+    MALIGNANCY_LOG_ODDS,
+    UNFAMILIARITY,
+)
 from serving.monitoring.drift.distance import Distance, compare
 from serving.monitoring.drift.reference import MEASURES, Measure, expected
 from serving.releases.current_release import LoadedRelease
@@ -34,6 +43,11 @@ _HISTOGRAMS: Mapping[Measure, str] = {
     "confidence": CONFIDENCE,
     "malignancy": MALIGNANCY,
     "unfamiliarity": UNFAMILIARITY,
+}
+_IN_LOG_ODDS: Mapping[Measure, str] = {
+    **_HISTOGRAMS,
+    "confidence": CONFIDENCE_LOG_ODDS,
+    "malignancy": MALIGNANCY_LOG_ODDS,
 }
 
 
@@ -82,10 +96,14 @@ def drift_table(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> list
         totals: the counts of all workers.
         releases: what is served.
     """
-    counted = {measure: counts_of(totals, measure) for measure in MEASURES}
+    in_shares, in_log_odds = (
+        {measure: counts_of(totals, measure, log_odds=finer) for measure in MEASURES}
+        for finer in (False, True)
+    )
     rows = []
     for loaded in (one for release in releases for one in release.versions.values()):
         version = loaded.version.model, loaded.version.number
+        counted = in_log_odds if loaded.manifest.bins is LOGIT_BINS else in_shares
         subgroups = sorted({key[2] for key in counted["confidence"] if key[:2] == version})
         for subgroup in (EVERYBODY, *subgroups) if subgroups else ():
             of = subgroups if subgroup == EVERYBODY else [subgroup]
@@ -137,14 +155,22 @@ def drift_metrics(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> It
     yield from (psi, bits, chance, pictures)
 
 
-def counts_of(totals: WorkerTotals, measure: Measure) -> dict[tuple[str, int, str], dict[str, float]]:
-    """The counts of a measure by model, version and subgroup: of each bin (by upper edge) or each class."""
+def counts_of(
+    totals: WorkerTotals, measure: Measure, *, log_odds: bool = False
+) -> dict[tuple[str, int, str], dict[str, float]]:
+    """The counts of a measure by model, version and subgroup: of each bin (by upper edge) or each class.
+
+    Args:
+        totals: the counts of all workers.
+        measure: which measure.
+        log_odds: whether scores are those counted in bins of log-odds, for bundles from schema 2 on.
+    """
     counts: dict[tuple[str, int, str], dict[str, float]] = {}
     if measure == "classes":
         for labels, value in totals.named(f"{CLASSES}_total"):
             counts.setdefault(_label_key(labels), {})[labels["code"]] = value
         return counts
-    for labels, value in totals.named(f"{_HISTOGRAMS[measure]}_bucket"):
+    for labels, value in totals.named(f"{(_IN_LOG_ODDS if log_odds else _HISTOGRAMS)[measure]}_bucket"):
         counts.setdefault(_label_key(labels), {})[labels["le"]] = value
     for key, up_to in counts.items():
         ordered = sorted(up_to, key=float)
@@ -167,7 +193,8 @@ def _row(
     measure: Measure,
     found: Mapping[str, float],
 ) -> DriftRow:
-    tested = expected(manifest, subgroup, measure)
+    reference = expected(manifest, subgroup, measure)
+    tested = None if reference is None else reference.counts
     observed = _over_bins(manifest, measure, found, None if tested is None else len(tested))
     in_order = measure != "classes" and len(observed) > 2
     return DriftRow(
@@ -177,7 +204,9 @@ def _row(
         measure=measure,
         n=round(float(observed.sum())),
         tested_on=None if tested is None else round(float(tested.sum())),
-        distance=None if tested is None else compare(tested, observed, join=in_order),
+        distance=None
+        if reference is None
+        else compare(reference.counts, observed, join=in_order, merged=reference.merged),
         shares=_shares(observed),
         expected=None if tested is None else _shares(tested),
     )
@@ -191,7 +220,7 @@ def _over_bins(
         return np.array([found.get(label.code, 0.0) for label in manifest.labels])
     counts = np.array(list(found.values()))
     if measure != "unfamiliarity":
-        return counts[:-1]  # no score is above 1
+        return counts if manifest.bins is LOGIT_BINS else counts[:-1]  # no score is above 1
     familiar = DISTANCE_EDGES.index(1.0) + 1
     return np.array([counts[:familiar].sum(), counts[familiar:].sum()]) if bins == 2 else counts
 

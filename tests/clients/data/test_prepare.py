@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,23 @@ def test_lesions_are_numbered_and_never_parted(write_pictures: WritePictures) ->
                 places.setdefault(lesion, set()).add((client, split))
     assert len(places) == 20
     assert all(len(found) == 1 for found in places.values())
+
+
+def test_patients_are_numbered_and_change_no_fingerprint(write_pictures: WritePictures) -> None:
+    def people(lesions: int) -> tuple[str, int]:
+        """The fingerprint, and how many patients there are, of so many lesions each; 0: none known."""
+        owned = [
+            replace(row, patient_id=f"P{number // 2 // lesions}" if lesions else "")
+            for number, row in enumerate(rows())
+        ]
+        dataset = prepared(write_pictures(owned))
+        parts = [dataset.examples("manifest", split) for split in SPLITS]
+        assert all(part.where(part.labels == 0).people.shape == ((part.labels == 0).sum(),) for part in parts)
+        return dataset.fingerprint, sum(part.num_people for part in parts)
+
+    nobody, one, two = people(0), people(1), people(2)
+    assert one == nobody == (nobody[0], 20)
+    assert two[1] == 10
 
 
 def test_the_same_seed_gives_the_same_data_and_another_seed_other_splits(

@@ -16,7 +16,7 @@ from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.canary import CANARY
 from training.updates.secure_aggregation.aggregation import tolerance
-from training.updates.secure_aggregation.messages import KEYS, LAYOUT, QUESTIONS
+from training.updates.secure_aggregation.messages import KEYS, LAYOUT, QUESTIONS, SIGNATURE
 from training.updates.settings import SecureAggregationConfig
 
 pytestmark = pytest.mark.long
@@ -105,7 +105,7 @@ def test_masked_weights_are_the_plain_ones_and_the_server_hears_of_no_hospital_a
     for header, tensors in answers:
         assert not any(tensor.is_floating_point() for tensor in tensors.values())
         if header.ask not in ("census", *QUESTIONS):
-            assert set(tensors) == (set() if header.ask == CANARY else {KEYS, LAYOUT})
+            assert set(tensors) == (set() if header.ask == CANARY else {KEYS, LAYOUT, SIGNATURE})
 
 
 def test_a_node_that_is_killed_after_the_shares_is_recovered_from_the_sum(net, job, here):

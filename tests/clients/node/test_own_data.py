@@ -90,6 +90,7 @@ def test_each_hospital_draws_what_one_machine_with_all_manifests_draws(data, job
             assert np.array_equal(here.batch(np.arange(len(here))), there.batch(np.arange(len(there))))
             assert np.array_equal(here.labels, there.labels)
             assert np.array_equal(here.subgroups, there.subgroups)
+            assert here.num_people == there.num_people == len(np.unique(here.names[:, 1]))
 
 
 def test_the_same_where_hospitals_are_the_jobs_sources(job_of, manifests, tmp_path):

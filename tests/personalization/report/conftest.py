@@ -22,6 +22,7 @@ from registry.bundle.counts.count import count
 from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.over_clients import over_clients
 from registry.bundle.metrics.summary import summarise
+from tests.thresholds import at_log_odds
 
 LABELS = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
@@ -160,8 +161,8 @@ def everything(block, line):
             CalibratedModel(
                 name,
                 Temperature(1.5, 1.6, 50),
-                ConformalThreshold(100, 0.9, 50, 46),
-                AbstentionThreshold(350, 0.1, 0.08, 0.9, 50),
+                ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46),
+                AbstentionThreshold(at_log_odds(0.75), 0.1, 0.08, 0.9, 50),
             )
             for name in ("global", "light")
         ],

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from personalization.calibration.abstention import AbstentionThreshold
@@ -10,7 +11,10 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.page import render_report
 from personalization.report.run_report import judged, report_data
+from personalization.report.tables.calibration import calibration_table
 from personalization.report.tables.run_facts import stages_table
+from registry.bundle.counts.block import Block
+from registry.bundle.counts.score_bins import EQUAL_BINS
 from training.jobs.pipeline import run_stages
 from training.jobs.stage_result import FinishedStage
 from training.jobs.stages.base import StageResult
@@ -110,6 +114,43 @@ def test_what_calibration_fixed_is_shown_for_every_model(finish):
     assert everybody.conformal == ConformalThreshold(120, 0.9, 50, 46)
     assert dark.abstention == AbstentionThreshold(500, 0.1, None, 0.0, 3)
     assert not dark.conformal.guaranteed
+
+
+def test_whose_scores_are_counted_together_follows_from_the_jobs_least_count(finish):
+    result = finish(FEDERATE, PERSONALIZE)
+    least = result.job.privacy.min_count
+    assert report_data(result).smallest_cell == max(-(-least // 2), 1)
+
+
+def test_thresholds_of_runs_of_the_version_before_are_read_in_their_bins(finish):
+    """Theirs are known by the histograms that they stand beside: 500 equal bins."""
+    result = finish(FEDERATE, PERSONALIZE)
+    key = "1-personalize"
+    kept = result.stages[key].outcome
+    fitted = {
+        "temperature": {"value": 1.5, "fitted": 1.5, "n": 52},
+        "conformal": {"threshold_bin": 120, "coverage": 0.9, "n": 50, "rank": 46},
+        "abstention": {"threshold_bin": 500, "target_risk": 0.1, "risk": None, "coverage": 0.0, "n": 52},
+    }
+    older = {name: with_equal_bins(block) for name, block in kept.test.items()}
+    outcome = StageResult(kept.models, test=older, facts={**kept.facts, "models": {"global": fitted}})
+    data = report_data(replace(result, stages={**result.stages, key: FinishedStage(outcome, 1.0, 0)}))
+    (model,) = data.calibration
+    assert model.bins is EQUAL_BINS
+    assert model.refers_always
+    (row,) = calibration_table(data.calibration).rows
+    assert [cell.text for cell in row.cells][2] == "24.0\u202f%"
+    assert data.smallest_cell == 1
+
+
+def with_equal_bins(block):
+    """The same pictures in 500 bins, all at 0.8."""
+    arrays = block.point.to_arrays()
+    for name in ("scores", "malignancy", "confidence"):
+        moved = np.zeros((*arrays[name].shape[:-1], 500), dtype=np.int32)
+        moved[..., 400] = arrays[name].sum(axis=-1)
+        arrays[name] = moved
+    return Block.from_arrays(arrays)
 
 
 def test_the_report_can_be_drawn_from_it(finish):

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
+from tests.thresholds import at_log_odds
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,8 @@ def manifest() -> Callable[..., BundleManifest]:
             "file": ModelFile.of(b"graph"),
             "labels": LABELS,
             "picture": PictureRule(size=8),
-            "conformal": Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="global"),
-            "abstention": Abstention(target_risk=0.1, threshold_bin=65, n=412, risk=0.08),
+            "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
+            "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
             "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=0, code_version="0.1.0"),
         }
         return BundleManifest(**{**given, **parts})

@@ -12,9 +12,10 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
 from registry.bundle.metrics.selective import risk_coverage
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
+from tests.thresholds import at_log_odds
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
-FOR_DARK = Conformal(alpha=0.1, threshold_bin=58, n=412, guarantee="subgroup")
+FOR_DARK = Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="subgroup")
 PROBABILITIES = np.array([0.25, 0.62, 0.13])  # MEL, NV, AK
 
 
@@ -108,7 +109,9 @@ def test_the_global_model_says_whom_it_answers_for(manifest):
 
 
 def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
-    strict = manifest(conformal=Conformal(alpha=0.4, threshold_bin=70, n=412, guarantee="global"))
+    strict = manifest(
+        conformal=Conformal(alpha=0.4, threshold_bin=at_log_odds(1.5), n=412, guarantee="global")
+    )
     decision = decide(PROBABILITIES, strict)
     assert decision.in_set == ()
     assert not decision.reported  # though 0.62 reaches the threshold of 0.562
@@ -116,7 +119,7 @@ def test_with_an_empty_set_nothing_is_reported_and_a_warning_says_why(manifest):
     assert any("No class is likely enough" in said for said in decision.warnings)
 
 
-@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, 128)])
+@pytest.mark.parametrize(("schema", "bins"), [(1, 500), (2, SCORE_BINS)])
 @given(p=st.floats(0.34, 1), thresholds=st.tuples(st.floats(0, 1), st.floats(0, 1)))
 @settings(max_examples=60, deadline=None)
 def test_what_is_reported_has_a_class_in_its_set(manifest, schema, bins, p, thresholds):

@@ -2,10 +2,12 @@ from math import exp
 
 import pytest
 
+from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Abstention, Conformal, Lineage, Temperature
 from registry.bundle.pictures.rule import PictureRule
 from registry.diff.facts import Changed, changes, facts
+from tests.thresholds import at_log_odds
 
 
 def test_the_same_manifest_changes_nothing(bundle):
@@ -32,8 +34,8 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
         ),
         "picture": PictureRule(size=8, fit="crop"),
         "temperature": Temperature(value=1.5, n=9),
-        "conformal": Conformal(alpha=0.2, threshold_bin=58, n=99, guarantee="subgroup"),
-        "abstention": Abstention(target_risk=0.05, threshold_bin=66, n=9, risk=0.01),
+        "conformal": Conformal(alpha=0.2, threshold_bin=at_log_odds(-1.5), n=99, guarantee="subgroup"),
+        "abstention": Abstention(target_risk=0.05, threshold_bin=at_log_odds(0.5), n=9, risk=0.01),
     }  # fmt: skip
     before, after = bundle().manifest, bundle(dark, graph=graph(name="another"), **other).manifest
     changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
@@ -56,12 +58,12 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
         "temperature.value": (1.0, 1.5),
         "temperature.n": (0, 9),
         "conformal.alpha": (0.1, 0.2),
-        "conformal.threshold_bin": (0, 58),
+        "conformal.threshold_bin": (0, at_log_odds(-1.5)),
         "conformal.threshold": (0, pytest.approx(1 / (1 + exp(1.5)))),
         "conformal.n": (0, 99),
         "conformal.guarantee": ("none", "subgroup"),
         "abstention.target_risk": (0.1, 0.05),
-        "abstention.threshold_bin": (128, 66),
+        "abstention.threshold_bin": (SCORE_BINS, at_log_odds(0.5)),
         "abstention.threshold": (1, pytest.approx(1 / (1 + exp(-0.5)))),
         "abstention.n": (0, 9),
         "abstention.risk": (None, 0.01),
@@ -69,11 +71,11 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
 
 
 def test_one_bin_of_two_schemas_is_two_thresholds(bundle):
-    rule = {"conformal": Conformal(alpha=0.1, threshold_bin=58, n=99, guarantee="global")}
+    rule = {"conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=99, guarantee="global")}
     before, after = (bundle(schema_version=schema, **rule).manifest for schema in (1, 2))
     changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
     assert changed["schema_version"] == (1, 2)
-    assert changed["conformal.threshold"] == (0.116, pytest.approx(1 / (1 + exp(1.5))))
+    assert changed["conformal.threshold"] == (at_log_odds(-1.5) / 500, pytest.approx(1 / (1 + exp(1.5))))
 
 
 def test_a_change_is_told_in_its_direction(bundle):

@@ -25,6 +25,7 @@ from serving.inference.quality.rules import IssueCode, QualityIssue
 from serving.inference.reasons import CODES, outcome, reasons
 from serving.protocol.parameters import Parameters
 from serving.protocol.routing import ROUTES
+from tests.thresholds import at_log_odds
 
 BAD = QualityIssue("blurred", True, "The picture is too blurred. Hold still.")
 MILD = QualityIssue("too-dark", False, "The picture is rather dark. Take it in more light.")
@@ -55,7 +56,7 @@ def ask(bundle):
 
 
 def test_a_sure_answer(ask):
-    decision, said = ask(abstention=Abstention(threshold_bin=65, n=412, risk=0.08))
+    decision, said = ask(abstention=Abstention(threshold_bin=at_log_odds(0.25), n=412, risk=0.08))
     assert decision == "report"
     assert list(said) == ["confident", "unknown-tone"]
     assert "0.700" in said["confident"]
@@ -64,15 +65,17 @@ def test_a_sure_answer(ask):
 
 
 def test_an_unsure_answer(ask):
-    decision, said = ask((0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=65, n=412, risk=0.08))
+    decision, said = ask(
+        (0.4, 0.35, 0.25), abstention=Abstention(threshold_bin=at_log_odds(0.25), n=412, risk=0.08)
+    )
     assert decision == "refer"
     assert list(said) == ["low-confidence", "unknown-tone"]
 
 
-@pytest.mark.parametrize("abstaining", [65, 72])
+@pytest.mark.parametrize("abstaining", [at_log_odds(0.25), at_log_odds(2)])
 def test_no_class_in_the_prediction_set(ask, abstaining):
     """Also of an older version, whose threshold of confidence may lie below that of the set."""
-    strict = Conformal(alpha=0.1, threshold_bin=70, n=310, guarantee="global")
+    strict = Conformal(alpha=0.1, threshold_bin=at_log_odds(1.5), n=310, guarantee="global")
     decision, said = ask(conformal=strict, abstention=Abstention(threshold_bin=abstaining, n=412, risk=0.08))
     assert decision == "refer"
     assert list(said) == ["empty-set", "unknown-tone"]
@@ -104,7 +107,7 @@ def test_an_unfamiliar_picture_beside_an_unsure_answer(ask, away, confidence, co
         (confidence, (1 - confidence) / 2, (1 - confidence) / 2),
         embedding=np.full(3, away, dtype=np.float32),
         out_of_distribution=known,
-        abstention=Abstention(threshold_bin=70, n=100),
+        abstention=Abstention(threshold_bin=at_log_odds(1.5), n=100),
     )
     assert list(said) == [*codes, "unknown-tone"]
     assert decision == ("report" if codes == ["confident"] else "refer")
@@ -158,7 +161,7 @@ def test_what_is_said_and_what_is_decided_agree_to_the_last_digit(ask, schema, b
     agree(ask, top, schema, int(share * bins), r"\d\.\d{3}" if schema == 1 else r"\d\.\d+")
 
 
-@given(threshold_bin=st.integers(60, SCORE_BINS - 1), beside=st.sampled_from([-1, 0, 1]))
+@given(threshold_bin=st.integers(at_log_odds(-1), SCORE_BINS - 1), beside=st.sampled_from([-1, 0, 1]))
 def test_they_agree_beside_a_threshold(ask, threshold_bin, beside):
     """At the threshold itself and at the numbers next to it, of double precision."""
     edge = LOGIT_BINS.lower(threshold_bin)
@@ -178,9 +181,9 @@ def agree(ask, top, schema, threshold_bin, number):
 @pytest.mark.parametrize(
     ("top", "threshold_bin", "words"),
     [
-        (0.9999, 100, ["0.9999", "0.99988"]),
-        (0.99987, 100, ["0.99987", "0.99988"]),
-        (0.7, 65, ["0.700", "0.562"]),
+        (0.9999, at_log_odds(9), ["0.999900", "0.999877"]),
+        (0.99987, at_log_odds(9), ["0.999870", "0.999877"]),
+        (0.7, at_log_odds(0.25), ["0.700", "0.562"]),
     ],
 )
 def test_near_one_as_many_places_are_said_as_it_takes(ask, top, threshold_bin, words):

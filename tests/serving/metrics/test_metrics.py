@@ -155,9 +155,11 @@ def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, 
         service.eventually(lambda: sum(of(series(service), total).values()) == 10)
         found = series(service)
         assert found["dermfed_drift_pictures" + place] == 10
-        up_to = of(found, "dermfed_confidence_bucket")
-        kept = np.diff([0, *up_to.values()])[:25]
-        expected = np.histogram(shares.max(axis=1), np.linspace(0, 1, 26))[0]
+        up_to = of(found, "dermfed_confidence_log_odds_bucket")
+        kept = np.diff([0, *up_to.values()])
+        confidence = shares.max(axis=1)
+        edges = [-np.inf, *np.arange(-15.5, 16, 0.5), np.inf]
+        expected = np.histogram(np.log(confidence / (1 - confidence)), edges)[0]
         oracle = distance.compare(expected, kept)
         assert found["dermfed_drift_psi" + place] == oracle.psi
         assert found["dermfed_drift_psi_by_chance" + place] == oracle.by_chance

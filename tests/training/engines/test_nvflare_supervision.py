@@ -370,7 +370,9 @@ def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifes
     there.run(
         own=OwnPictures(
             own.properties,
-            lambda roster: ClientApp(job, AgreedDataset(own, roster), ClientStore(tmp_path / "server")),
+            lambda decided, roster: ClientApp(
+                decided, AgreedDataset(own, roster), ClientStore(tmp_path / "server")
+            ),
         )
     )
     [line] = there.metrics()

@@ -64,9 +64,9 @@ def test_counts_are_those_of_the_models_own_answers(make_client):
         assert blocks[name].point.scores[:, 1].sum() == confusion.sum()
 
 
-@pytest.mark.parametrize(("minimum", "sent"), [(2, {"light", "undeclared"}), (3, {"light"}), (4, set())])
+@pytest.mark.parametrize(("minimum", "sent"), [(2, {"light", "undeclared"}), (3, set())])
 def test_a_block_under_the_minimum_never_leaves(make_client, make_job, minimum, sent):
-    # west holds 3 light and 2 undeclared validation pictures.
+    # west holds 3 light and 2 undeclared pictures, each of 2 lesions; a lesion stands for a patient.
     update = ask(make_client("west", job=make_job(privacy={"min_count": minimum})))
     assert subgroups_sent(update) == sent
     assert not sent or all(tensor.dtype == torch.int32 for tensor in update.tensors.values())
@@ -97,11 +97,20 @@ def test_pictures_without_a_label_count_neither_in_the_block_nor_towards_the_min
 
 def test_one_picture_per_lesion_counts_the_first_of_each(make_client, with_validation):
     data = with_validation(labels=[1, 0, 0, 0, 1, 1, 0], lesions=[7, 7, 8, 7, 9, 5, 5])
-    client = make_client("north", data)
+    client = replace(make_client("north", data), min_count=1)
     blocks = unpack_blocks(ask(client, one_per_lesion=True))
     # light: pictures 0 and 2; dark: 4 and 5.
     assert blocks["light"].point.confusion.sum(axis=1).tolist() == [1, 1]
     assert blocks["dark"].point.confusion.sum(axis=1).tolist() == [0, 2]
+    assert unpack_blocks(ask(client))["light"].point.n == 4
+
+
+def test_all_pictures_are_counted_where_few_patients_have_several_of_a_lesion(make_client, with_validation):
+    """Else the difference to counts of all pictures would be of these few."""
+    client = make_client("north", with_validation(lesions=[7, 7, 8, 8, 9, 5, 5]))
+    blocks = unpack_blocks(ask(client, one_per_lesion=True))
+    assert blocks["light"].point.n == 2  # two patients have two pictures each: as many as min_count
+    assert blocks["dark"].point.n == 3  # one has
     assert unpack_blocks(ask(client))["light"].point.n == 4
 
 

@@ -26,8 +26,8 @@ Departures from the authors' code:
 - Its limit on the entropy, 2.0 nats, is above what its five classes can have. Here it is a share of log K:
   2.0 nats are 0.96 of it for eight classes. That takes little away either, for where one class has 0.3, the
   entropy of eight is at most 1.97 nats. A limit that filters is lower.
-- A row of M over fewer pictures than the job's `privacy.min_count` is uniform: the row of a single picture
-  would be the model's answer to it.
+- A row of M over pictures of fewer patients than the job's `privacy.min_count` is uniform: the row of a
+  single picture would be the model's answer to it.
 - It divides L_IRM by all classes; the rows of those that do not occur carry no gradient there.
 - Its cross-entropy is of both views of a picture, with smoothed labels.
 - Its clients without labels wait for 20 rounds. Here a stage of 20 rounds with `supervised` goes before, and
@@ -56,6 +56,7 @@ from training.algorithms.objectives.components.relation_matrix import MeanLogits
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
 from training.algorithms.sampling import ClassWeights, class_weights, in_batches, repeated
 from training.data.dataset import Examples
+from training.data.small_cells import count_people
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
@@ -222,10 +223,11 @@ class FedIRMTask(SubgroupLossTask):
             self._teacher.follow()
 
     def outgoing(self) -> Tensors:
-        """M, where there are labels; a class with fewer than `min_count` pictures is not disclosed."""
+        """M, where there are labels; a class of fewer than `min_count` patients is not disclosed."""
         if not len(self._labelled):
             return {}
-        held = np.bincount(self._examples.labels[self._labelled], minlength=self._classes)
+        examples = self._examples
+        held = count_people(examples.labels[self._labelled], examples.people[self._labelled], self._classes)
         disclosed = torch.from_numpy(held >= self._work.min_count)
         return {RELATIONS: self._means.relations(self._config.temperature, disclosed).float().cpu()}
 

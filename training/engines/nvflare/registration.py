@@ -18,6 +18,7 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
 from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
+from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 
 REFUSED = "refused"  # the key under which a site reports why it will not take part
@@ -58,6 +59,7 @@ class Registration:
         liveness: which of them are reachable.
         own: the properties of the coordinator's own pictures, where it has any.
         log: takes one log line for whoever follows the run.
+        federation: all hospitals that the coordinator knows of.
     """
 
     job: Job
@@ -66,6 +68,7 @@ class Registration:
     liveness: LivenessTracker
     own: ClientProperties | None
     log: Callable[[str], None]
+    federation: Sequence[str] = ()
 
     def begin(self, expected: Sequence[str], path: Path) -> Participants:
         """Register every site before the first round; the roster is kept in the file `path`.
@@ -88,7 +91,7 @@ class Registration:
         registered = [each for each in answers.values() if isinstance(each, ClientProperties)]
         while True:
             self._require_quorum(expected, registered, refused)
-            roster = agree(self.job, self.in_client_order(registered), refused)
+            roster = self.with_masks(agree(self.job, self.in_client_order(registered), refused))
             joined = self.join(roster, [each.client for each in registered])
             refuse_if_away(joined)
             newly_refused = {
@@ -127,7 +130,7 @@ class Registration:
         Raises:
             CheckpointError: the roster cannot be read.
         """
-        roster = read_roster(path)
+        roster = self.with_masks(read_roster(path))
         sites = [name for name in roster.clients if name != SERVER]
         answers = self.request_properties(sites)
         missing = {name: f"{why}" for name, why in answers.items() if not isinstance(why, ClientProperties)}
@@ -147,6 +150,11 @@ class Registration:
             self.log(f"{name} is missing: {reason}")
         ready = {name: self.channels[name] for name in there if name not in missing}
         return Participants(roster, ready, missing, tuple(unreached))
+
+    def with_masks(self, roster: Roster) -> Roster:
+        """The roster, saying whether counts are expected under masks."""
+        job = decide_masks(self.job, {*self.federation, *roster.everybody})
+        return roster.model_copy(update={"masked_counts": job.privacy.masked_counts is not None})
 
     def request_properties(
         self, names: Sequence[str]

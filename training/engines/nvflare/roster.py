@@ -48,6 +48,7 @@ class Roster(FrozenConfig):
         unseen: the clients that train nothing.
         left_out: the sites that may not take part, and why.
         dismissed: the hospitals that were taken out of the run, and when.
+        masked_counts: whether the coordinator expects counts under masks; None in rosters of before.
     """
 
     clients: tuple[str, ...]
@@ -58,6 +59,7 @@ class Roster(FrozenConfig):
     unseen: tuple[str, ...] = ()
     left_out: Mapping[str, str] = {}
     dismissed: Mapping[str, str] = {}
+    masked_counts: bool | None = None
 
     @property
     def communities(self) -> Mapping[str, Sequence[str]]:
@@ -67,6 +69,11 @@ class Roster(FrozenConfig):
             if client in self.sources and client not in self.unseen:
                 found.setdefault(self.sources[client], []).append(client)
         return found
+
+    @property
+    def everybody(self) -> frozenset[str]:
+        """All sites that the run was meant for, whether they take part or not."""
+        return frozenset({*self.clients, *self.left_out, *self.dismissed})
 
     @property
     def fingerprint(self) -> str:
@@ -93,6 +100,20 @@ class Roster(FrozenConfig):
                 f"{properties.client} returns with other data than it began the run with (fingerprint "
                 f"{properties.fingerprint}, not {known}); restore its manifest and pictures, or start the "
                 "run anew"
+            )
+
+    def refuse_other_masks(self, site: str, *, masked: bool) -> None:
+        """Refuse a coordinator that expects counts in another form than this site sends them.
+
+        Raises:
+            JobError: saying how that comes and what to do.
+        """
+        if self.masked_counts is not None and masked != self.masked_counts:
+            forms = {True: "under masks", False: "in the clear"}
+            raise JobError(
+                f"{site} sends counts {forms[masked]}, and the coordinator expects them {forms[not masked]}: "
+                "they know of different hospitals. Put the coordinator's federation.yaml into the kits of "
+                "all, or say privacy.counts.masks in the job"
             )
 
 

@@ -23,6 +23,7 @@ from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.client_app import ClientApp
+from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.registrar import Registrar, no_registry
@@ -37,11 +38,11 @@ class OwnPictures:
 
     Attributes:
         properties: the client properties of them.
-        client_app: plays the client that has them, once all have agreed.
+        client_app: plays the client that has them, once all have agreed on job and roster.
     """
 
     properties: ClientProperties
-    client_app: Callable[[Roster], ClientApp]
+    client_app: Callable[[Job, Roster], ClientApp]
 
 
 class CoordinatorSession:
@@ -106,7 +107,9 @@ class CoordinatorSession:
         liveness = LivenessTracker(self._channels, self._job.engine.network.silence)
         try:
             own = self._own.properties if self._own else None
-            registration = Registration(self._job, self._session, self._channels, liveness, own, self.log)
+            registration = Registration(
+                self._job, self._session, self._channels, liveness, own, self.log, expected
+            )
             path = self._folder.path / ROSTER
             if path.exists():
                 self._evict(path)
@@ -117,23 +120,24 @@ class CoordinatorSession:
                 )
                 participants = replace(participants, roster=self._evict(path))
             self.unreached = participants.unreached
+            job = decide_masks(self._job, {*expected, *participants.roster.everybody})
             for name, why in participants.missing.items():
                 liveness.exclude(name, why)
             self._engine = engine = NvflareEngine(
-                self._job,
+                job,
                 participants.channels,
                 liveness=liveness,
                 session=self._session,
                 acknowledged=AcknowledgedRounds(self._folder.path / ACKNOWLEDGED),
                 census_cache=CensusCache(self._folder.path / CENSUS_FOLDER),
                 spool=self._folder.spool,
-                own=self._own.client_app(participants.roster) if self._own else None,
+                own=self._own.client_app(job, participants.roster) if self._own else None,
                 log=self.log,
                 stopped=self._stopped,
             )
             with MetricsLog(self._folder.metrics, self._console) as metrics_log:
                 result = run_stages(
-                    self._job,
+                    job,
                     participants.roster,
                     engine,
                     metrics_log,

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from registry.bundle.counts.confusion import Trait
 from registry.bundle.counts.count import count
 from registry.bundle.errors import CountsError
 from registry.bundle.manifest.labels import Label, malignant_classes
@@ -17,6 +18,7 @@ from training.data.dataset import Examples, traits_of
 from training.data.small_cells import unsuppressed
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
+from training.federation.client.release_ledger import ANSWERS, admit
 from training.messages.message import Broadcast, Update, reply
 from training.models.classifier import to_model_input
 
@@ -48,15 +50,29 @@ def evaluate(broadcast: Broadcast, client: Client) -> Update:
 
 
 def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
-    """The labelled pictures of each wanted subgroup; one with fewer than the job's minimum is left out."""
+    """The labelled pictures of each wanted subgroup of which counts may leave.
+
+    One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
+    before is held back.
+    """
     parts = {
         name: part.where(part.labels >= 0)
         for name, part in client.by_subgroup(question.split).items()
         if name in question.subgroups
     }
     if question.one_per_lesion:
-        parts = {name: part.where(first_of_each(part.lesions)) for name, part in parts.items()}
-    return {name: part for name, part in parts.items() if len(part) >= client.fewest}
+        parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
+    enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}
+    return admit(client.releases, client.id, ANSWERS, enough, client.min_count)
+
+
+def one_of_each(part: Examples, least: int) -> Examples:
+    """One picture of each lesion; all, where fewer than `least` patients have more than one of a lesion.
+
+    Counts of all pictures may have been told, or be asked for: the difference would tell these few.
+    """
+    first = first_of_each(part.lesions)
+    return part if 0 < part.where(~first).num_people < least else part.where(first)
 
 
 def first_of_each(lesions: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -84,9 +100,10 @@ def reply_blocks(
             name: count(
                 labels=part.labels,
                 lesions=part.lesions,
+                patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=question.thresholds,
-                parts=unsuppressed(part, traits, client.min_count),
+                parts=admitted_traits(client, part, traits),
                 **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )
             for name, part in parts.items()
@@ -97,6 +114,31 @@ def reply_blocks(
             "lower objective.optimizer.lr"
         ) from error
     return reply(broadcast, tensors=pack_blocks(blocks))
+
+
+def admitted_traits(
+    client: Client, part: Examples, traits: Mapping[str, Sequence[str]]
+) -> dict[Trait, NDArray[np.bool_]]:
+    """Which pictures `(n,)` of a subgroup have each trait whose counts may leave, column after column."""
+    disclosed = unsuppressed(part, traits, client.min_count)
+    admitted: dict[Trait, NDArray[np.bool_]] = {}
+    for column in traits:
+        masks = {value: keep for (of, value), keep in disclosed.items() if of == column}
+        sets = {value: part.where(keep) for value, keep in masks.items()}
+        whole = without_holding_back(client, sets)
+        admitted |= {(column, value): masks[value] for value in whole}
+    return admitted
+
+
+def without_holding_back(client: Client, sets: Mapping[str, Examples]) -> list[str]:
+    """The names of the sets that may be told of as they are."""
+    while sets:
+        kept = admit(client.releases, client.id, ANSWERS, sets, client.min_count)
+        whole = {name: part for name, part in kept.items() if len(part) == len(sets[name])}
+        if len(whole) == len(kept):
+            return list(whole)
+        sets = whole
+    return []
 
 
 def predictions(

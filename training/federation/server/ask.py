@@ -18,7 +18,8 @@ from training.messages.message import (
     named,
     tensor_bytes,
 )
-from training.updates.secure_aggregation.aggregation import sum_answers
+from training.updates.secure_aggregation.aggregation import EVERYBODY, sum_answers
+from training.updates.secure_aggregation.masked_sum import CohortError
 from training.updates.settings import SecureAggregationConfig
 
 
@@ -116,7 +117,10 @@ def ask_blocks(
         QuorumError: under masks, when too few answer or stay.
     """
     if masks is not None:
-        sums, gone = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+        try:
+            sums, gone = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
+        except CohortError as error:  # these counts are there already, or never
+            return {}, [Failure(EVERYBODY, broadcast.track, f"{error}") for broadcast in broadcasts[:1]]
         return add_blocks(unpack_blocks(update) for update in sums), gone
     answers = ask_counted(engine, traffic, broadcasts)
     total: Blocks = {}

@@ -344,7 +344,12 @@ def evaluate_tracks(
             round_,
             EVALUATE,
             track.name,
-            plan.compressor.down(weights_for(plan, states[track.name], client)),
+            # Under masks all are asked the same, to the last bit.
+            plan.compressor.down(
+                weights_for(plan, states[track.name], client)
+                if plan.masked_counts is None
+                else states[track.name].weights
+            ),
             question[track.name],
         )
         for track in plan.tracks

@@ -68,6 +68,16 @@ class StageContext:
         """The subgroups for which figures are computed, `undeclared` included."""
         return self.census.all_subgroups
 
+    def judges(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """Who is asked for counts of these subgroups' pictures: the hospitals that hold any.
+
+        Where counts are summed under masks it is every hospital, and those that hold none add zeros: sums of
+        the same pictures over other hospitals would tell by subtraction what a single one holds.
+        """
+        holders = self.census.hospitals(split, subgroups)
+        masked = self.job.privacy.masked_counts is not None
+        return self.census.all_hospitals if masked and holders else holders
+
     @property
     def canary(self) -> bool:
         """Whether every client tries two batches before round 1: in the first stage, over a network."""

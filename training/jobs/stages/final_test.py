@@ -50,7 +50,7 @@ def figures_by_client(
     broadcasts = [
         Broadcast(client, context.key, 0, TEST, model, models[model], final_question(context, subgroups))
         for model, subgroups in routes(context, models).items()
-        for client in context.census.hospitals("test", subgroups)
+        for client in context.judges("test", subgroups)
     ]
     if not broadcasts:
         return {}

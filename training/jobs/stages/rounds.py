@@ -86,7 +86,7 @@ class RoundsStage(Stage):
                 f"engine.min_clients is {needed}, but only {len(clients)} clients hold training pictures: "
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
-        judges = context.census.hospitals(split, context.all_subgroups) if split else ()
+        judges = context.judges(split, context.all_subgroups) if split else ()
         travels, stays = divide(self.sync, model)
         require_noise_fits(context.job.privacy, self.sync, travels, stays)
         self.objective.require_model(model)

@@ -8,6 +8,7 @@ import torch
 from training.algorithms.aggregators.base import Mixture
 from training.errors import MessageError
 from training.messages.message import Broadcast, Failure, Tensors, Update, check_update
+from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.fixed_point import Entry, power_of_two
 from training.updates.secure_aggregation.masked_sum import MaskedSum, sum_withheld
 from training.updates.secure_aggregation.server import Ask
@@ -79,9 +80,11 @@ def sum_answers(
     """Answers of which only the sum is wanted: one update for each model, and the clients that are not in it.
 
     Raises:
-        QuorumError: when too few are there or stay.
+        QuorumError: when too few are there or stay, or one of those that are all needed does not.
+        CohortError: when an earlier sum was over others than are there now.
     """
     kept: dict[str, list[Update]] = {}
+    topics = {broadcast.track: broadcast for broadcast in broadcasts}
     failures: list[Failure] = []
     for broadcast, answer in zip(broadcasts, ask(broadcasts), strict=True):
         if isinstance(answer, Failure):
@@ -95,8 +98,11 @@ def sum_answers(
             own = replace(answer, tensors=dict(answer.tensors.items()))  # they end with the next call
             kept.setdefault(broadcast.track, []).append(own)
     sums = []
-    for updates in kept.values():
-        summed = sum_withheld(ask, updates, config)
+    for track, updates in kept.items():
+        topic = topic_of(topics[track])
+        if topic.whole and failures:
+            break
+        summed = sum_withheld(ask, updates, config, topic=topic)
         failures.extend(summed.failures)
         sums.append(as_update(summed, updates))
     return sums, failures

@@ -2,12 +2,13 @@
 
 Everything between two questions lies in the client's own store, so that the next may come to another process;
 what is secret is overwritten when the sum is over. Masks are used once: a question that comes twice, out of
-order, or with other clients than before is refused.
+order, or with other clients than before is refused. Where the client has an identity, so is a sum in which
+anybody's keys are not signed, or fewer than t have confirmed who is in it.
 """
 
-import json
-from collections.abc import Container, Sequence
-from dataclasses import replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -18,9 +19,13 @@ from training.errors import MessageError
 from training.messages.message import Broadcast, Message, Tensors, Update, reply
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
+from training.updates.secure_aggregation.cohorts import Topic, earlier, note, refuse_others
 from training.updates.secure_aggregation.fixed_point import encode
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, session_of, unseal
+from training.updates.secure_aggregation.identity import Identity, Signed, fingerprint
+from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, unseal
 from training.updates.secure_aggregation.messages import (
+    CONFIRM,
+    EARLIER,
     KEY_SHARES,
     KEYS,
     LAYOUT,
@@ -29,13 +34,21 @@ from training.updates.secure_aggregation.messages import (
     SEALED_BYTES,
     SELF_SHARES,
     SHARE,
+    SIGNATURE,
     UNMASK,
+    ConfirmQuestion,
     MaskedQuestion,
     ShareQuestion,
     UnmaskQuestion,
     bytes_tensor,
+    json_tensor,
+    keys_statement,
     layout_tensor,
+    masks_about,
+    read_json,
     rows_tensor,
+    session_about,
+    survivors_statement,
     tensor_bytes_of,
 )
 from training.updates.settings import SecureAggregationConfig
@@ -43,35 +56,59 @@ from training.updates.settings import SecureAggregationConfig
 VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
 MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"
 PUBLIC, NAMES, SHARES, PRESENT = "public", "names", "shares", "present"
+TOPIC, CONFIRMED = "topic", "confirmed"
 PHASE, ROUND = "phase", "round"
 OVER = "nothing"  # the phase of a sum that is over
 ROW = 2 * shamir.SHARE_BYTES
 
 
-def withhold(update: Update, client: Client) -> Update:
-    """The update with two fresh public keys and a list of names and shapes in place of its tensors."""
+def withhold(
+    update: Update, client: Client, topic: Topic | None = None, identity: Identity | None = None
+) -> Update:
+    """The update with two fresh public keys and a list of names and shapes in place of its tensors.
+
+    Args:
+        update: what is to be summed.
+        client: whose it is.
+        topic: of the question; by default that of weights.
+        identity: with which the keys are signed.
+    """
+    topic = topic or Topic(f"{update.stage}/{update.track}/{update.ask}/{update.round}")
     pairs = {MASK_KEY: KeyPair.new(), SEAL_KEY: KeyPair.new()}
     values = State(dict(update.tensors.items()), {ROUND: update.round})
     client.store.save(client.id, store_key(update, update.ask, VALUES), update.round, values)
     kept = {name: bytes_tensor(pair.private) for name, pair in pairs.items()}
-    keep(client, update, update.ask, SHARE, kept)
-    public = rows_tensor([pair.public for pair in pairs.values()], KEY_BYTES)
-    return replace(update, tensors={KEYS: public, LAYOUT: layout_tensor(update.tensors)})
+    keep(client, update, update.ask, SHARE, {**kept, TOPIC: json_tensor(asdict(topic))})
+    public = [pair.public for pair in pairs.values()]
+    told = {KEYS: rows_tensor(public, KEY_BYTES), LAYOUT: layout_tensor(update.tensors)}
+    if identity is not None:
+        statement = keys_statement(update, update.ask, topic.asked, b"".join(public))
+        told[SIGNATURE] = json_tensor(identity.sign(statement).model_dump())
+    before = earlier(client, topic)
+    if before is not None:
+        told[EARLIER] = json_tensor(sorted(before))
+    return replace(update, tensors=told)
 
 
-def answer(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
-    """A client's answer to one of the three questions.
+def answer(
+    broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None = None
+) -> Update:
+    """A client's answer to one of the questions of a sum.
 
     Raises:
         MessageError: when it comes out of turn, or what it asks for would reveal more than a sum.
     """
-    return {SHARE: share, MASKED: masked, UNMASK: unmask}[broadcast.ask](broadcast, client, config)
+    answers = {SHARE: share, MASKED: masked, CONFIRM: confirm, UNMASK: unmask}
+    return answers[broadcast.ask](broadcast, client, config, identity)
 
 
-def share(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+def share(
+    broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
+) -> Update:
     """Split the mask key and a fresh self mask b among all, sealed for each."""
     question = ShareQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, SHARE)
+    topic = Topic(**read_json(kept[TOPIC]))
     clients, public = question.clients, tensor_bytes_of(broadcast.tensors[KEYS])
     keys = {name: KeyPair.of(tensor_bytes_of(kept[name])) for name in (MASK_KEY, SEAL_KEY)}
     own = b"".join(pair.public for pair in keys.values())
@@ -86,7 +123,11 @@ def share(broadcast: Broadcast, client: Client, config: SecureAggregationConfig)
     require(len(set(rows)) == len(rows), client, "two clients have the same key")
     threshold = config.threshold(len(clients))
     require_hospitals(clients, client, threshold, config)
-    session = session_of(f"{broadcast.address[1:3]} {broadcast.track} {question.of}", list(clients), public)
+    refuse_others(client, topic, clients, may_leave=not topic.whole)
+    if identity is not None:
+        statements = [keys_statement(broadcast, question.of, topic.asked, row) for row in rows]
+        require_signed(identity, client, clients, question.signed, statements)
+    session = session_about(broadcast, question.of, topic.asked, clients, public)
     self_key = KeyPair.new().private
     pieces = zip(
         shamir.split(keys[MASK_KEY].private, len(clients), threshold),
@@ -105,26 +146,32 @@ def share(broadcast: Broadcast, client: Client, config: SecureAggregationConfig)
         SELF_KEY: bytes_tensor(self_key),
         SESSION: bytes_tensor(session),
         PUBLIC: bytes_tensor(public),
-        NAMES: bytes_tensor(json.dumps(clients).encode()),
+        NAMES: json_tensor(clients),
         SHARES: bytes_tensor(own_shares),
     }
     keep(client, broadcast, question.of, MASKED, kept)
     return reply(broadcast, tensors={SEALED: rows_tensor(sealed, SEALED_BYTES)})
 
 
-def masked(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+def masked(
+    broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
+) -> Update:
     """y: the weighted values, one's own mask and the pairs' masks, modulo 2^32 and 2^64."""
     question = MaskedQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, MASKED)
-    clients, session = json.loads(tensor_bytes_of(kept[NAMES])), tensor_bytes_of(kept[SESSION])
+    topic = Topic(**read_json(kept[TOPIC]))
+    clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
     me, present = place_in(clients, client), question.present
     require_places(present, range(len(clients)), me, client)
     require_hospitals([clients[place] for place in present], client, config.threshold(len(clients)), config)
+    require_whole(topic, present, clients, client)
+    require(question.weight == 1 or not topic.counts, client, "counts are added up, each with weight 1")
     public = tensor_bytes_of(kept[PUBLIC])
     private = {name: tensor_bytes_of(kept[name]) for name in (MASK_KEY, SEAL_KEY)}
     withheld = kept_in(client, broadcast, question.of, VALUES)
     vector = encode(withheld, question.layout, question.weight, question.total_weight)
     vector.add(vector.mask(derive(tensor_bytes_of(kept[SELF_KEY]), session, "self mask")))
+    pairs_are_for = masks_about(session, question)
     held = []
     for place, sealed in zip(present, broadcast.tensors[SEALED], strict=True):
         if place == me:
@@ -132,32 +179,50 @@ def masked(broadcast: Broadcast, client: Client, config: SecureAggregationConfig
             continue
         start = place * 2 * KEY_BYTES
         mask_key, seal_key = public[start : start + KEY_BYTES], public[start + KEY_BYTES : start + 64]
-        pair = vector.mask(agree(private[MASK_KEY], mask_key, session, "pair mask"))
+        pair = vector.mask(agree(private[MASK_KEY], mask_key, pairs_are_for, "pair mask"))
         vector.add(pair) if me < place else vector.subtract(pair)
         key = agree(private[SEAL_KEY], seal_key, session, "seal")
         held.append(unseal(key, tensor_bytes_of(sealed), about(session, place, me)))
     kept_on = {
+        TOPIC: kept[TOPIC],
+        SESSION: kept[SESSION],
         NAMES: kept[NAMES],
         SHARES: rows_tensor(held, ROW),
-        PRESENT: bytes_tensor(json.dumps(present).encode()),
+        PRESENT: json_tensor(present),
     }
-    keep(client, broadcast, question.of, UNMASK, kept_on)
+    keep(client, broadcast, question.of, UNMASK if identity is None else CONFIRM, kept_on)
     client.store.save(client.id, store_key(broadcast, question.of, VALUES), broadcast.round, State())
     return reply(broadcast, tensors=vector.to_tensors())
 
 
-def unmask(broadcast: Broadcast, client: Client, config: SecureAggregationConfig) -> Update:
+def confirm(
+    broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
+) -> Update:
+    """A signature on the list of survivors; of one list, whatever else is asked."""
+    question = ConfirmQuestion.model_validate(broadcast.options)
+    kept = load(client, broadcast, question.of, CONFIRM)
+    assert identity is not None, "only a client with an identity waits for this question"
+    require_survivors(kept, question.survivors, client, config)
+    statement = survivors_statement(tensor_bytes_of(kept[SESSION]), question.survivors)
+    keep(client, broadcast, question.of, UNMASK, {**kept, CONFIRMED: json_tensor(question.survivors)})
+    return reply(broadcast, tensors={SIGNATURE: json_tensor(identity.sign(statement).model_dump())})
+
+
+def unmask(
+    broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
+) -> Update:
     """Shares of the self masks of those that are there, and of the mask keys of those that are gone."""
     question = UnmaskQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, UNMASK)
-    clients = json.loads(tensor_bytes_of(kept[NAMES]))
-    present = json.loads(tensor_bytes_of(kept[PRESENT]))
-    me, survivors = place_in(clients, client), question.survivors
-    require_places(survivors, present, me, client)
-    require_hospitals([clients[place] for place in survivors], client, config.threshold(len(clients)), config)
+    topic, survivors = Topic(**read_json(kept[TOPIC])), question.survivors
+    clients, present = read_json(kept[NAMES]), read_json(kept[PRESENT])
+    require_survivors(kept, survivors, client, config)
+    if identity is not None:
+        require_confirmed(identity, client, kept, question, config)
     shares = {place: tensor_bytes_of(row) for place, row in zip(present, kept[SHARES], strict=True)}
     size = shamir.SHARE_BYTES
     gone = [place for place in present if place not in survivors]
+    note(client, topic, [clients[place] for place in survivors])
     keep(client, broadcast, question.of, OVER, {})  # before the answer: nobody gets a second one
     return reply(
         broadcast,
@@ -216,6 +281,79 @@ def require_places(places: Sequence[int], allowed: Container[int], me: int, clie
     """Refuse a list of clients with others than before, one twice, or without this one."""
     fits = len(set(places)) == len(places) and all(place in allowed for place in places) and me in places
     require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
+
+
+def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], client: Client) -> None:
+    """Refuse a part of a sum that is of all or of nobody."""
+    gone = [name for place, name in enumerate(clients) if place not in places]
+    require(
+        not (topic.whole and gone),
+        client,
+        f"`{topic.name}` is summed over all that began it or not at all, and {', '.join(gone)} left; bring "
+        "them back and continue with --resume",
+    )
+
+
+def require_survivors(
+    kept: Tensors, survivors: Sequence[int], client: Client, config: SecureAggregationConfig
+) -> None:
+    """Refuse a list of survivors that this client has not masked its numbers for, or that tells too much."""
+    clients, present = read_json(kept[NAMES]), read_json(kept[PRESENT])
+    topic = Topic(**read_json(kept[TOPIC]))
+    require_places(survivors, present, place_in(clients, client), client)
+    names = [clients[place] for place in survivors]
+    require_hospitals(names, client, config.threshold(len(clients)), config)
+    require_whole(topic, survivors, clients, client)
+    refuse_others(client, topic, names)
+
+
+def require_signed(
+    identity: Identity,
+    client: Client,
+    clients: Sequence[str],
+    signed: Sequence[Signed | None],
+    statements: Sequence[Mapping[str, Any]],
+) -> None:
+    """Refuse keys that are not each hospital's own; the coordinator's own client need not sign."""
+    require(len(signed) == len(clients), client, "keys came without signatures")
+    fingerprints: dict[str, str] = {}
+    for name, each, statement in zip(clients, signed, statements, strict=True):
+        if name == SERVER:
+            continue
+        require(each is not None, client, f"the keys of {name} are not signed")
+        fingerprints[name] = fingerprint(identity.check(name, cast(Signed, each), statement))
+    twice = [name for name, found in fingerprints.items() if list(fingerprints.values()).count(found) > 1]
+    require(not twice, client, f"{' and '.join(twice)} sign with the same key")
+    identity.known.require(fingerprints)
+
+
+def require_confirmed(
+    identity: Identity,
+    client: Client,
+    kept: Tensors,
+    question: UnmaskQuestion,
+    config: SecureAggregationConfig,
+) -> None:
+    """Refuse to unmask what fewer than t of the survivors have confirmed, or another list than one's own."""
+    clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
+    require(
+        read_json(kept[CONFIRMED]) == list(question.survivors),
+        client,
+        "it confirmed another list of survivors",
+    )
+    statement = survivors_statement(session, question.survivors)
+    fingerprints = {
+        clients[place]: fingerprint(identity.check(clients[place], signed, statement))
+        for place, signed in question.confirmed
+        if place in question.survivors
+    }
+    identity.known.require(fingerprints)
+    threshold = config.threshold(len(clients))
+    require(
+        len(fingerprints) >= threshold,
+        client,
+        f"{len(fingerprints)} clients have confirmed who is in it; {threshold} are needed",
+    )
 
 
 def require_hospitals(

@@ -15,8 +15,10 @@ from training.messages.message import Answer, Broadcast, Failure, Message, Tenso
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
 from training.updates.secure_aggregation.fixed_point import FixedPointVector, Layout, decode, power_of_two
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive, session_of
+from training.updates.secure_aggregation.identity import Signed
+from training.updates.secure_aggregation.keys import KeyPair, agree, derive
 from training.updates.secure_aggregation.messages import (
+    CONFIRM,
     KEY_SHARES,
     KEYS,
     MASKED,
@@ -24,11 +26,16 @@ from training.updates.secure_aggregation.messages import (
     SEALED_BYTES,
     SELF_SHARES,
     SHARE,
+    SIGNATURE,
     UNMASK,
+    ConfirmQuestion,
     MaskedQuestion,
     ShareQuestion,
     UnmaskQuestion,
+    masks_about,
+    read_json,
     rows_tensor,
+    session_about,
     tensor_bytes_of,
 )
 
@@ -45,6 +52,9 @@ class SecureSum:
         public: their mask and seal keys, 64 bytes each.
         threshold: t.
         failures: those that left.
+        signed: the clients' signatures of their keys; None of one without identity.
+        asked: see `training.updates.secure_aggregation.cohorts.Topic`.
+        whole: whether the sum is of all that begin it, or not at all.
     """
 
     ask: Ask
@@ -53,12 +63,16 @@ class SecureSum:
     public: Sequence[bytes]
     threshold: int
     failures: list[Failure] = field(default_factory=list)
+    signed: Sequence[Signed | None] = ()
+    asked: str = ""
+    whole: bool = False
 
     @property
     def session(self) -> bytes:
         """What names the session."""
-        address = f"{self.about.address[1:3]} {self.about.track} {self.about.ask}"
-        return session_of(address, list(self.clients), b"".join(self.public))
+        return session_about(
+            self.about, self.about.ask, self.asked, tuple(self.clients), b"".join(self.public)
+        )
 
     @property
     def common(self) -> dict[str, Any]:
@@ -66,7 +80,7 @@ class SecureSum:
         return {"of": self.about.ask, "threshold": self.threshold}
 
     def run(self, layout: Layout, weights: Mapping[str, float]) -> Mapping[str, Tensor]:
-        """Rounds 1 to 3; afterwards `clients` are those whose values are in the sum.
+        """Rounds 1 to 4; afterwards `clients` are those whose values are in the sum.
 
         Raises:
             QuorumError: when fewer than the threshold are left; nothing is unmasked then.
@@ -74,14 +88,21 @@ class SecureSum:
         # A sum that is above 1 by rounding alone is 1: there is room for it.
         total_weight = power_of_two(sum(abs(weights[name]) for name in self.clients) * (1 - 1e-9))
         sealed = self.shares()
-        total, arrived = self.masked(sealed, layout, weights, total_weight)
-        self.unmask(total, sorted(sealed), arrived)
+        plan = MaskedQuestion(
+            **self.common,
+            present=tuple(sorted(sealed)),
+            weight=1,
+            total_weight=total_weight,
+            layout=tuple(layout),
+        )
+        total, arrived = self.masked(sealed, plan, weights)
+        self.unmask(total, plan, arrived, self.confirmed(arrived))
         self.clients = [self.clients[place] for place in arrived]
         return decode(total, layout, total_weight)
 
     def shares(self) -> dict[int, Tensor]:
         """U_2: by place, the rows that each sealed for the others."""
-        question = ShareQuestion(**self.common, clients=tuple(self.clients))
+        question = ShareQuestion(**self.common, clients=tuple(self.clients), signed=tuple(self.signed))
         options = question.model_dump()
         tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
         places = range(len(self.clients))
@@ -92,22 +113,15 @@ class SecureSum:
         )
 
     def masked(
-        self, sealed: Mapping[int, Tensor], layout: Layout, weights: Mapping[str, float], total_weight: float
+        self, sealed: Mapping[int, Tensor], plan: MaskedQuestion, weights: Mapping[str, float]
     ) -> tuple[FixedPointVector, list[int]]:
         """Σ y over U_3, and U_3."""
-        present = tuple(sorted(sealed))
         questions = {}
-        for place in present:
-            rows = [tensor_bytes_of(sealed[sender][place]) for sender in present]
-            question = MaskedQuestion(
-                **self.common,
-                present=present,
-                weight=weights[self.clients[place]],
-                total_weight=total_weight,
-                layout=tuple(layout),
-            )
+        for place in plan.present:
+            rows = [tensor_bytes_of(sealed[sender][place]) for sender in plan.present]
+            question = plan.model_copy(update={"weight": weights[self.clients[place]]})
             questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, question.model_dump())
-        total, arrived = FixedPointVector.zeros(layout), {}
+        total, arrived = FixedPointVector.zeros(plan.layout), {}
         sizes = {"narrow": (total.narrow.size,), "wide": (total.wide.size,)}
         for place, update in self.put(MASKED, questions).items():
             found = {name: self.tensor(MASKED, update, name, size) for name, size in sizes.items()}
@@ -117,10 +131,32 @@ class SecureSum:
                 arrived[place] = True
         return total, list(self.enough(MASKED, arrived))
 
-    def unmask(self, total: FixedPointVector, present: Sequence[int], arrived: Sequence[int]) -> None:
+    def confirmed(self, arrived: Sequence[int]) -> tuple[tuple[int, Signed], ...]:
+        """Signatures of U_4 on U_3; none where nobody has an identity."""
+        signers = [place for place in arrived if self.signed and self.signed[place] is not None]
+        if not signers:
+            return ()
+        options = ConfirmQuestion(**self.common, survivors=tuple(arrived)).model_dump()
+        found: dict[int, Signed] = {}
+        for place, update in self.put(CONFIRM, {place: ({}, options) for place in signers}).items():
+            try:
+                found[place] = Signed.model_validate(read_json(update.tensors[SIGNATURE]))
+            except (KeyError, ValueError) as error:
+                reason = f"sent no signature of who is in the sum: {error}"
+                self.failures.append(Failure(update.client, update.track, reason))
+        return tuple(self.enough(CONFIRM, found).items())
+
+    def unmask(
+        self,
+        total: FixedPointVector,
+        plan: MaskedQuestion,
+        arrived: Sequence[int],
+        confirmed: tuple[tuple[int, Signed], ...],
+    ) -> None:
         """Take the self masks of U_3, and the pair masks between U_3 and who is gone, off the total."""
-        options = UnmaskQuestion(**self.common, survivors=tuple(arrived)).model_dump()
-        gone = [place for place in present if place not in arrived]
+        question = UnmaskQuestion(**self.common, survivors=tuple(arrived), confirmed=confirmed)
+        options = question.model_dump()
+        gone = [place for place in plan.present if place not in arrived]
         answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
         size = shamir.SHARE_BYTES
         shapes = {SELF_SHARES: (len(arrived), size), KEY_SHARES: (len(gone), size)}
@@ -129,10 +165,11 @@ class SecureSum:
             for place, update in answers.items()
         }
         whole = {p: found for p, found in given.items() if all(t is not None for t in found.values())}
-        self.enough(UNMASK, whole)
+        self.enough(UNMASK, whole, all_of_them=False)
         for row in range(len(arrived)):
             self_key = self.secret(whole, SELF_SHARES, row)
             total.subtract(total.mask(derive(self_key, self.session, "self mask")))
+        pairs_are_for = masks_about(self.session, plan)
         for row, place in enumerate(gone):
             mask_key = self.secret(whole, KEY_SHARES, row)
             if KeyPair.of(mask_key).public != self.public[place][:KEY_BYTES]:
@@ -141,7 +178,7 @@ class SecureSum:
                     "others' shares; nothing is unmasked. Continue with --resume"
                 )
             for other in arrived:
-                pair = total.mask(agree(mask_key, self.public[other][:KEY_BYTES], self.session, "pair mask"))
+                pair = total.mask(agree(mask_key, self.public[other][:KEY_BYTES], pairs_are_for, "pair mask"))
                 total.subtract(pair) if other < place else total.add(pair)
 
     def secret(self, given: Mapping[int, Mapping[str, Any]], which: str, row: int) -> bytes:
@@ -185,13 +222,25 @@ class SecureSum:
         )
         return None
 
-    def enough(self, ask: str, found: Mapping[int, Any]) -> dict[int, Any]:
+    def enough(self, ask: str, found: Mapping[int, Any], *, all_of_them: bool = True) -> dict[int, Any]:
         """Those that are there, in order.
 
+        Args:
+            ask: what they answered.
+            found: the answers; None for one that is none.
+            all_of_them: whether all must be there where the sum is of all or of nobody.
+
         Raises:
-            QuorumError: when they are fewer than the threshold.
+            QuorumError: when they are fewer than the threshold, or not all of whom all are needed.
         """
         there = {place: value for place, value in sorted(found.items()) if value is not None}
+        if self.whole and all_of_them and len(there) < len(self.clients):
+            reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in self.failures)
+            raise QuorumError(
+                f"{self.where} is over all clients or not at all, or the difference to a later one would "
+                f"tell of those that left. {reasons}. Nothing was unmasked. Bring them back and continue "
+                "with --resume"
+            )
         require_enough(self.where, len(there), self.threshold, self.failures, f" after `{ask}`")
         return there
 
@@ -214,6 +263,6 @@ def require_enough(
         reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures)
         raise QuorumError(
             f"{where}: {left} clients are there{when}, {threshold} are needed so that the sum hides each of "
-            f"them (privacy.secure_aggregation). {reasons + '. ' if reasons else ''}Nothing was unmasked. "
-            "Mend what they report and continue with --resume"
+            f'them (docs/privacy.md, "Sums under masks"). {reasons + ". " if reasons else ""}Nothing was '
+            "unmasked. Mend what they report and continue with --resume"
         )

@@ -1,10 +1,18 @@
+from hashlib import sha256
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.manifests.groups import components, linkage_keys, name_groups, number_lesions
+from clients.data.manifests.groups import (
+    components,
+    linkage_keys,
+    name_groups,
+    name_pictures,
+    number_lesions,
+)
 from clients.data.manifests.manifest import Row
 
 
@@ -37,6 +45,36 @@ def test_lesion_patient_and_duplicate_tie_rows_and_kinds_do_not_mix() -> None:
         Row("g"),
     ]
     assert components([linkage_keys(row) for row in rows]).tolist() == [0, 0, 0, 1, 1, 2, 3]
+
+
+def test_a_lesion_stands_for_a_patient_who_is_not_known() -> None:
+    rows = [
+        Row("a", lesion_id="1", patient_id="x"),
+        Row("b", lesion_id="2", patient_id="x"),
+        Row("c", lesion_id="2"),  # nobody wrote whose; the lesion has one patient
+        Row("d", lesion_id="3"),
+        Row("e", lesion_id="3"),
+        Row("f"),
+    ]
+    pictures, patients = name_pictures(rows, contents(rows)).T
+    assert len(set(pictures.tolist())) == 6
+    assert numbered(patients) == [0, 0, 0, 1, 1, 2]
+
+
+def test_pictures_and_patients_keep_their_names_among_others() -> None:
+    rows = [Row("a", lesion_id="1", patient_id="x"), Row("b", lesion_id="2"), Row("c")]
+    more = [Row("d", patient_id="y"), Row("e", lesion_id="3", patient_id="x"), *rows]
+    assert name_pictures(more, contents(more))[2:].tolist() == name_pictures(rows, contents(rows)).tolist()
+
+
+def contents(rows: list[Row]) -> np.ndarray:
+    """The digest of each picture's bytes."""
+    return np.stack([np.frombuffer(sha256(row.image.encode()).digest(), dtype=np.uint8) for row in rows])
+
+
+def numbered(found: np.ndarray) -> list[int]:
+    """Names as numbers in the order in which they come."""
+    return [list(dict.fromkeys(found.tolist())).index(name) for name in found.tolist()]
 
 
 def test_pictures_without_a_lesion_are_lesions_of_their_own() -> None:

@@ -8,6 +8,7 @@ import pytest
 from personalization.report import StageFacts
 from personalization.report.tables.calibration_error import calibration_error_table
 from registry.bundle.counts.count import count
+from registry.bundle.counts.score_bins import LOGIT_BINS
 
 
 @pytest.fixture
@@ -24,13 +25,20 @@ def at():
     return make
 
 
+def off(confidence, right):
+    """How far answers of this confidence, stated as the middle of its bin, are from the share right."""
+    stated = LOGIT_BINS.middles[LOGIT_BINS.bin(np.array(confidence))]
+    assert abs(stated - confidence) < 0.01
+    return f"{abs(stated - right):.3f}"
+
+
 def of_stages(report, counts, kinds):
     data = report(counts=counts)
     return replace(data, facts=[StageFacts(name, kind, {}) for name, kind in kinds.items()])
 
 
 def test_both_errors_before_and_after_by_hand(report, at):
-    # 30 of 40 right: at 0.901 the error is 0.151, at 0.761 it is 0.011; the middles of bins of 1/500.
+    # 30 of 40 right: stated as the middle of a bin, some 0.9 is off by 0.15 and 0.76 by 0.01.
     before = {"light": at(0.9001, 30, 10), "dark": at(0.9001, 10, 10)}
     after = {"light": at(0.7601, 30, 10), "dark": at(0.7601, 10, 10)}
     stages = {"federate": "federate", "calibrate": "calibrate"}
@@ -39,8 +47,8 @@ def test_both_errors_before_and_after_by_hand(report, at):
 
     light, dark, everything = ([cell.text for cell in row.cells] for row in table.rows)
     assert table.columns == ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after")
-    assert light == ["40", "0.151", "0.011", "0.151", "0.011"]
-    assert dark == ["20", "0.401", "0.261", "0.401", "0.261"]
+    assert light == ["40", off(0.9001, 0.75), off(0.7601, 0.75), off(0.9001, 0.75), off(0.7601, 0.75)]
+    assert dark == ["20", off(0.9001, 0.5), off(0.7601, 0.5), off(0.9001, 0.5), off(0.7601, 0.5)]
     assert everything[0] == "60"
     assert table.rows[-1].is_total
     assert "after federate and after calibrate" in table.caption
@@ -56,7 +64,7 @@ def test_before_is_the_stage_right_before_the_last_calibration(report, at):
 
     table = calibration_error_table(of_stages(report, counts, stages))
 
-    assert [cell.text for cell in table.rows[0].cells][1:3] == ["0.201", "0.301"]
+    assert [cell.text for cell in table.rows[0].cells][1:3] == [off(0.7001, 0.5), off(0.8001, 0.5)]
 
 
 def test_a_subgroup_that_was_not_judged_before_has_no_figure_before(report, at):
@@ -65,7 +73,7 @@ def test_a_subgroup_that_was_not_judged_before_has_no_figure_before(report, at):
 
     dark, _ = calibration_error_table(of_stages(report, counts, stages)).rows
 
-    assert [cell.text for cell in dark.cells] == ["40", "–", "0.151", "–", "0.151"]
+    assert [cell.text for cell in dark.cells] == ["40", "–", off(0.9001, 0.75), "–", off(0.9001, 0.75)]
 
 
 @pytest.mark.parametrize("kinds", [{"federate": "federate"}, {"calibrate": "calibrate"}])

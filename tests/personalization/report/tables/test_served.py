@@ -1,40 +1,93 @@
 """Coverage, set sizes and referrals by hand: a picture answered at 0.8 holds probabilities 0.8 and 0.2."""
 
+import numpy as np
 import pytest
 
 from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report import CalibratedModel
+from personalization.report.served import coverage, referred, set_size, wrong
 from personalization.report.tables.served import served_table
+from registry.bundle.counts.count import Block, Counts, count
+from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.manifest.schema import UNDECLARED
 
 PERCENT = "\u202f%"
+MALIGNANT = np.array([True, False])
+
+
+@pytest.fixture(params=["counted", "of the version before"])
+def version(request):
+    """Whether clients counted what thresholds do, or sent histograms of 500 bins."""
+    return request.param
 
 
 @pytest.fixture
-def model():
-    """`model(name, in the set from, answered from)`: thresholds as bins of 1/500."""
+def model(version):
+    """`model(name, in the set from, answered from)`: thresholds as probabilities."""
+    bins = LOGIT_BINS if version == "counted" else EQUAL_BINS
 
     def make(name, in_set, answered):
+        in_set, answered = bins.bin(np.array([in_set, answered])).tolist()
         return CalibratedModel(
             name,
             Temperature(1.0, 1.0, 50),
             ConformalThreshold(in_set, 0.9, 50, 46),
             AbstentionThreshold(answered, 0.1, 0.08, 0.9, 50),
+            bins,
         )
 
     return make
+
+
+@pytest.fixture
+def blocks(version):
+    """`blocks(models, subgroup=(melanomas found, missed, naevi found, missed))`, all answers at 0.8."""
+
+    def make(models, **numbers):
+        by_name = {model.subgroup: model for model in models}
+        made = {}
+        for name, of in numbers.items():
+            model = by_name.get(name, by_name.get("global"))
+            made[name] = counted(of, model) if version == "counted" else of_the_version_before(of)
+        return made
+
+    return make
+
+
+def counted(numbers, model):
+    """Histograms of merged bins, and what the thresholds do to the pictures."""
+    labels = np.repeat([0, 0, 1, 1], numbers)
+    answers = np.repeat([0, 1, 1, 0], numbers)
+    probabilities = np.full((len(labels), 2), 0.2)
+    probabilities[np.arange(len(labels)), answers] = 0.8
+    thresholds = model and Thresholds(model.conformal.threshold_bin, model.reports_from)
+    return count(probabilities, labels, malignant=MALIGNANT, smallest_cell=5, thresholds=thresholds)
+
+
+def of_the_version_before(numbers):
+    """Histograms of 500 equal bins: 0.8 is bin 400, 0.2 is bin 100."""
+    found, missed, benign, not_found = numbers
+    scores, confidence = np.zeros((2, 2, 500), dtype=np.int64), np.zeros((2, 500), dtype=np.int64)
+    scores[0, 1, [400, 100]] = found, missed
+    scores[0, 0, [400, 100]] = not_found, benign
+    scores[1] = scores[0, ::-1]
+    scores[1, :, [400, 100]] = scores[1, :, [100, 400]]
+    confidence[:, 400] = missed + not_found, found + benign
+    confusion = np.array([[found, missed], [not_found, benign]])
+    return Block.from_arrays(Counts(confusion, scores, scores[0], confidence).to_arrays())
 
 
 def texts(row):
     return [cell.text for cell in row.cells]
 
 
-def test_every_subgroup_by_the_thresholds_of_its_own_model(model, block):
-    """Light (from 0.4): sets of the answer alone. Dark (from 0.2): sets of both classes, all referred."""
-    models = [model("global", 100, 100), model("light", 200, 400), model("dark", 100, 450)]
-    table = served_table(models, {"light": block(8, 2, 30, 10), "dark": block(5, 5, 5, 5)})
+def test_every_subgroup_by_the_thresholds_of_its_own_model(model, blocks):
+    """Light (from 0.4): sets of the answer alone. Dark (from 0.15): sets of both classes, all referred."""
+    models = [model("global", 0.15, 0.15), model("light", 0.4, 0.8), model("dark", 0.15, 0.9)]
+    table = served_table(models, blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5)))
 
     light, dark, everything = table.rows
     assert texts(light) == [
@@ -57,16 +110,16 @@ def test_every_subgroup_by_the_thresholds_of_its_own_model(model, block):
     assert (dark.cells[0].faint, light.cells[0].faint, everything.is_total) == (True, False, True)
 
 
-def test_pictures_whose_set_is_empty_count_as_referred(model, block):
+def test_pictures_whose_set_is_empty_count_as_referred(model, blocks):
     """As the service does, also of runs whose threshold of confidence lies below that of the set."""
-    (row, _) = served_table([model("light", 450, 100)], {"light": block(8, 2, 30, 10)}).rows
+    models = [model("light", 0.9, 0.2)]
+    (row, _) = served_table(models, blocks(models, light=(8, 2, 30, 10))).rows
     assert texts(row)[2:] == [f"0.0{PERCENT}", "0.00", f"100.0{PERCENT}", "–"]
 
 
-def test_who_has_no_model_is_answered_by_the_global_one(model, block):
-    table = served_table(
-        [model("global", 200, 100)], {"dark": block(5, 5, 5, 5), UNDECLARED: block(2, 0, 2, 0)}
-    )
+def test_who_has_no_model_is_answered_by_the_global_one(model, blocks):
+    models = [model("global", 0.4, 0.2)]
+    table = served_table(models, blocks(models, **{"dark": (5, 5, 5, 5), UNDECLARED: (2, 0, 2, 0)}))
 
     assert [row.cells[1].text for row in table.rows] == ["global", "global", "–"]
     assert [row.cells[2].text for row in table.rows] == [
@@ -76,17 +129,37 @@ def test_who_has_no_model_is_answered_by_the_global_one(model, block):
     ]
 
 
-def test_without_a_global_model_only_those_with_a_model_are_shown(model, block):
-    table = served_table([model("dark", 200, 100)], {"light": block(9, 1, 9, 1), "dark": block(5, 5, 5, 5)})
+def test_without_a_global_model_only_those_with_a_model_are_shown(model, blocks):
+    models = [model("dark", 0.4, 0.2)]
+    table = served_table(models, blocks(models, light=(9, 1, 9, 1), dark=(5, 5, 5, 5)))
 
     assert [row.header for row in table.rows] == ["dark", "all pictures"]
     assert texts(table.rows[0])[2:] == texts(table.rows[1])[2:]
 
 
-def test_intervals_come_with_replicates(model, block):
-    counts = {"light": block(8, 2, 30, 10), "dark": block(5, 5, 5, 5)}
+def test_shares_have_intervals_that_hold_them(model, blocks):
+    models = [model("global", 0.4, 0.2)]
+    answered_by = dict.fromkeys(("light", "dark"), models[0])
+    counts = blocks(models, light=(8, 2, 30, 10), dark=(5, 5, 5, 5))
+    for figure in (coverage, wrong):
+        found = figure(answered_by, counts)
+        assert 0 < found.low < found.value < found.high < 1
+    nobody = referred(answered_by, counts)
+    assert nobody.value == 0
+    assert (nobody.low or 0, (nobody.high or 0) < 0.1) == (0, True)
+    assert set_size(answered_by, counts).value == 1
 
-    for row in served_table([model("global", 200, 100)], counts).rows:
-        assert " to " in row.cells[2].note
-        assert row.cells[3].note == ""  # no replicate has another set size, so they tell nothing
-        assert " to " in row.cells[5].note
+
+def test_a_merged_histogram_is_not_cut_where_the_threshold_is(model, version, blocks):
+    """Ten pictures of which six reach the threshold: the histogram has them all at one bin."""
+    if version != "counted":
+        pytest.skip("histograms of the version before were not merged")
+    own = model("light", 0.2, 0.7)
+    first = np.repeat([0.72, 0.66], [6, 4])
+    probabilities = np.stack([first, 1 - first], axis=1)
+    thresholds = Thresholds(own.conformal.threshold_bin, own.reports_from)
+    made = count(
+        probabilities, np.zeros(10, dtype=int), malignant=MALIGNANT, smallest_cell=10, thresholds=thresholds
+    )
+    assert np.count_nonzero(made.point.confidence) == 1
+    assert referred({"light": own}, {"light": made}).value == pytest.approx(0.4)

@@ -18,6 +18,7 @@ from registry.bundle.manifest.schema import (
     sha256,
 )
 from registry.bundle.manifest.text import canonical, read_manifest
+from tests.thresholds import at_log_odds
 
 
 def test_a_digest_is_the_published_sha256():
@@ -69,21 +70,27 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"labels": ({"code": "A", "name": "a"},)}, "at least 2"),
         ({"labels": ({"code": "A", "name": "a"}, {"code": "A", "name": "b"})}, "A is there twice"),
         ({"conformal": {"alpha": 0.1, "n": 50, "guarantee": "subgroup"}}, "global model promises"),
-        ({"reference": {"confidence": (0,) * 128, "scores": ((0,) * 128,)}}, "1 classes; there are 3"),
+        (
+            {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * SCORE_BINS,)}},
+            "1 classes; there are 3",
+        ),
         ({"metrics": {"auroc": object()}}, "metrics"),
         ({"subgroup": {"name": "dark"}}, "needs the scale and the values"),
         ({"subgroup": {"name": "global", "scale": "monk"}}, "for everybody"),
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
-        ({"abstention": {"threshold_bin": 129}}, "abstention.threshold_bin is 129; .* from 0 to 128"),
         (
-            {"conformal": {"threshold_bin": 129, "n": 9, "guarantee": "global"}},
-            "conformal.threshold_bin is 129",
+            {"abstention": {"threshold_bin": SCORE_BINS + 1}},
+            f"abstention.threshold_bin is .* from 0 to {SCORE_BINS}",
+        ),
+        (
+            {"conformal": {"threshold_bin": SCORE_BINS + 1, "n": 9, "guarantee": "global"}},
+            f"conformal.threshold_bin is {SCORE_BINS + 1}",
         ),
         ({"conformal": {"threshold_bin": -1, "n": 9, "guarantee": "global"}}, "greater than or equal to 0"),
         ({"schema_version": 1, "abstention": {"threshold_bin": 501}}, "from 0 to 500"),
         (
-            {"reference": {"confidence": (0,) * 128, "scores": ((0,) * 500,) * 3}},
-            "500 bins; in schema 2 it has 128",
+            {"reference": {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * 500,) * 3}},
+            f"500 bins; in schema 2 it has {SCORE_BINS}",
         ),
         ({"schema_version": 3}, "schema_version"),
         ({"picture": {"size": 8, "version": 2}}, "picture version 2"),
@@ -165,7 +172,10 @@ def test_a_threshold_is_a_probability_by_the_bins_of_its_schema(manifest):
         manifest, conformal={**rule, "threshold_bin": 100}, abstention=Abstention(threshold_bin=275)
     )
     assert (first.bins, first.set_threshold, first.report_threshold) == (EQUAL_BINS, 0.2, 0.55)
-    second = manifest(conformal={**rule, "threshold_bin": 70}, abstention=Abstention(threshold_bin=64))
+    second = manifest(
+        conformal={**rule, "threshold_bin": at_log_odds(1.5)},
+        abstention=Abstention(threshold_bin=at_log_odds(0)),
+    )
     assert second.bins is LOGIT_BINS
     assert second.set_threshold == second.report_threshold == pytest.approx(1 / (1 + np.exp(-1.5)))
     assert not first.refers_all
@@ -192,9 +202,9 @@ def test_reference_histograms_are_of_the_bins_of_the_schema(manifest, prediction
     old = ReferenceHistograms(confidence=row, scores=(row,) * 3, right=row)
     assert manifest(reference=new).reference.bins is LOGIT_BINS
     assert older(manifest, reference=old).reference.bins is EQUAL_BINS
-    with pytest.raises(ValidationError, match="500 bins; in schema 2 it has 128"):
+    with pytest.raises(ValidationError, match=f"500 bins; in schema 2 it has {SCORE_BINS}"):
         manifest(reference=old)
-    with pytest.raises(ValidationError, match="128 bins; in schema 1 it has 500"):
+    with pytest.raises(ValidationError, match=f"{SCORE_BINS} bins; in schema 1 it has 500"):
         older(manifest, reference=new)
     mixed = new.model_copy(update={"right": row})
     with pytest.raises(ValidationError, match="500 bins"):

@@ -5,20 +5,18 @@ import bisect
 import numpy as np
 import pytest
 
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.familiarity import DISTANCE_BINS, distance_bin, upper_edge
 from serving.monitoring.drift.bins import (
     DISTANCE_EDGES,
+    LOG_ODDS_EDGES,
     SCORE_EDGES,
     coarse_distances,
     coarse_scores,
     distance_values,
+    log_odds_values,
     score_values,
 )
-
-
-def score_value(score: float) -> float:
-    return score_values(np.array([score]))[0]
 
 
 def distance_value(place: int, threshold: int) -> float:
@@ -30,18 +28,39 @@ def kept(value: float, edges: tuple[float, ...]) -> int:
     return bisect.bisect_left(edges, value)
 
 
-def test_a_score_is_counted_where_its_bin_goes():
-    for place in range(SCORE_BINS):
-        one = np.zeros(SCORE_BINS, dtype=int)
+@pytest.mark.parametrize(
+    ("bins", "values", "edges"),
+    [(EQUAL_BINS, score_values, SCORE_EDGES), (LOGIT_BINS, log_odds_values, (*LOG_ODDS_EDGES, np.inf))],
+)
+def test_a_score_is_counted_where_its_bin_goes(bins, values, edges):
+    for place, middle in enumerate(bins.middles):
+        one = np.zeros(len(bins), dtype=int)
         one[place] = 7
-        counted = kept(score_value((place + 0.3) / SCORE_BINS), SCORE_EDGES)
-        assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(SCORE_EDGES))]
+        counted = kept(values(np.array([middle]))[0], edges)
+        assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(edges))]
 
 
 @pytest.mark.parametrize("score", [0.0, 0.04, 0.52, 0.1 + 0.2, 1.0, np.float32(0.56), np.float32(0.6)])
 def test_a_score_on_an_edge_goes_with_its_bin(score):
-    counted = kept(score_value(float(score)), SCORE_EDGES)
-    assert counted == score_bin(np.array(score)) // 20
+    counted = kept(score_values(np.array([float(score)]))[0], SCORE_EDGES)
+    assert counted == EQUAL_BINS.bin(np.array(score)) // 20
+
+
+def test_a_score_on_an_edge_of_log_odds_goes_with_its_bin():
+    for score in (0.0, 0.5, *LOGIT_BINS.edges[1:-1], 1.0):
+        counted = kept(log_odds_values(np.array([score]))[0], LOG_ODDS_EDGES)
+        within = LOGIT_BINS.middles[LOGIT_BINS.bin(np.array(score))]
+        assert counted == np.floor(2 * np.log(within / (1 - within))) + 32
+
+
+def test_edges_of_log_odds_are_half_apart():
+    assert np.allclose(np.diff(LOG_ODDS_EDGES), 0.5)
+    assert (LOG_ODDS_EDGES[0], LOG_ODDS_EDGES[-1], len(LOG_ODDS_EDGES)) == (-15.5, 15.5, 63)
+
+
+def test_no_score_bin_lies_in_two_bins_of_log_odds():
+    for edge in LOG_ODDS_EDGES:
+        assert np.abs(LOGIT_BINS.edges - 1 / (1 + np.exp(-edge))).min() < 1e-11
 
 
 @pytest.mark.parametrize("threshold", [0, 700, 1201, DISTANCE_BINS - 2])

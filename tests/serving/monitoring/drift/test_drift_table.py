@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 from registry.bundle.familiarity import DISTANCE_BINS, distance_bin
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest.schema import Abstention, Subgroup
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters, subgroup_of
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
 from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
+from tests.thresholds import at_log_odds
 
 EDGES = np.linspace(0, 1, 26)
+LOG_ODDS = np.array([-np.inf, *np.arange(-15.5, 16, 0.5), np.inf])
 NEAR = np.array([1.0, 1.0, 1.0])  # 3 away from a Gaussian at the origin
 FAR = np.array([3.0, 2.0, 1.0])  # 14 away, where 10 is the limit
 
@@ -40,9 +42,15 @@ def rows_of(metrics, *releases):
     return {(row.version, row.subgroup, row.measure): row for row in drift_table(metrics.totals(), releases)}
 
 
-def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bundle, shares, reference):
+@pytest.mark.parametrize(("schema", "edges"), [(1, EDGES), (2, LOG_ODDS)])
+def test_scores_are_compared_with_those_of_the_test(
+    metrics, counters, load, bundle, shares, reference, older_reference, schema, edges
+):
     tested, came = shares(0, 3000), shares(1, 400, (1, 1, 3))
-    release = load(bundle(reference=reference(tested)))
+    made = (older_reference if schema == 1 else reference)(tested)
+    release = load(
+        bundle(schema_version=schema, abstention=Abstention(threshold_bin=at_log_odds(0)), reference=made)
+    )
     for row in came:
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     found = rows_of(metrics, release)
@@ -51,9 +59,13 @@ def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bun
         for group in ("all", "undeclared")
         for measure in ("confidence", "malignancy", "classes")
     }
+
+    def histogram(scores):
+        return np.histogram(scores if schema == 1 else np.log(scores / (1 - scores)), edges)[0]
+
     histograms = {
-        "confidence": [np.histogram(rows.max(axis=1), EDGES)[0] for rows in (tested, came)],
-        "malignancy": [np.histogram(rows[:, 0], EDGES)[0] for rows in (tested, came)],
+        "confidence": [histogram(rows.max(axis=1)) for rows in (tested, came)],
+        "malignancy": [histogram(rows[:, 0]) for rows in (tested, came)],
     }
     for measure, (expected, observed) in histograms.items():
         row = found[1, "undeclared", measure]
@@ -68,6 +80,22 @@ def test_scores_are_compared_with_those_of_the_test(metrics, counters, load, bun
     oracle = compare(tested.mean(axis=0) * 3000, came.sum(axis=0), join=False)
     assert classes.distance.psi == pytest.approx(oracle.psi, rel=0.01)
     assert classes.verdict == "drifted"
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_histograms_that_dashboards_show_are_the_same_in_both_schemas(
+    metrics, counters, load, bundle, shares, schema
+):
+    release = load(bundle(schema_version=schema))
+    came = shares(1, 50)
+    for row in came:
+        counters.count(release.versions["global"], "dark", row, NEAR)
+    totals, place = metrics.totals(), ("skin-lesion", 1, "dark")
+    counted = counts_of(totals, "confidence")[place]
+    assert [float(edge) for edge in counted] == [*EDGES[1:].round(2), np.inf]
+    assert list(counted.values())[:-1] == np.histogram(came.max(axis=1), EDGES)[0].tolist()
+    assert (place in counts_of(totals, "confidence", log_odds=True)) == (schema == 2)
+    assert (place in counts_of(totals, "malignancy", log_odds=True)) == (schema == 2)
 
 
 def test_what_is_as_it_was_is_steady(metrics, counters, load, bundle, shares, reference):
@@ -138,11 +166,11 @@ def test_a_bundle_without_histograms_still_tells_how_many_may_be_unfamiliar(
 
 
 def test_an_older_bundle_tells_malignancy_where_one_class_is(
-    metrics, counters, load, bundle, shares, reference
+    metrics, counters, load, bundle, shares, older_reference
 ):
     tested = shares(0, 1000)
-    older = reference(tested).model_copy(update={"malignancy": None})
-    release = load(bundle(reference=older))
+    older = older_reference(tested).model_copy(update={"malignancy": None})
+    release = load(bundle(schema_version=1, reference=older))
     for row in shares(1, 150):
         counters.count(release.versions["global"], "undeclared", row, NEAR)
     row = rows_of(metrics, release)[1, "all", "malignancy"]

@@ -11,10 +11,11 @@ from training.errors import QuorumError
 from training.jobs.client_app import ClientApp
 from training.messages.message import Broadcast, Failure
 from training.updates.secure_aggregation.aggregation import tolerance
-from training.updates.secure_aggregation.messages import MASKED, QUESTIONS, UNMASK, WITHHELD
+from training.updates.secure_aggregation.messages import CONFIRM, MASKED, QUESTIONS, UNMASK, WITHHELD
 
 MASKS = {"secure_aggregation": {"fewest": 2}}
 ONE_ROUND = {"rounds": 1}
+UNSIGNED = set(QUESTIONS) - {CONFIRM}  # of a sum whose clients have no identities
 FLOAT32 = 2 * 3 * 2.0**-24  # a product and a sum of each of three clients are rounded, or both at once
 
 
@@ -71,7 +72,7 @@ def test_counts_are_exact(run_job, make_job, tmp_path):
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_coordinator_sees_no_tensor_of_a_client(run_job, make_job, seen, workers):
     run_job(make_job(privacy=MASKS, engine={"workers": workers}))
-    assert {update.ask for update in seen} >= {"fit", "evaluate", "test", *QUESTIONS}
+    assert {update.ask for update in seen} >= {"fit", "evaluate", "test", *UNSIGNED}
     for update in seen:
         if update.ask in ("fit", "evaluate", "test"):
             assert all(name.startswith(WITHHELD) for name in update.tensors)
@@ -139,6 +140,11 @@ def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkey
 
 def test_below_the_threshold_a_round_is_refused(run_job, make_job):
     with pytest.raises(QuorumError, match="3 clients are there, 4 are needed so that the sum hides each"):
+        run_job(make_job(privacy={"secure_aggregation": {"fewest": 4, "counts": False}}))
+
+
+def test_fewer_hospitals_than_a_sum_of_counts_is_over_do_not_begin(run_job, make_job):
+    with pytest.raises(QuorumError, match="sums over 4 or more, and this run has 3: north, south, west"):
         run_job(make_job(privacy={"secure_aggregation": {"fewest": 4}}))
 
 

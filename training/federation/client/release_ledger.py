@@ -1,0 +1,132 @@
+"""The door that counts go through: what was told before of the same pictures decides what may be told now.
+
+Sums over two populations that differ by few patients tell these patients, whatever each sum is over: of the
+test pictures before and after one more was taken, of all pictures and of one per lesion, of a clinic and its
+ward. So before sums over some sets of pictures leave a client, the sets are held against all sets of earlier
+releases of the same kind (over rounds, stages, splits and models; where the ledger outlives a run, over
+runs), two releases at a time (`training.federation.client.differences`). Where they would differ by fewer
+patients than the job's minimum,
+
+1. pictures that were in none of the earlier sets are held back, if they are of fewer patients than that;
+2. else the smallest set is left out, and the next, until the rest differs enough or by nobody.
+
+What is left leaves, and is written down before it does.
+
+Departures: combinations of three releases and more are not looked at.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.algorithms.release_store import ReleaseStore
+from training.data.dataset import Examples
+from training.federation.client.differences import Release, smallest_difference
+
+LOGGER = logging.getLogger("dermfed.releases")
+
+ANSWERS, EMBEDDING_SUMS = "answers", "embeddings"
+"""What sums are of: counts and likelihoods of answers, or sums of embeddings; the two do not subtract."""
+
+
+def admit(
+    store: ReleaseStore, client: str, kind: str, sets: Mapping[str, Examples], least: int
+) -> dict[str, Examples]:
+    """The sets, or what is left of them, of which sums of a kind may leave; they are written down.
+
+    Args:
+        store: what was told before.
+        client: whose pictures.
+        kind: of what sums are told.
+        sets: disjoint, by name.
+        least: the fewest patients of a set, and of a difference to earlier releases.
+
+    Raises:
+        MessageError: the account cannot be kept.
+    """
+    kept = {name: part for name, part in sets.items() if len(part)}
+    if not kept or least <= 1 or store.has(client, digest_of(kind, kept)):
+        return kept
+    earlier = [release_of(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
+    kept = apart_from(earlier, kept, least, client)
+    if kept:
+        store.add(client, digest_of(kind, kept), rows_of(kind, kept))
+    return kept
+
+
+def apart_from(
+    earlier: Iterable[Release], sets: Mapping[str, Examples], least: int, client: str
+) -> dict[str, Examples]:
+    """The sets, or what is left of them, that differ enough from every earlier release, or by nobody."""
+    kept, releases = dict(sets), list(earlier)
+    while kept:
+        near = next((told for told in releases if difference(kept, told, least) < least), None)
+        if near is None:
+            break
+        shorter = held_back(kept, near, least)
+        if shorter is not None:
+            before, after = (sum(map(len, of.values())) for of in (kept, shorter))
+            LOGGER.warning(
+                "%s: %d pictures are held back: counts with them and earlier ones without would tell fewer "
+                "than %d patients apart (privacy.min_count)",
+                client,
+                before - after,
+                least,
+            )
+            kept = shorter
+            continue
+        smallest = min(kept, key=lambda name: len(kept[name]))
+        LOGGER.warning(
+            "%s: nothing is told of %s: with what was told before, it would tell fewer than %d patients "
+            "apart (privacy.min_count)",
+            client,
+            smallest,
+            least,
+        )
+        del kept[smallest]
+    return kept
+
+
+def held_back(sets: Mapping[str, Examples], told: Release, least: int) -> dict[str, Examples] | None:
+    """The sets without pictures that an earlier release did not have; None where that does not help."""
+    shorter = {name: part.where(np.isin(part.identities[:, 0], told.pictures)) for name, part in sets.items()}
+    shorter = {name: part for name, part in shorter.items() if part.num_people >= least}
+    dropped = np.concatenate(
+        [part.identities[~np.isin(part.identities[:, 0], told.pictures), 1] for part in sets.values()]
+    )
+    few = 0 < len(np.unique(dropped)) < least
+    return shorter if few and shorter and difference(shorter, told, least) >= least else None
+
+
+def difference(sets: Mapping[str, Examples], told: Release, least: int) -> float:
+    """The smallest difference between these sets and an earlier release, where it is below `least`."""
+    return smallest_difference(Release.of([part.identities for part in sets.values()]), told, least)
+
+
+def rows_of(kind: str, sets: Mapping[str, Examples]) -> NDArray[np.int64]:
+    """A release as `(1 + pictures, 3)`: the kind, then picture, patient and set of each picture."""
+    head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
+    release = Release.of([part.identities for part in sets.values()])
+    return np.concatenate([head, np.column_stack([release.pictures, release.patients, release.sets])])
+
+
+def release_of(rows: NDArray[np.int64]) -> Release:
+    """The release that `rows_of` wrote down."""
+    return Release(rows[1:, 0], rows[1:, 1], rows[1:, 2])
+
+
+def digest_of(kind: str, sets: Mapping[str, Examples]) -> str:
+    """What names a release, whatever the order of its sets and of their pictures."""
+    parts = sorted(
+        hashlib.sha256(part.identities[np.argsort(part.identities[:, 0])].tobytes()).digest()
+        for part in sets.values()
+    )
+    return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]
+
+
+def kind_number(kind: str) -> int:
+    """A kind as it is written down."""
+    return (ANSWERS, EMBEDDING_SUMS).index(kind)
