@@ -154,11 +154,12 @@ class Personalize(Stage):
             stay_home=True,
         )
 
-    def evaluation_units(self, counts: CountsConfig, earlier: Sequence[Stage]) -> Mapping[Split, int]:
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
         """One matrix an epoch that is evaluated, and one of the global model."""
         return {"validation": 1 + len(counts.evaluated(self.strategy.epochs))}
 
-    def test_units(self, earlier: Sequence[Stage]) -> int:
+    @property
+    def test_units(self) -> int:
         """A matrix and a histogram: each picture is answered by one model."""
         return 2
 

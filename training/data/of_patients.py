@@ -70,13 +70,12 @@ class OfPatients:
         if split not in self.open:
             raise DataError(
                 f"a question about {split} pictures of {client} was refused: its answer would leave without "
-                "noise, and the job has privacy.counts.epsilon; ask for counts, or leave that out"
+                "noise, and the job has privacy.counts.epsilon; leave that out, or the stage that asks"
             )
         examples = self.dataset.examples(client, split)
         if split == "train":
             return examples
         labelled = examples.where(examples.labels >= 0)
-        patients = labelled.lesions if labelled.patients is None else labelled.patients
         first = np.zeros(len(labelled), dtype=np.bool_)
-        first[np.unique(patients, return_index=True)[1]] = True
+        first[np.unique(labelled.people, return_index=True)[1]] = True
         return labelled.where(first)

@@ -1,8 +1,8 @@
 """The client app: answers a client's questions, and filters each answer before it leaves.
 
-Every answer passes the same filters, whatever the transport. In this order: losses of few pictures are left
-out; an update is clipped and noised, compressed, or withheld for a sum under masks; counts of pictures that
-judge get noise, where the job asks for it, and any other answer finds those pictures closed. Where the job asks for
+Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
+asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
+out; an update is clipped and noised, compressed, or withheld for a sum under masks. Where the job asks for
 such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
 """
 
@@ -47,14 +47,12 @@ def answer_privately(
     if broadcast.ask in QUESTIONS:
         return answer_masks(broadcast, client, privacy, identity)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
-    if client.noisy and counts_pictures(received):
-        update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
-        return (
-            update if privacy.secure_aggregation is None else hidden_as_asked(update, client, stage, privacy)
-        )
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
-    update = without_losses_of_few(stage.answer(received, client), client)
+    if client.noisy and counts_pictures(received):
+        update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
+    else:
+        update = without_losses_of_few(stage.answer(received, client), client)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -171,7 +169,7 @@ class ClientApp:
 
     def answer(self, broadcast: Broadcast) -> Answer:
         """Answer one question; what cannot be done is reported, not raised."""
-        splits = open_splits(broadcast, broadcast.client, self._job.privacy)
+        splits = open_splits(broadcast, self._job.privacy)
         client = Client(
             broadcast.client,
             self._job.seed,

@@ -16,10 +16,11 @@ from training.data.dataset import SERVER, SPLITS, Split
 from training.errors import MessageError
 from training.federation.blocks import EvaluateQuestion
 from training.federation.census import CENSUS
-from training.federation.client.noisy_blocks import Noise
+from training.federation.client.noisy_blocks import Noise, noisy_blocks
+from training.federation.questions import EVALUATE, TEST
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply
-from training.updates.differential_privacy.concentrated import variance_for
+from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units, variance_for
 from training.updates.differential_privacy.counts_account import question_of, spend, told_before
 from training.updates.settings import PrivacyConfig
 
@@ -39,55 +40,64 @@ class NoisePlan:
     @property
     def testing(self) -> int | None:
         """The place of the one stage that counts test pictures, the last that can."""
-        able = [place for place, stage in enumerate(self.stages) if stage.test_units(self.stages[:place])]
+        able = [place for place, stage in enumerate(self.stages) if stage.test_units]
         return able[-1] if able else None
+
+    def tests(self, place: int) -> bool:
+        """Whether the stage at this place counts test pictures: without noise every one that can does."""
+        return self.privacy.noisy_counts is None or place == self.testing
 
     @property
     def units(self) -> dict[Split, int]:
         """What all questions cost a patient, by split."""
         found: Counter[Split] = Counter()
-        for place, stage in enumerate(self.stages):
-            found.update(stage.evaluation_units(self.privacy.counts, self.stages[:place]))
+        for stage in self.stages:
+            found.update(stage.evaluation_units(self.privacy.counts))
         if self.testing is not None:
-            found["test"] += self.stages[self.testing].test_units(self.stages[: self.testing])
+            found["test"] += self.stages[self.testing].test_units
         return {split: found[split] for split in SPLITS if found[split]}
 
     def variance(self, split: Split) -> Fraction:
-        """V of a split, of a count that one patient changes by 1, as each client adds it."""
+        """V of a cell, as each client adds it to counts of this split."""
         counts = self.privacy.counts
         assert counts.epsilon is not None, "asked only where the job says so"
         return variance_for(self.units[split], counts.epsilon, counts.delta, self.privacy.noise_sharers)
 
     def facts(self) -> dict[str, Any]:
-        """What the summary says of it; empty without noise."""
+        """What the summary says of it, by split; empty without noise.
+
+        `deviation` is that of the noise in a cell as the coordinator sees it, of one hospital or of the fewest
+        that a sum is of; `epsilon_of_own_noise` is what holds where all other hospitals tell theirs.
+        """
         if self.privacy.noisy_counts is None:
             return {}
+        sharers = self.privacy.noise_sharers
         return {
             split: {
-                "units": units,
-                "deviation": round(sqrt(self.variance(split)), 3),
-                "deviation_of_sum": round(sqrt(self.variance(split) * self.privacy.noise_sharers), 3),
+                "parts_told": units,
+                "deviation": round(sqrt(self.variance(split) * sharers), 3),
+                "epsilon_of_own_noise": round(
+                    epsilon_of(rho_of_units(units, float(self.variance(split))), self.privacy.counts.delta), 3
+                ),
             }
             for split, units in self.units.items()
         }
 
 
-def open_splits(broadcast: Broadcast, client: str, privacy: PrivacyConfig) -> tuple[Split, ...] | None:
+def open_splits(broadcast: Broadcast, privacy: PrivacyConfig) -> tuple[Split, ...] | None:
     """The splits that an answer may be about where counts leave with noise; None for all, as they are.
 
     Counts of pictures may be about those that judge, and all else about training pictures; the census is of
     all, and exact. The coordinator's own client has nothing to hide from it.
     """
-    if privacy.noisy_counts is None or client == SERVER:
+    if privacy.noisy_counts is None or broadcast.client == SERVER or broadcast.ask == CENSUS:
         return None
-    if broadcast.ask == CENSUS:
-        return SPLITS
     return SPLITS[1:] if counts_pictures(broadcast) else ("train",)
 
 
 def counts_pictures(broadcast: Broadcast) -> bool:
     """Whether a question is about counts of pictures that judge."""
-    return broadcast.options.get("split") in SPLITS[1:]
+    return broadcast.ask in (EVALUATE, TEST) and broadcast.options.get("split") in SPLITS[1:]
 
 
 def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, client: Client) -> Update:
@@ -100,14 +110,15 @@ def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, clien
     planned = plan.units.get(question.split, 0)
     if not planned:
         raise MessageError(
-            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks about them"
+            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks about them "
+            "(privacy.counts.epsilon); do the coordinator and this site run the same job?"
         )
     asked = question_of(broadcast)
     told = told_before(client, asked)
     if told is None:
         noise = Noise(plan.variance(question.split), together=plan.privacy.noise_sharers > 1)
         exact = stage.answer(broadcast, client)
-        noisy, units = stage.with_noise(exact, question, client, noise)
+        noisy, units = noisy_blocks(exact, question, client, noise, histogram=broadcast.ask == TEST)
         spend(client, asked, question.split, question.subgroups, units, planned, noisy)
         told = dict(noisy)
     return reply(broadcast, tensors=told)

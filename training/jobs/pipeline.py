@@ -101,7 +101,7 @@ def run_stages(
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}
-    testing = NoisePlan(job.privacy, job.stages).testing if job.privacy.noisy_counts is not None else None
+    noise = NoisePlan(job.privacy, job.stages)
     for place, stage in enumerate(job.stages):
         key = job.key(place)
         context = StageContext(
@@ -119,7 +119,7 @@ def run_stages(
             model=model,
             registrar=registrar,
             dismissed=dismissed,
-            tests=testing is None or place == testing,
+            tests=noise.tests(place),
         )
         metrics_log.stage_start = log_bytes
         done = load_finished(context.folder, job.digest)

@@ -58,9 +58,11 @@ class CountsConfig(FrozenConfig):
             that block, and else for what suits the job, see `training.jobs.counts_under_masks`: over a
             network with three hospitals or more. How counts are added up changes no weight, so it is no part
             of a job's identity.
-        epsilon: ε of all that is told of a patient in one split other than `train`; null for no noise.
+        epsilon: ε of all that a run tells of the answers for one patient's pictures, in a split other than
+            `train`; null for no noise.
         delta: δ of the same.
-        evaluations: with noise, how many rounds of a stage are evaluated, evenly spaced, the last among them.
+        evaluations: with noise, how many rounds of a stage are evaluated, evenly spaced, the last among them:
+            each more makes all of them noisier.
     """
 
     masks: bool | None = None

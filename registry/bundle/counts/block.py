@@ -46,10 +46,7 @@ class Block:
     @classmethod
     def of_noisy(cls, noisy: NoisyCounts) -> "Block":
         """The block of consistent counts that noisy ones stand for."""
-        point = noisy.consistent()
-        decided = noisy.decided(int(point.n))
-        decisions = None if decided is None else Decisions(decided, noisy.variance)
-        return cls(point, decisions=decisions, noisy=noisy)
+        return cls(noisy.consistent(), noisy=noisy)
 
     @cached_property
     def by_lesion(self) -> LesionSums:

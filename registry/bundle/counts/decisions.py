@@ -38,14 +38,12 @@ class Decisions:
     Attributes:
         sums: by lesion, `(4,)` shares: pictures whose set holds the true class, reported ones, wrong ones
             among the reported, and the number of classes in the sets.
-        noise: v, of the noise that they were told with (`registry.bundle.counts.noisy`); 0 of exact ones.
     """
 
     sums: LesionSums
-    noise: float = 0.0
 
     def __add__(self, other: "Decisions") -> "Decisions":
-        return Decisions(self.sums + other.sums, self.noise + other.noise)
+        return Decisions(self.sums + other.sums)
 
     @property
     def covered(self) -> LesionSums:

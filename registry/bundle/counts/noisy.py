@@ -1,17 +1,13 @@
 """Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
 
-Every picture is in one cell of the confusion matrix, in one bin of a histogram, and in each of the tallies of
-what thresholds do. These are three parts, and in each of them noise of variance v hides one patient, of whom one
-picture is counted, as well as it hides a change of 1 in one cell:
+Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram: each
+of these two parts changes by 1 in one cell with the patient and without, and has noise of variance v in every
+cell. So each part that is told costs the same.
 
-- the matrix and the histogram have noise of variance v;
-- three tallies have 4 v each and the summed set sizes, which change by up to K, 4 K² v.
-
-So each part that is told costs the same (`parts`). One histogram is told: of two classes the scores of the
-second, which are those of the first mirrored; of more the malignancy probability. It has fixed bins,
-`COARSE_BINS`: merging would depend on the pictures. One for each class would need K times the variance, and a
-mean of AUROCs between 0 and 1 that are mostly noise is no AUROC. Nor is the confidence told, and so no
-calibration error and no selective risk.
+One histogram is told: of two classes the scores of the second, which are those of the first mirrored; of more
+the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One for each
+class would need K times the variance, and a mean of AUROCs between 0 and 1 that are mostly noise is no AUROC.
+Nor is the confidence told, and so no calibration error and no selective risk.
 
 Noisy numbers may be negative and do not add up. `consistent` makes counts of them: the nearest ones in the L2
 norm with the sums that the matrix tells, rounded. The matrix has no negative number (Wang et al. 2020,
@@ -28,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.histograms import Counts
-from registry.bundle.counts.lesion_sums import COLUMNS, LesionSums
 from registry.bundle.counts.score_bins import COARSE_BINS, COARSE_OF
 from registry.bundle.errors import CountsError
 
 NOISE = "noise"  # the array that tells how much there is, and marks a noisy block
-MATRIX, HISTOGRAM, TALLIES = "confusion", "histogram", "tallies"
+MATRIX, HISTOGRAM = "confusion", "histogram"
 GRAIN = 16  # variances are whole numbers of sixteenths
-_TALLIES = 4
 _SIDES = 2
 
 
@@ -48,15 +42,12 @@ class NoisyCounts:
         histogram: in `COARSE_BINS`, `(2, bins)`: the probability of the second of two classes, over the
             pictures not of the class (0) and of it (1), or of malignancy. None where it was not asked for, and
             where there are more than two classes, all malignant or none.
-        tallies: covered, reported, wrong among these, and classes in the sets, `(4,)`; None where no
-            thresholds were named.
-        sixteenths: 16 v.
+        sixteenths: 16 v; in a sum over hospitals, of all their noise.
         both_kinds: whether the labels are malignant and others; not 0 where they are.
     """
 
     matrix: NDArray[np.int64]
     histogram: NDArray[np.int64] | None = None
-    tallies: NDArray[np.int64] | None = None
     sixteenths: int = 0
     both_kinds: int = 0
 
@@ -66,24 +57,17 @@ class NoisyCounts:
         return self.sixteenths / GRAIN
 
     @property
-    def parts(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Each part and, in its shape, how many times v its noise is."""
-        found = {MATRIX: (self.matrix, np.ones_like(self.matrix))}
-        if self.histogram is not None:
-            found[HISTOGRAM] = (self.histogram, np.ones_like(self.histogram))
-        if self.tallies is not None:
-            found[TALLIES] = (self.tallies, np.array([1, 1, 1, len(self.matrix) ** 2]) * _TALLIES)
-        return found
+    def parts(self) -> dict[str, NDArray[np.int64]]:
+        """What is told, by name: each part has each picture once, and costs one unit of noise."""
+        found = {MATRIX: self.matrix, HISTOGRAM: self.histogram}
+        return {name: part for name, part in found.items() if part is not None}
 
     @classmethod
-    def of(
-        cls, counts: Counts, decided: LesionSums | None, *, histogram: bool, both_kinds: bool
-    ) -> "NoisyCounts":
+    def of(cls, counts: Counts, *, histogram: bool, both_kinds: bool) -> "NoisyCounts":
         """The numbers to which noise is added, of exact counts.
 
         Args:
             counts: in `LOGIT_BINS`, of one picture of each patient.
-            decided: the sums of what thresholds do.
             histogram: whether it is told, if there is any.
             both_kinds: whether the labels are malignant and others.
         """
@@ -91,13 +75,7 @@ class NoisyCounts:
         if histogram and (counts.num_classes == _SIDES or both_kinds):
             fine = counts.scores[1] if counts.num_classes == _SIDES else counts.malignancy
             told = coarse(fine)
-        return cls(counts.confusion, told, None if decided is None else decided.x, 0, int(both_kinds))
-
-    @classmethod
-    def nothing(cls, classes: int, *, histogram: bool, tallies: bool, both_kinds: bool) -> "NoisyCounts":
-        """Those of no pictures."""
-        none = LesionSums(*np.zeros((len(COLUMNS), _TALLIES), dtype=np.int64)) if tallies else None
-        return cls.of(Counts.zeros(classes), none, histogram=histogram, both_kinds=both_kinds)
+        return cls(counts.confusion, told, 0, int(both_kinds))
 
     def __add__(self, other: "NoisyCounts") -> "NoisyCounts":
         mine, theirs = self.to_arrays(), other.to_arrays()
@@ -109,8 +87,7 @@ class NoisyCounts:
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """As it travels; the arrays of hospitals add up."""
-        arrays = {name: values for name, (values, _) in self.parts.items()}
-        arrays[NOISE] = np.array([self.sixteenths, self.both_kinds])
+        arrays = {**self.parts, NOISE: np.array([self.sixteenths, self.both_kinds])}
         return {name: array.astype(np.int32) for name, array in arrays.items()}
 
     @classmethod
@@ -126,7 +103,6 @@ class NoisyCounts:
         shapes = {
             MATRIX: (classes, classes),
             HISTOGRAM: (_SIDES, len(COARSE_BINS)),
-            TALLIES: (_TALLIES,),
             NOISE: (2,),
         }
         for name, array in arrays.items():
@@ -142,7 +118,7 @@ class NoisyCounts:
                     f"shape {shapes.get(name)} are expected"
                 )
         read = {name: array.astype(np.int64) for name, array in arrays.items()}
-        return cls(read[MATRIX], read.get(HISTOGRAM), read.get(TALLIES), int(noise[0]), int(noise[1]))
+        return cls(read[MATRIX], read.get(HISTOGRAM), int(noise[0]), int(noise[1]))
 
     def consistent(self) -> Counts:
         """Counts that could be, but for negative numbers in histograms; those of no confidence, `(...)`."""
@@ -157,20 +133,6 @@ class NoisyCounts:
             flat = self.histogram.reshape(*n.shape, -1)
             malignancy = nearest(flat, n, signed=True).reshape(nothing.shape)
         return Counts(matrix, scores, malignancy if self.both_kinds else nothing, nothing)
-
-    def decided(self, n: int) -> LesionSums | None:
-        """What thresholds do to n pictures, as sums of lesions of one picture each."""
-        if self.tallies is None:
-            return None
-        classes = len(self.matrix)
-        covered, reported, wrong, sizes = self.tallies.tolist()
-        reported = min(max(reported, 0), n)
-        x = np.array(
-            [min(max(covered, 0), n), reported, min(max(wrong, 0), reported), min(max(sizes, 0), classes * n)]
-        )
-        of = np.array([n, n, reported, n])
-        # Squares of set sizes are not told; no size is over K, so that their sum is K Σ x at most.
-        return LesionSums(of, x, np.zeros_like(of), x * np.array([1, 1, 1, classes]), x, of)
 
 
 def coarse(fine: NDArray[np.int64]) -> NDArray[np.int64]:

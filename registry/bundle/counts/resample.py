@@ -60,7 +60,7 @@ def resample_noisy(counts: Counts, noisy: NoisyCounts, replicates: int = REPLICA
         pictures = values + generator.poisson(expected, size=(replicates, *values.shape)) - expected
         noise = generator.normal(scale=np.sqrt(noisy.variance), size=pictures.shape)
         drawn[name] = pictures + np.rint(noise).astype(np.int64)
-    return replace(noisy, tallies=None, **drawn).consistent()
+    return replace(noisy, **drawn).consistent()
 
 
 def _generator(arrays: Mapping[str, NDArray[np.int32]]) -> np.random.Generator:

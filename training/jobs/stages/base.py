@@ -11,11 +11,8 @@ from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
 from training.config import FrozenConfig
 from training.data.dataset import Split
-from training.errors import MessageError
-from training.federation.blocks import Blocks, EvaluateQuestion
+from training.federation.blocks import Blocks
 from training.federation.census import Census
-from training.federation.client.noisy_blocks import Noise, noisy_blocks
-from training.federation.questions import EVALUATE
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.registrar import Registrar, no_registry
@@ -124,40 +121,28 @@ class Stage(FrozenConfig, ABC):
         passes_figures_on: whether its outcome's test figures are those of the stage before.
         summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
+        asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
     """
 
     stage: str
     passes_figures_on: ClassVar[bool] = False
     summed: ClassVar[frozenset[str]] = frozenset()
     needs_everyone: ClassVar[bool] = False
+    asks_exactly: ClassVar[bool] = False
 
     @property
     def needs_client_figures(self) -> bool:
         """Whether it cannot do without figures of each client."""
         return False
 
-    def evaluation_units(self, counts: CountsConfig, earlier: Sequence["Stage"]) -> Mapping[Split, int]:
-        """What its questions before the test cost a patient of each split, in units of noise on counts."""
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
+        """What its questions before the test cost a patient of each split: parts that are told with noise."""
         return {}
 
-    def test_units(self, earlier: Sequence["Stage"]) -> int:
+    @property
+    def test_units(self) -> int:
         """What its test costs a test patient, in the same units; 0 where it has none."""
         return 0
-
-    def with_noise(
-        self, update: Update, question: EvaluateQuestion, client: Client, noise: Noise
-    ) -> tuple[Tensors, int]:
-        """The counts of an answer with noise, and how many units they cost.
-
-        Raises:
-            MessageError: when noise cannot be added to what was asked for.
-        """
-        if update.ask not in (EVALUATE, TEST):
-            raise MessageError(
-                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would leave without noise, "
-                "and the job has privacy.counts.epsilon; do the coordinator and this site run the same version?"
-            )
-        return noisy_blocks(update, question, client, noise, histogram=update.ask == TEST)
 
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""

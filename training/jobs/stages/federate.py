@@ -1,6 +1,6 @@
 """The stage `federate`: clients train one global model together, in rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,7 +21,7 @@ from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Stage, StageContext, StageResult
+from training.jobs.stages.base import StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     TEST,
@@ -96,11 +96,12 @@ class Federate(RoundsStage):
             },
         )
 
-    def evaluation_units(self, counts: CountsConfig, earlier: Sequence[Stage]) -> Mapping[Split, int]:
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
         """One matrix a round that is evaluated."""
         return {} if self.evaluate_on is None else {self.evaluate_on: len(counts.evaluated(self.rounds))}
 
-    def test_units(self, earlier: Sequence[Stage]) -> int:
+    @property
+    def test_units(self) -> int:
         """A matrix and a histogram."""
         return 2
 

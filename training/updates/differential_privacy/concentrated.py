@@ -1,8 +1,9 @@
 """Zero-concentrated differential privacy (Bun and Steinke 2016): ρ of discrete Gaussian noise, and its (ε, δ).
 
 A count that one patient changes by Δ in the L2 norm, told with N_Z(0, σ²) in every cell, is Δ² / 2σ²-zCDP, and
-ρ of several such add up (Canonne, Kamath and Steinke 2020, Theorem 4). ρ-zCDP is (ε, δ)-differential privacy
-with
+ρ of several such add up (Canonne, Kamath and Steinke 2020, Theorem 4). How many patients there are is known, so
+that the change is of one patient for another: a picture leaves one cell and comes to another, Δ = √2. (Without
+the patient it would be 1.) ρ-zCDP is (ε, δ)-differential privacy with
 
     δ = min_{α > 1} exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α  (Corollary 13).
 
@@ -17,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, exp, inf, log, log1p, pi, sqrt
 
+CHANGE = sqrt(2)  # Δ
 CELLS = 2**16  # d: the most cells of one answer
 GRAIN = 16  # variances are whole numbers of sixteenths
 _STEPS = 200
@@ -49,7 +51,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def rho_of_units(units: int, variance: float, sharers: int = 1) -> float:
-    """ρ of so many counts of Δ = 1.
+    """ρ of so many counts.
 
     Args:
         units: how many.
@@ -58,12 +60,12 @@ def rho_of_units(units: int, variance: float, sharers: int = 1) -> float:
     """
     share = sqrt(sharers * variance)
     tau = 10 * sum(exp(-2 * pi**2 * variance * k / (k + 1)) for k in range(1, sharers))
-    return units * (1 / share + tau * sqrt(CELLS)) ** 2 / 2
+    return units * (CHANGE / share + tau * sqrt(CELLS)) ** 2 / 2
 
 
 @lru_cache(maxsize=64)
 def variance_for(units: int, epsilon: float, delta: float, sharers: int = 1) -> Fraction:
-    """The least v, in sixteenths, with which so many counts of Δ = 1 are (ε, δ)-differentially private."""
+    """The least v, in sixteenths, with which so many counts are (ε, δ)-differentially private."""
     allowed = rho_of(epsilon, delta)
     enough = _smallest(
         lambda log_v: rho_of_units(units, exp(log_v), sharers) <= allowed, log(1e-3), log(units / _LEAST)
