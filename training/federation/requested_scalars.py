@@ -2,7 +2,7 @@
 
 `received_loss/<subgroup>` is F_{c,s}, the mean cross-entropy of the model that the client received over its
 labelled training pictures of a subgroup: in eval mode, without augmentation or class weights, before any
-training. Of fewer pictures than `privacy.min_count` it is not disclosed: of one it would be what the model
+training. Of fewer patients than `privacy.min_count` it is not disclosed: of one it would be what the model
 answers for it. `squared_change` is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics
 are none.
 """
@@ -38,12 +38,7 @@ def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, floa
             logits = model(to_model_input(examples.batch(positions), work.device)).float()
             targets = labels[start : start + EVALUATION_BATCH]
             subgroup_losses.add(positions, F.cross_entropy(logits, targets, reduction="none"))
-    held = subgroup_losses.num_examples()
-    return {
-        RECEIVED + subgroup: loss
-        for subgroup, loss in subgroup_losses.losses().items()
-        if held[subgroup] >= work.min_count
-    }
+    return {RECEIVED + subgroup: loss for subgroup, loss in subgroup_losses.losses().items()}
 
 
 def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -> dict[str, float]:
@@ -55,28 +50,27 @@ def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -
     return {CHANGE: total}
 
 
-def check_requested(update: Update, needs: frozenset[Need], min_count: int) -> None:
+def check_requested(update: Update, needs: frozenset[Need]) -> None:
     """Refuse an update without what the aggregator needs, or with a value that it cannot be.
+
+    A loss may be missing: only its client knows of how many patients its pictures are.
 
     Args:
         update: what arrived.
         needs: of the aggregator.
-        min_count: of fewer pictures a client discloses no loss.
 
     Raises:
         MessageError: naming the client.
     """
     wanted = [CHANGE] if SQUARED_CHANGE in needs else []
-    expected: list[str] = []
-    if RECEIVED_LOSSES in needs:
-        expected = [RECEIVED + name for name, n in update.num_examples.items() if n >= max(min_count, 1)]
-    wanted += expected
     missing = [name for name in wanted if name not in update.scalars]
     if missing:
         raise MessageError(
             f"{update.client} does not report {', '.join(missing)}, which the aggregator needs; "
             "do the coordinator and this site run the same version of dermfed?"
         )
+    if RECEIVED_LOSSES in needs:
+        wanted += [name for name in update.scalars if name.startswith(RECEIVED)]
     negative = {name: update.scalars[name] for name in wanted if update.scalars[name] < 0}
     if negative:
         raise MessageError(f"{update.client} reports {negative}; expected nothing below 0")

@@ -78,15 +78,14 @@ def answer_privately(
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:
-    """The answer without the mean loss of a subgroup of fewer pictures than the job's minimum.
+    """The answer without the mean loss of a subgroup of fewer patients than the job's minimum.
 
     Of one picture it would be what the model answers for it. Rules that weigh by losses take such a subgroup
     as one of which no picture was drawn.
     """
-    least = max(client.min_count, 1)
-    kept_losses = {
-        name: loss for name, loss in update.losses.items() if update.num_examples.get(name, 0) >= least
-    }
+    held = client.by_subgroup("train") if update.losses else {}
+    few = {name for name, part in held.items() if part.num_people < client.min_count}
+    kept_losses = {name: loss for name, loss in update.losses.items() if name not in few}
     return replace(update, losses=kept_losses)
 
 

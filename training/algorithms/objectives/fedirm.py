@@ -223,12 +223,12 @@ class FedIRMTask(SubgroupLossTask):
             self._teacher.follow()
 
     def outgoing(self) -> Tensors:
-        """M, where there are labels; a class of fewer than `min_count` patients is not disclosed."""
+        """M, where there are labels; uniform for a class of which too few patients were drawn."""
         if not len(self._labelled):
             return {}
-        examples = self._examples
-        held = count_people(examples.labels[self._labelled], examples.people[self._labelled], self._classes)
-        disclosed = torch.from_numpy(held >= self._work.min_count)
+        drawn = self._losses.drawn
+        patients = count_people(drawn.labels, drawn.people, self._classes)
+        disclosed = torch.from_numpy(patients >= self._work.min_count)
         return {RELATIONS: self._means.relations(self._config.temperature, disclosed).float().cpu()}
 
     def keep(self) -> Tensors:
@@ -238,7 +238,7 @@ class FedIRMTask(SubgroupLossTask):
     def scalars(self) -> Mapping[str, float]:
         """L_c, L_IRM and the share of pseudo labels kept, over the last epoch; λ is left out."""
         pictures, kept, consistency, relation = self._sums.tolist()
-        if not pictures:
+        if not self._losses.enough_unlabelled:
             return {}
         scalars = {"consistency": consistency / pictures}
         if self._relations is not None:

@@ -164,7 +164,7 @@ class FixMatchTask(SubgroupLossTask):
 
     def scalars(self) -> dict[str, float]:
         """The share of pseudo labels that counted in the last local epoch, where there were any."""
-        return {"kept": float(self._kept) / self._seen} if self._seen else {}
+        return {"kept": float(self._kept) / self._seen} if self._losses.enough_unlabelled else {}
 
 
 def disagreement(own: Tensor, theirs: Sequence[Tensor]) -> Tensor:

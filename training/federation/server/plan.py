@@ -54,7 +54,6 @@ class Plan:
         seed: the job's.
         prepare: makes the objective's shared state, which every client gets before its first round.
         server_context: what the exchange may call at the coordinator.
-        min_count: of fewer pictures a client discloses nothing.
         masks: how weights are summed under masks; None where clients send them in the clear.
         masked_counts: the same of counts.
         compressor: in what form weights travel.
@@ -80,7 +79,6 @@ class Plan:
     prepare: Callable[[Ask, int], Tensors] | None = None
     draw: Draw = "uniform"
     server_context: ServerContext = EMPTY_CONTEXT
-    min_count: int = 1
     masks: SecureAggregationConfig | None = None
     masked_counts: SecureAggregationConfig | None = None
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))

@@ -210,7 +210,7 @@ def admit(
                 )
                 check_update(answer, broadcast, expected, beside)
             check_trained(answer)
-            check_requested(answer, plan.aggregator.needs, plan.min_count)
+            check_requested(answer, plan.aggregator.needs)
             plan.exchange.check(answer, states[broadcast.track].memory)
         except MessageError as error:
             failures.append(Failure(broadcast.client, broadcast.track, str(error)))

@@ -125,7 +125,6 @@ class RoundsStage(Stage):
             prepare=self.objective.prepare,
             draw=self.draw,
             server_context=server_context_of(context, model),
-            min_count=context.job.privacy.min_count,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,
             compressor=Compressor(context.job.compression),

@@ -1,7 +1,12 @@
-"""Mean losses and counts by subgroup, L_{c,s} and N_{c,s}, as the tasks of all objectives report them."""
+"""Mean losses and counts by subgroup, L_{c,s} and N_{c,s}, as the tasks of all objectives report them.
+
+A loss is told where pictures of `min_count` patients were drawn, however many the client holds: of one it
+would be what the model answers for it.
+"""
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from numpy import int64
 from numpy.typing import NDArray
@@ -9,6 +14,7 @@ from torch import Tensor
 
 from training.algorithms.objectives.base import LocalRound
 from training.data.dataset import Examples
+from training.data.small_cells import count_people
 from training.data.subgroups import count_by_subgroup, name_losses
 from training.messages.message import Tensors
 
@@ -18,6 +24,7 @@ class SubgroupLosses:
 
     def __init__(self, work: LocalRound, examples: Examples) -> None:
         self._names = work.subgroups
+        self._min_count = work.min_count
         self._examples = examples
         self._subgroup_of = torch.from_numpy(examples.subgroups).to(work.device) % (len(self._names) + 1)
         self.reset()
@@ -26,21 +33,36 @@ class SubgroupLosses:
         """Start an epoch: all sums are 0."""
         shape, device = len(self._names) + 1, self._subgroup_of.device
         self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
-        self._drawn = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._numbers = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._seen = np.zeros(len(self._examples), dtype=np.bool_)
 
     def add(self, positions: NDArray[int64], losses: Tensor) -> None:
         """Add the losses `(batch,)` of the pictures at `positions` `(batch,)`."""
         subgroups = self._subgroup_of[torch.from_numpy(positions).to(self._subgroup_of.device)]
         self._sums.index_add_(0, subgroups, losses.detach().double())
-        self._drawn.index_add_(0, subgroups, torch.ones_like(losses, dtype=torch.float64))
+        self._numbers.index_add_(0, subgroups, torch.ones_like(losses, dtype=torch.float64))
+        self._seen[positions] = True
+
+    @property
+    def drawn(self) -> Examples:
+        """The pictures whose losses were added in this epoch, each once."""
+        return self._examples.where(self._seen)
+
+    @property
+    def enough_unlabelled(self) -> bool:
+        """Whether pictures without a label of enough patients were drawn for something to be told of them."""
+        drawn = self.drawn
+        return drawn.where(drawn.labels < 0).num_people >= max(self._min_count, 1)
 
     def num_examples(self) -> Mapping[str, int]:
         """Pictures by subgroup."""
         return count_by_subgroup(self._examples, self._names)
 
     def losses(self) -> Mapping[str, float]:
-        """Mean loss by subgroup over what was drawn."""
-        return name_losses(self._sums, self._drawn, self._names)
+        """Mean loss by subgroup over what was drawn; of too few patients none."""
+        places, drawn = len(self._names) + 1, self.drawn
+        enough = count_people(drawn.subgroups % places, drawn.people, places) >= self._min_count
+        return name_losses(self._sums, self._numbers * torch.from_numpy(enough).to(self._sums), self._names)
 
 
 class SubgroupLossTask:

@@ -1,20 +1,23 @@
 """A codebook of patches, learned by all clients together before the first round; a token is the nearest code.
 
-1. Every client sends n, Σ x and Σ x xᵀ over its patches. The server draws seeds from the Gaussian with that
-   mean and covariance: no seed is a patch.
-2. Lloyd's steps: the server sends its centroids, every client the sum and the number of its patches around
-   each, but for cells of fewer than `min_members` patches, which it leaves at zero.
+1. Every client sends n, Σ x and Σ x xᵀ over patches. The server draws seeds from the Gaussian with that mean
+   and covariance: no seed is a patch.
+2. Lloyd's steps: the server sends its centroids, every client the sum and the number of patches around each,
+   but for cells of fewer than `min_members` patches or `privacy.min_count` patients, which it leaves at zero.
 
-Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. A client with fewer than
-`min_members` patches in all sends zeros.
+Every patient of a client is asked about once (`parts_of`): the moments are of some, each step of others.
+Cells that differ by one patch between two steps would have sums that differ by that patch; here no two sums
+are of a patch in common. A client answers for each part once in a run (`asked_once`). One of few patients
+takes part in the first steps alone.
+
+Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches than a
+patch has pixels stay at home: the patches could be solved for.
 
 Patches are compared as they are, so codes differ in colour before they differ in structure: of lesions on
 MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.
 
-What this does not hide: cells that differ by one patch between two steps have sums that differ by that patch.
-
-Departures: Bao et al. 2022 take their tokens from DALL-E's dVAE
-(`training.algorithms.objectives.tokenizers.dalle`).
+Departures: Lloyd's steps are over all points each; here each is over a part. Bao et al. 2022 take their
+tokens from DALL-E's dVAE (`training.algorithms.objectives.tokenizers.dalle`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +25,13 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from training.algorithms.client import Client
 from training.algorithms.objectives.base import Ask
+from training.algorithms.objectives.tokenizers.asked_once import answer_once
 from training.algorithms.objectives.tokenizers.base import Tokenizer
 from training.algorithms.objectives.tokenizers.kmeans import (
     Cells,
@@ -37,6 +42,7 @@ from training.algorithms.objectives.tokenizers.kmeans import (
     nearest,
 )
 from training.algorithms.sampling import in_batches
+from training.data.dataset import Examples
 from training.errors import DataError, MessageError
 from training.messages.message import (
     Broadcast,
@@ -54,6 +60,7 @@ MOMENTS, CELLS = "patch_moments", "patch_cells"  # the questions
 CODEBOOK = "codebook"
 BATCH = 64  # pictures at a time
 WHITE = 255
+PATIENTS = 4  # of a part, times `privacy.min_count`
 
 
 class Codebook(Tokenizer):
@@ -62,7 +69,8 @@ class Codebook(Tokenizer):
     Attributes:
         size: how many codes.
         iterations: Lloyd's steps.
-        min_members: the fewest patches whose sum leaves a client.
+        min_members: the fewest patches whose sum leaves a client; they are of `privacy.min_count` patients,
+            too.
         pictures: how many of its training pictures a client uses, drawn once; None for all.
     """
 
@@ -87,12 +95,12 @@ class Codebook(Tokenizer):
         known = add_moments(ask(MOMENTS, {}))
         if not known.n:
             raise DataError(
-                f"no client has {self.min_members} patches to learn a codebook from; lower "
-                "objective.tokenizer.min_members, or bring more pictures"
+                "no client has patches of enough patients to learn a codebook from (privacy.min_count, "
+                "objective.tokenizer.min_members); bring more pictures, or name a tokenizer dalle"
             )
         centroids = draw_seeds(known, self.size, generator(seed, "codebook"))
-        for _ in range(self.iterations):
-            centroids = self.step(ask(CELLS, {"centroids": centroids}), centroids)
+        for step in range(1, self.iterations + 1):
+            centroids = self.step(ask(CELLS, {"centroids": centroids}, {"step": step}), centroids)
         return {CODEBOOK: (centroids / WHITE).float()}
 
     def step(self, updates: Sequence[Update], centroids: Tensor) -> Tensor:
@@ -125,47 +133,68 @@ class Codebook(Tokenizer):
         raise unknown_question(broadcast)
 
     def answer_moments(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Tensors:
-        """n, Σ x and Σ x xᵀ of a client's patches; zeros where they are too few."""
+        """n, Σ x and Σ x xᵀ of the patches of a client's first part; zeros where they are too few."""
         found = none = Moments.none(grid.pixels, client.local_model.device)
-        for points in self.points(broadcast, client, grid):
+        part = self.part(broadcast, client, 0)
+        for points, _ in self.points(part, client, grid):
             found += moments(points)
-        disclosed = found if found.n >= self.min_members else none
+        enough = part.num_people >= client.min_count and found.n >= max(self.min_members, grid.pixels)
+        disclosed = found if enough else none
         return {"n": disclosed.n.cpu(), "total": disclosed.total.cpu(), "products": disclosed.products.cpu()}
 
     def answer_cells(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Tensors:
-        """Sum and number of a client's patches around each centroid, small cells withheld.
+        """Sum and number of patches around each centroid, of a step's own part; small cells withheld.
 
         Raises:
-            MessageError: when the centroids are not so many of this job's patches.
+            MessageError: when the centroids are not so many of this job's patches, when there is no such
+                step, or when it was asked for around others.
         """
-        arrived = broadcast.tensors.get("centroids", torch.empty(0))
+        arrived, step = broadcast.tensors.get("centroids", torch.empty(0)), broadcast.options.get("step")
         if arrived.shape != (self.size, grid.pixels):
             raise MessageError(
                 f"{client.id} was sent centroids of shape {tuple(arrived.shape)}; "
                 f"expected {(self.size, grid.pixels)}"
             )
+        if not isinstance(step, int) or not 1 <= step <= self.iterations:
+            raise MessageError(
+                f"{client.id} was asked for step {step} of a codebook; expected 1 to {self.iterations}"
+            )
         centroids = arrived.to(client.local_model.device, torch.float64)
-        found = Cells(torch.zeros_like(centroids), centroids.new_zeros(len(centroids)))
-        for points in self.points(broadcast, client, grid):
-            found += cells(points, centroids)
-        disclosed = found.withhold(self.min_members)
+        found = Cells(torch.zeros_like(centroids), centroids.new_zeros(self.size))
+        part = self.part(broadcast, client, step)
+        met = torch.zeros(self.size, part.num_people, dtype=torch.bool, device=centroids.device)
+        for points, whose in self.points(part, client, grid):
+            own = nearest(points, centroids)
+            found += cells(points, own, self.size)
+            met[own, whose] = True
+        enough = (found.counts >= self.min_members) & (met.sum(dim=1) >= client.min_count)
+        disclosed = found.only(enough)
         return {"totals": disclosed.totals.cpu(), "counts": disclosed.counts.cpu()}
 
-    def points(self, broadcast: Broadcast, client: Client, grid: PatchGrid) -> Iterator[Tensor]:
-        """A client's patches, those of some pictures at a time `(patches, pixels)`, 0 to 255, float64.
+    def part(self, broadcast: Broadcast, client: Client, step: int) -> Examples:
+        """The pictures of a step, 0 for the moments; none after a client's last part."""
+        answer_once(broadcast, client, f"{step}")
+        examples = client.examples("train")
+        random = generator(client.seed, client.id, "codebook's pictures")
+        if self.pictures is not None and self.pictures < len(examples):
+            kept = random.choice(len(examples), self.pictures, replace=False)
+            examples = examples.where(np.isin(np.arange(len(examples)), kept))
+        return examples.where(
+            parts_of(examples.people, self.iterations + 1, client.min_count, random) == step
+        )
+
+    def points(self, part: Examples, client: Client, grid: PatchGrid) -> Iterator[tuple[Tensor, Tensor]]:
+        """Patches of some pictures at a time `(patches, pixels)`, 0 to 255, float64, and whose `(patches,)`.
 
         Raises:
             DataError: when the pictures are not of the size that the encoder takes.
         """
-        examples = client.examples("train")
-        check_pictures(client.id, examples.images, grid)
-        order = np.arange(len(examples))
-        if self.pictures is not None and self.pictures < len(examples):
-            random = generator(client.seed, broadcast.stage, client.id, "codebook's pictures")
-            order = np.sort(random.choice(order, self.pictures, replace=False))
-        for positions in in_batches(order, BATCH):
-            images = torch.from_numpy(examples.batch(positions)).to(client.local_model.device)
-            yield patchify(images.permute(0, 3, 1, 2).double(), grid).flatten(0, 1)
+        check_pictures(client.id, part.images, grid)
+        people = np.unique(part.people, return_inverse=True)[1].reshape(-1)
+        for positions in in_batches(np.arange(len(part)), BATCH):
+            images = torch.from_numpy(part.batch(positions)).to(client.local_model.device)
+            whose = torch.from_numpy(people[positions]).to(images.device).repeat_interleave(grid.patches)
+            yield patchify(images.permute(0, 3, 1, 2).double(), grid).flatten(0, 1), whose
 
     def tokens(self, images: Tensor, grid: PatchGrid, network: nn.Module, shared_state: Tensors) -> Tensor:
         """The nearest code of every patch.
@@ -180,6 +209,19 @@ class Codebook(Tokenizer):
             )
         points = patchify(images, grid).flatten(0, 1)
         return nearest(points, shared_state[CODEBOOK]).view(len(images), grid.patches)
+
+
+def parts_of(
+    people: NDArray[np.int64], parts: int, min_count: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """The part of each picture `(n,)`, from whose they are: so many parts, fewer where patients are few.
+
+    A part has at least four times `min_count` patients, so that many cells have `min_count`; there are two
+    parts at least, the moments' and one step's.
+    """
+    owners, owner = np.unique(people, return_inverse=True)
+    parts = max(2, min(parts, len(owners) // (PATIENTS * max(min_count, 1))))
+    return random.permutation(np.arange(len(owners)) % parts)[owner.reshape(-1)]
 
 
 def add_moments(updates: Sequence[Update]) -> Moments:

@@ -70,9 +70,8 @@ class Cells:
         """Of both sets of points."""
         return Cells(self.totals + other.totals, self.counts + other.counts)
 
-    def withhold(self, below: int) -> "Cells":
-        """Without the cells of fewer points than that: a sum over one point is that point."""
-        disclosed = self.counts >= below
+    def only(self, disclosed: Tensor) -> "Cells":
+        """Those of some cells `(centroids,)` bool; of the others zeros."""
         return Cells(self.totals * disclosed.unsqueeze(1), self.counts * disclosed)
 
     def move(self, centroids: Tensor) -> Tensor:
@@ -87,9 +86,7 @@ def nearest(points: Tensor, centroids: Tensor) -> Tensor:
     return (points @ centroids.T - centroids.square().sum(dim=1) / 2).argmax(dim=1)
 
 
-def cells(points: Tensor, centroids: Tensor) -> Cells:
-    """The cells of points `(n, dimensions)` around centroids `(centroids, dimensions)`."""
-    own = nearest(points, centroids)
-    totals = torch.zeros_like(centroids).index_add_(0, own, points)
-    counts = torch.bincount(own, minlength=len(centroids)).to(points.dtype)
-    return Cells(totals, counts)
+def cells(points: Tensor, own: Tensor, count: int) -> Cells:
+    """The cells of points `(n, dimensions)` whose nearest of so many centroids are `own` `(n,)`."""
+    totals = points.new_zeros(count, points.shape[1]).index_add_(0, own, points)
+    return Cells(totals, torch.bincount(own, minlength=count).to(points.dtype))

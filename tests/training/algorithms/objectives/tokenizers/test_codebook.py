@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.algorithms.objectives.tokenizers.codebook import CELLS, MOMENTS, Codebook
+from clients.store import ClientStore
+from training.algorithms.objectives.tokenizers.codebook import CELLS, MOMENTS, Codebook, parts_of
 from training.algorithms.objectives.tokenizers.kmeans import draw_seeds, moments
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast
@@ -20,13 +23,19 @@ OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_he
 
 
 @pytest.fixture
-def asking(make_client, make_job):
-    """`asking(tokenizer, clients)`: asks clients, and the list of all their answers."""
+def asking(make_client, make_job, tmp_path):
+    """`asking(tokenizer, clients)`: asks clients, each time in a run of its own, and all their answers."""
+    runs = []
     model = ModelConfig(name="vit_tiny_patch16_224", options=OPTIONS)
     job = make_job().model_copy(update={"model": model})
 
-    def start(tokenizer, clients=("north", "south", "west"), grid=GRID):
-        people, answers = [make_client(name, job=job) for name in clients], []
+    def start(tokenizer, clients=("north", "south", "west"), grid=GRID, min_count=1, store=None):
+        runs.append(store or f"store {len(runs)}")
+        people = [
+            replace(make_client(name, job=job), min_count=min_count, store=ClientStore(tmp_path / runs[-1]))
+            for name in clients
+        ]
+        answers = []
 
         def ask(question, tensors, options=None):
             told = [
@@ -45,44 +54,72 @@ def asking(make_client, make_job):
     return start
 
 
-def patches_of(dataset, *clients):
-    """All training patches of some clients, cut pixel by pixel, 0 to 255."""
-    rows = []
-    for client in clients:
-        for image in dataset.examples(client, "train").images.astype(float):
-            for top in range(0, 16, 4):
-                for left in range(0, 16, 4):
-                    rows.append(image[top : top + 4, left : left + 4].flatten())  # noqa: PERF401
-    return np.array(rows)
+@pytest.fixture
+def dataset(make_dataset):
+    """Two hospitals of some size and a small one."""
+    some, few = (30, 2, 2, 2), (4, 2, 2, 2)
+    return make_dataset({"north": {"light": some}, "south": {"dark": some}, "west": {"light": few}})
 
 
-def naive_lloyd(points, centroids, steps, fewest, parts):
-    """k-means patch by patch; a client's cell of fewer than `fewest` patches does not count."""
-    for _ in range(steps):
-        own = np.array([np.argmin(((centroids - point) ** 2).sum(axis=1)) for point in points])
+def patches_of(examples):
+    """All patches of some examples, cut pixel by pixel, 0 to 255, and whose each is."""
+    rows, whose = [], []
+    for image, person in zip(examples.images[examples.rows].astype(float), examples.people, strict=True):
+        for top in range(0, 16, 4):
+            for left in range(0, 16, 4):
+                rows.append(image[top : top + 4, left : left + 4].flatten())
+                whose.append(person)
+    return np.array(rows).reshape(-1, 48), np.array(whose)
+
+
+def naive_lloyd(parts_of_clients, centroids, fewest, least):
+    """k-means patch by patch, each step over its own part of each client's patches.
+
+    A client's cell of fewer than `fewest` patches, or `least` patients, does not count.
+    """
+    for parts in zip(*parts_of_clients, strict=True):
         moved = centroids.copy()
-        for cell in range(len(centroids)):
-            told = [np.flatnonzero((own == cell) & (parts == part)) for part in np.unique(parts)]
-            told = np.concatenate([members for members in told if len(members) >= fewest] or [[]]).astype(int)
-            if len(told):
-                moved[cell] = points[told].mean(axis=0)
+        told = [[] for _ in centroids]
+        for points, whose in parts:
+            own = np.array([np.argmin(((centroids - point) ** 2).sum(axis=1)) for point in points])
+            for cell in range(len(centroids)):
+                if (own == cell).sum() >= fewest and len(set(whose[own == cell])) >= least:
+                    told[cell] += list(points[own == cell])
+        for cell, points in enumerate(told):
+            if points:
+                moved[cell] = np.mean(points, axis=0)
         centroids = moved
     return centroids
 
 
-@pytest.mark.parametrize("fewest", [1, 6])
-def test_it_is_k_means_over_all_patches_from_the_same_seeds(asking, dataset, fewest):
+@pytest.mark.parametrize(("fewest", "least"), [(1, 1), (6, 1), (6, 2)])
+def test_it_is_k_means_with_a_part_of_the_patches_for_each_step(asking, dataset, fewest, least):
     # A job may not ask for cells of one; here it shows that nothing but withholding sets the two apart.
     tokenizer = Codebook(size=12, iterations=3).model_copy(update={"min_members": fewest})
-    ask, _ = asking(tokenizer)
+    ask, _ = asking(tokenizer, min_count=least)
     codes = tokenizer.prepare(ask, seed=9)["codebook"]
-    clients = ("north", "south", "west")
-    points = patches_of(dataset, *clients)
-    parts = np.repeat([0, 1, 2], [len(patches_of(dataset, name)) for name in clients])
+    clients = []
+    for name in ("north", "south", "west"):
+        examples = dataset.examples(name, "train")
+        random = generator(7, name, "codebook's pictures")
+        parts = parts_of(examples.people, 4, least, random)
+        clients.append([patches_of(examples.where(parts == part)) for part in range(4)])
+    points = np.concatenate([parts[0][0] for parts in clients if len(parts[0][0]) >= 48])
     seeds = draw_seeds(moments(torch.from_numpy(points)), 12, generator(9, "codebook")).numpy()
-    expected = naive_lloyd(points, seeds, 3, fewest, parts)
+    expected = naive_lloyd([parts[1:] for parts in clients], seeds, fewest, least)
     np.testing.assert_allclose(codes.double() * 255, expected, rtol=1e-5, atol=1e-4)
     assert codes.dtype == torch.float32
+
+
+@given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 11), st.integers(1, 10))
+def test_a_patient_is_in_one_part_and_a_part_is_of_many_patients(people, parts, least):
+    people = np.array(people, dtype=np.int64)
+    found = parts_of(people, parts, least, np.random.default_rng(0))
+    places = {person: set(found[people == person].tolist()) for person in people.tolist()}
+    assert all(len(of) == 1 for of in places.values())
+    sizes = [sum(of == {part} for of in places.values()) for part in range(max(parts, 2))]
+    assert sum(sizes) == len(places)
+    assert all(size == 0 or size >= 4 * least for size in sizes[2:])
 
 
 def test_the_order_of_clients_does_not_matter_to_the_last_bit(asking):
@@ -95,11 +132,11 @@ def test_the_order_of_clients_does_not_matter_to_the_last_bit(asking):
 
 
 def test_no_message_holds_a_patch_and_no_cell_of_few_is_disclosed(asking, dataset):
-    tokenizer = Codebook(size=60, iterations=4, min_members=5)
-    ask, answers = asking(tokenizer)
+    tokenizer = Codebook(size=60, iterations=2, min_members=5)
+    ask, answers = asking(tokenizer, min_count=2)
     tokenizer.prepare(ask, seed=1)
-    known = {tuple(row) for row in patches_of(dataset, "north", "south", "west")}
-    withheld = 0
+    known = {tuple(row) for name in dataset.clients for row in patches_of(dataset.examples(name, "train"))[0]}
+    told = 0
     for update in answers:
         for tensor in update.tensors.values():
             rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.ndim else tensor.reshape(1, 1)
@@ -108,37 +145,39 @@ def test_no_message_holds_a_patch_and_no_cell_of_few_is_disclosed(asking, datase
             counts, totals = update.tensors["counts"], update.tensors["totals"]
             assert ((counts == 0) | (counts >= 5)).all()
             assert (totals[counts == 0] == 0).all()
-            held = 16 * len(dataset.examples(update.client, "train"))
-            withheld += held - int(counts.sum())
-    assert withheld > 0
-    assert len(answers) == 3 * (1 + 4)
+            told += int(counts.sum())
+    assert 0 < told < 16 * sum(len(dataset.examples(name, "train")) for name in dataset.clients)
+    assert len(answers) == 3 * (1 + 2)
 
 
 def test_a_client_of_few_patches_sends_zeros_and_without_any_other_there_is_no_codebook(asking):
-    tokenizer = Codebook(size=4, min_members=200)
+    tokenizer = Codebook(size=4, iterations=2, min_members=60)
     ask, answers = asking(tokenizer, ("west", "north"))
     tokenizer.prepare(ask, seed=0)
     west, north = answers[:2]
     assert all((tensor == 0).all() for tensor in west.tensors.values())
-    assert north.tensors["n"] == 18 * 16
+    assert north.tensors["n"] >= 60
     alone, _ = asking(tokenizer, ("west",))
-    with pytest.raises(
-        DataError, match=r"no client has 200 patches .* lower objective\.tokenizer\.min_members"
-    ):
+    with pytest.raises(DataError, match=r"no client has patches of enough patients .* bring more pictures"):
         tokenizer.prepare(alone, seed=0)
 
 
-def test_a_client_may_use_some_of_its_pictures_the_same_in_every_step(asking, dataset):
-    tokenizer = Codebook(size=3, iterations=2, min_members=2, pictures=4)
+def test_moments_of_fewer_patches_than_pixels_stay_at_home(asking):
+    """Of one picture of 16 patches: 48 x 48 products would be more equations than there are pixels."""
+    tokenizer = Codebook(size=4, min_members=2, pictures=1)
+    ask, answers = asking(tokenizer, ("north",))
+    with pytest.raises(DataError, match="no client has patches of enough"):
+        tokenizer.prepare(ask, seed=0)
+    assert answers[0].tensors["n"] == 0
+
+
+def test_a_client_may_use_some_of_its_pictures_each_in_one_step(asking):
+    tokenizer = Codebook(size=2, iterations=2, min_members=2, pictures=12)
     ask, answers = asking(tokenizer, ("north",))
     tokenizer.prepare(ask, seed=0)
     first, *steps = answers
-    assert first.tensors["n"] == 64
-    images = dataset.examples("north", "train").images
-    assert 0 < first.tensors["total"].sum() < images.sum()
-    for step in steps:
-        assert step.tensors["counts"].sum() == 64
-        torch.testing.assert_close(step.tensors["totals"].sum(0), first.tensors["total"])
+    told = first.tensors["n"] + sum(step.tensors["counts"].sum() for step in steps)
+    assert 0 < first.tensors["n"] < told <= 12 * 16
 
 
 def test_a_token_is_the_nearest_code():
@@ -157,9 +196,10 @@ def test_a_token_is_the_nearest_code():
 
 def test_answers_that_cannot_be_are_refused_on_arrival(asking):
     tokenizer = Codebook(size=4, iterations=1, min_members=3)
-    ask, _ = asking(tokenizer)
 
     def spoil(question, name, change):
+        ask, _ = asking(tokenizer)
+
         def spoilt(asked, tensors, options=None):
             told = list(ask(asked, tensors, options))
             if asked == question:
@@ -194,6 +234,9 @@ def test_what_a_client_refuses(asking):
         ask(CELLS, {"centroids": torch.zeros(4, 3)})
     with pytest.raises(MessageError, match=r"north was sent centroids of shape \(0,\)"):
         ask(CELLS, {})
+    for step in ({}, {"step": 0}, {"step": 11}, {"step": "1"}):
+        with pytest.raises(MessageError, match=r"north was asked for step .*; expected 1 to 10"):
+            ask(CELLS, {"centroids": torch.zeros(4, 48)}, step)
     with pytest.raises(MessageError, match="knows no question `pictures`"):
         ask("pictures", {})
     large, _ = asking(tokenizer, grid=PatchGrid(4, 4, 8, 8))

@@ -37,7 +37,7 @@ def test_steps_are_naive_lloyd_whoever_holds_the_points():
     parts = [torch.from_numpy(part) for part in np.split(points, [11, 70])]
     centroids = seeds
     for _ in range(5):
-        first, *others = [cells(part, centroids) for part in parts]
+        first, *others = [cells(part, nearest(part, centroids), 9) for part in parts]
         centroids = sum(others, first).move(centroids)
     np.testing.assert_allclose(centroids, naive_lloyd(points, seeds.numpy(), 5), rtol=1e-12)
 
@@ -51,7 +51,7 @@ def test_sums_do_not_depend_on_the_order_of_clients_to_the_last_bit(seed, order)
         first, *others = found
         return sum(others, first)
 
-    told = [cells(part, centroids) for part in parts]
+    told = [cells(part, nearest(part, centroids), 5) for part in parts]
     straight, turned = add(told), add([told[i] for i in order])
     assert torch.equal(straight.totals, turned.totals)
     assert torch.equal(straight.counts, turned.counts)
@@ -79,9 +79,8 @@ def test_seeds_of_points_that_are_all_alike_are_that_point():
 
 
 def test_small_cells_are_withheld_whole_and_an_empty_cell_keeps_its_centroid():
-    told = Cells(torch.tensor([[9.0, 3.0], [8.0, 8.0], [0.0, 0.0]]), torch.tensor([3.0, 2.0, 0.0])).withhold(
-        3
-    )
+    found = Cells(torch.tensor([[9.0, 3.0], [8.0, 8.0], [0.0, 0.0]]), torch.tensor([3.0, 2.0, 0.0]))
+    told = found.only(found.counts >= 3)
     assert told.totals.tolist() == [[9, 3], [0, 0], [0, 0]]
     assert told.counts.tolist() == [3, 0, 0]
     moved = told.move(torch.tensor([[1.0, 1.0], [4.0, 5.0], [6.0, 7.0]]))
