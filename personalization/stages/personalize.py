@@ -33,14 +33,14 @@ from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
-from training.federation.questions import EVALUATE, FIT
+from training.federation.questions import EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
-from training.jobs.stages.final_test import TEST, answer_test, client_facts, figures_on_test
+from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier

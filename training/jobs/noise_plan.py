@@ -1,4 +1,4 @@
-"""What a job's questions cost a patient of each split, in units of noise on counts, and how much noise that makes.
+"""What a job's questions cost a patient of each split, in units of noise on counts, and the noise they need.
 
 It follows from the job alone, so that every client knows it before the first question, and adds as much noise
 as all questions together need.
@@ -66,8 +66,8 @@ class NoisePlan:
     def facts(self) -> dict[str, Any]:
         """What the summary says of it, by split; empty without noise.
 
-        `deviation` is that of the noise in a cell as the coordinator sees it, of one hospital or of the fewest
-        that a sum is of; `epsilon_of_own_noise` is what holds where all other hospitals tell theirs.
+        `deviation` is that of the noise in a cell as the coordinator sees it, of one hospital or of the
+        fewest that a sum is of; `epsilon_of_own_noise` is what holds where all other hospitals tell theirs.
         """
         if self.privacy.noisy_counts is None:
             return {}
@@ -110,7 +110,7 @@ def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, clien
     planned = plan.units.get(question.split, 0)
     if not planned:
         raise MessageError(
-            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks about them "
+            f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks of them "
             "(privacy.counts.epsilon); do the coordinator and this site run the same job?"
         )
     asked = question_of(broadcast)

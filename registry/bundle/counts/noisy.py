@@ -1,19 +1,19 @@
 """Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
 
-Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram: each
-of these two parts changes by 1 in one cell with the patient and without, and has noise of variance v in every
-cell. So each part that is told costs the same.
+Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram.
+One patient for another changes each of these two parts by 1 in two cells, and each has noise of variance v in
+every cell: each part that is told costs the same.
 
-One histogram is told: of two classes the scores of the second, which are those of the first mirrored; of more
-the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One for each
-class would need K times the variance, and a mean of AUROCs between 0 and 1 that are mostly noise is no AUROC.
-Nor is the confidence told, and so no calibration error and no selective risk.
+One histogram is told: of two classes the scores of the second, which are those of the first mirrored; of
+more the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One
+for each class would need K times the variance, and a mean of AUROCs between 0 and 1 that are mostly noise
+is no AUROC. Nor is the confidence told, and so no calibration error and no selective risk.
 
-Noisy numbers may be negative and do not add up. `consistent` makes counts of them: the nearest ones in the L2
-norm with the sums that the matrix tells, rounded. The matrix has no negative number (Wang et al. 2020,
-*Locally Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need. The
-histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum over
-hospitals is known, since each of them alone would lose its negative half.
+Noisy numbers may be negative and do not add up. `consistent` makes counts of them: the nearest ones in the
+L2 norm with the sums that the matrix tells, rounded. The matrix has no negative number (Wang et al. 2020,
+*Locally Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need.
+The histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum
+over hospitals is known, since each of them alone would lose its negative half.
 """
 
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ class NoisyCounts:
     Attributes:
         matrix: the confusion matrix, `(classes, classes)`.
         histogram: in `COARSE_BINS`, `(2, bins)`: the probability of the second of two classes, over the
-            pictures not of the class (0) and of it (1), or of malignancy. None where it was not asked for, and
-            where there are more than two classes, all malignant or none.
+            pictures not of the class (0) and of it (1), or of malignancy. None where it was not asked for,
+            and where there are more than two classes, all malignant or none.
         sixteenths: 16 v; in a sum over hospitals, of all their noise.
         both_kinds: whether the labels are malignant and others; not 0 where they are.
     """
@@ -137,8 +137,8 @@ class NoisyCounts:
 
 def coarse(fine: NDArray[np.int64]) -> NDArray[np.int64]:
     """Histograms in `COARSE_BINS` from those in `LOGIT_BINS`, `(..., bins)`."""
-    told = np.zeros((*fine.shape[:-1], len(COARSE_BINS)), dtype=np.int64)
-    np.add.at(told, (..., COARSE_OF), fine)
+    in_bin = (COARSE_OF[:, np.newaxis] == np.arange(len(COARSE_BINS))).astype(np.int64)
+    told: NDArray[np.int64] = fine @ in_bin
     return told
 
 
@@ -162,8 +162,8 @@ def nearest(
 ) -> NDArray[np.int64]:
     """The nearest whole numbers with the given sums, `(..., cells)` for sums `(...)`; from 0 on, or `signed`.
 
-    x = y − τ, or max(y − τ, 0), with the τ that gives the sum (Duchi et al. 2008, Figure 1); what rounding down
-    leaves goes to the largest remainders.
+    x = y − τ, or max(y − τ, 0), with the τ that gives the sum (Duchi et al. 2008, Figure 1); what rounding
+    down leaves goes to the largest remainders.
     """
     ordered = -np.sort(-values.astype(np.float64), axis=-1)
     thresholds = (ordered.cumsum(axis=-1) - totals[..., np.newaxis]) / np.arange(1, values.shape[-1] + 1)

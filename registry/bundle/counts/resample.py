@@ -50,17 +50,17 @@ def resample_noisy(counts: Counts, noisy: NoisyCounts, replicates: int = REPLICA
         replicates: how many.
     """
     generator = _generator(noisy.to_arrays())
-    sure = {"matrix": counts.confusion}
-    if noisy.histogram is not None:
-        sure["histogram"] = counts.scores[1] if counts.num_classes == 2 else counts.malignancy
-    drawn = {}
-    for name, values in sure.items():
-        # The histogram keeps its negative numbers, about which the others vary.
-        expected = np.maximum(values, 0)
+
+    def draw(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        expected = np.maximum(values, 0)  # a histogram keeps its negative numbers, about which others vary
         pictures = values + generator.poisson(expected, size=(replicates, *values.shape)) - expected
         noise = generator.normal(scale=np.sqrt(noisy.variance), size=pictures.shape)
-        drawn[name] = pictures + np.rint(noise).astype(np.int64)
-    return replace(noisy, **drawn).consistent()
+        return pictures + np.rint(noise).astype(np.int64)
+
+    histogram = None
+    if noisy.histogram is not None:
+        histogram = draw(counts.scores[1] if counts.num_classes == 2 else counts.malignancy)
+    return replace(noisy, matrix=draw(counts.confusion), histogram=histogram).consistent()
 
 
 def _generator(arrays: Mapping[str, NDArray[np.int32]]) -> np.random.Generator:

@@ -12,9 +12,10 @@ from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, 
 from training.algorithms.client import Client
 from training.data.settings import ToneSubgroups
 from training.errors import ExportError
+from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
-from training.jobs.stages.final_test import TEST, answer_test, figures_on_test
+from training.jobs.stages.final_test import answer_test, figures_on_test
 from training.jobs.stages.lineage import weights_digest, with_parents
 from training.messages.message import (
     GLOBAL,

@@ -14,7 +14,7 @@ from training.errors import JobError
 from training.federation.blocks import add_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.questions import EVALUATE
+from training.federation.questions import EVALUATE, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
@@ -24,7 +24,6 @@ from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
-    TEST,
     answer_test,
     client_facts,
     figures_by_client,
