@@ -22,9 +22,9 @@ class Client:
         dataset: where its pictures are.
         store: where it keeps what does not travel.
         local_model: the model it trains on.
-        noisy: whether counts of its pictures leave with noise, of one picture of each patient.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
         releases: the account of what it told before.
+        noisy: whether what it tells gets noise, and is of one picture of each patient.
     """
 
     id: str

@@ -15,14 +15,13 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
-from training.data.of_patients import OfPatients
 from training.errors import MessageError, TrainingError
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
 from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
-from training.jobs.noise_plan import NoisePlan, answer_with_noise, counts_pictures, open_splits
+from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
@@ -49,7 +48,7 @@ def answer_privately(
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
-    if client.noisy and counts_pictures(received):
+    if client.noisy:
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
         update = without_losses_of_few(stage.answer(received, client), client)
@@ -168,16 +167,15 @@ class ClientApp:
 
     def answer(self, broadcast: Broadcast) -> Answer:
         """Answer one question; what cannot be done is reported, not raised."""
-        splits = open_splits(broadcast, self._job.privacy)
         client = Client(
             broadcast.client,
             self._job.seed,
             self._job.privacy.min_count,
-            self._dataset if splits is None else OfPatients(self._dataset, splits),
+            allowed(self._dataset, broadcast, self._job.privacy),
             self._store,
             self._local_model,
             releases=self._releases,
-            noisy=splits is not None,
+            noisy=gets_noise(broadcast, self._job.privacy),
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

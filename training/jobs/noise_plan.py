@@ -12,7 +12,8 @@ from math import sqrt
 from typing import Any
 
 from training.algorithms.client import Client
-from training.data.dataset import SERVER, SPLITS, Split
+from training.data.dataset import SERVER, SPLITS, Dataset, Split
+from training.data.of_patients import OfPatients
 from training.errors import MessageError
 from training.federation.blocks import EvaluateQuestion
 from training.federation.census import CENSUS
@@ -23,6 +24,8 @@ from training.messages.message import Broadcast, Update, reply
 from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units, variance_for
 from training.updates.differential_privacy.counts_account import question_of, spend, told_before
 from training.updates.settings import PrivacyConfig
+
+JUDGING = SPLITS[1:]  # the splits whose pictures judge a model
 
 
 @dataclass(frozen=True)
@@ -84,20 +87,24 @@ class NoisePlan:
         }
 
 
-def open_splits(broadcast: Broadcast, privacy: PrivacyConfig) -> tuple[Split, ...] | None:
-    """The splits that an answer may be about where counts leave with noise; None for all, as they are.
+def gets_noise(broadcast: Broadcast, privacy: PrivacyConfig) -> bool:
+    """Whether the answer to a question gets noise: counts of pictures that judge, where the job asks for it.
 
-    Counts of pictures may be about those that judge, and all else about training pictures; the census is of
-    all, and exact. The coordinator's own client has nothing to hide from it.
+    The coordinator's own client has nothing to hide from it.
+    """
+    counts = broadcast.ask in (EVALUATE, TEST) and broadcast.options.get("split") in JUDGING
+    return counts and privacy.noisy_counts is not None and broadcast.client != SERVER
+
+
+def allowed(dataset: Dataset, broadcast: Broadcast, privacy: PrivacyConfig) -> Dataset:
+    """The pictures that an answer may be about.
+
+    Where counts get noise, an answer without it finds the pictures that judge closed. The census, which is
+    of all pictures, is exact.
     """
     if privacy.noisy_counts is None or broadcast.client == SERVER or broadcast.ask == CENSUS:
-        return None
-    return SPLITS[1:] if counts_pictures(broadcast) else ("train",)
-
-
-def counts_pictures(broadcast: Broadcast) -> bool:
-    """Whether a question is about counts of pictures that judge."""
-    return broadcast.ask in (EVALUATE, TEST) and broadcast.options.get("split") in SPLITS[1:]
+        return dataset
+    return OfPatients(dataset, JUDGING if gets_noise(broadcast, privacy) else ("train",))
 
 
 def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, client: Client) -> Update:

@@ -52,7 +52,7 @@ class Counts:
 
     @property
     def tells_confidence(self) -> NDArray[np.bool_]:
-        """Whether `confidence` has the pictures, `()` or `(replicates,)`; of those told with noise it has none."""
+        """Whether `confidence` has the pictures, `()` or `(replicates,)`; told with noise it has none."""
         return np.asarray(self.confidence.sum(axis=(-2, -1)) == self.n)
 
     def __add__(self, other: "Counts") -> "Counts":
