@@ -127,5 +127,5 @@ def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, clien
         exact = stage.answer(broadcast, client)
         noisy, units = noisy_blocks(exact, question, client, noise, histogram=broadcast.ask == TEST)
         spend(client, asked, question.split, question.subgroups, units, planned, noisy)
-        told = dict(noisy)
+        told = noisy
     return reply(broadcast, tensors=told)

@@ -4,17 +4,17 @@ A patient is in one split and one subgroup, so that answers about others cost it
 answer costs one unit (`registry.bundle.counts.noisy`); how many units a split has follows from the job, and
 from them the variance. What would be more is refused.
 
-The account and the answers lie together in one file of the client's own store, written before an answer
-leaves: the same question, as a resumed run puts it, gets the same answer with the same noise, which tells
-nothing new. A question is the same if its every byte is, the weights that it is about among them.
+The same question, as a resumed run puts it, gets the same answer with the same noise, which tells nothing
+new and costs nothing. A question is the same if its every byte is, the weights that it is about among them.
+Accounts and answers are in the client's own store, written before an answer leaves: first what a question
+costs each subgroup, a file each, then the answer. Stopped in between, it is paid for once.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
@@ -22,10 +22,8 @@ from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors
 
-COUNTS = "privacy/counts"  # in the client's store
-ENTRIES = "entries"  # how often the account was written, which orders its files
+ACCOUNT, ANSWER = "privacy/counts", "privacy/answers"  # in the client's store
 LAST = 2**31 - 1  # after every entry
-SPENT = "spent "
 
 
 def question_of(broadcast: Broadcast) -> str:
@@ -38,16 +36,10 @@ def question_of(broadcast: Broadcast) -> str:
     return digest.hexdigest()
 
 
-def told_before(client: Client, question: str) -> dict[str, Tensor] | None:
+def told_before(client: Client, question: str) -> Tensors | None:
     """The answer that this very question got; None where it got none."""
-    kept = _read(client)
-    if not any(name == f"{question}|" for name in kept.tensors):
-        return None
-    return {
-        name.removeprefix(f"{question}|"): tensor
-        for name, tensor in kept.tensors.items()
-        if name.startswith(f"{question}|") and name != f"{question}|"
-    }
+    kept = client.store.load(client.id, f"{ANSWER}/{question}", LAST)
+    return None if kept is None else kept.tensors
 
 
 def spend(
@@ -73,33 +65,26 @@ def spend(
     Raises:
         MessageError: when it would cost more than is left.
     """
-    kept = _read(client)
-    spent = dict(kept.scalars)
-    for name in subgroups:
-        entry = f"{SPENT}{split}/{name}"
-        spent[entry] = spent.get(entry, 0.0) + units
-        if spent[entry] > planned:
+    accounts = {name: {**spent_on(client, split, name), question: float(units)} for name in subgroups}
+    for name, entries in accounts.items():
+        total = sum(entries.values())
+        if total > planned:
             raise MessageError(
-                f"{client.id} tells no more of its {split} pictures of {name}: the job's answers cost "
-                f"{planned} units of noise, {spent[entry] - units:.0f} are spent and this would cost {units} "
-                "(privacy.counts). Was the run begun anew with clients that keep what they told?"
+                f"{client.id} tells no more of its {split} pictures of {name}: all of the job's answers cost "
+                f"{planned} units of noise, {total - units:.0f} are spent and this would cost {units} "
+                "(privacy.counts). A run that is begun anew, or goes on with other weights than it had, asks "
+                "more than the job promised"
             )
-    entries = spent.get(ENTRIES, 0.0) + 1
-    told = {f"{question}|{name}": tensor for name, tensor in answer.items()}
-    mark = {f"{question}|": torch.zeros(1, dtype=torch.uint8)}
-    client.store.save(
-        client.id, COUNTS, int(entries), State({**kept.tensors, **mark, **told}, {**spent, ENTRIES: entries})
-    )
+    for name, entries in accounts.items():
+        client.store.save(client.id, _account(split, name), len(entries), State({}, entries))
+    client.store.save(client.id, f"{ANSWER}/{question}", 1, State(dict(answer)))
 
 
-def spent_of(client: Client) -> Mapping[str, int]:
-    """Units spent so far, by `split/subgroup`."""
-    return {
-        name.removeprefix(SPENT): int(units)
-        for name, units in _read(client).scalars.items()
-        if name.startswith(SPENT)
-    }
+def spent_on(client: Client, split: Split, subgroup: str) -> dict[str, float]:
+    """The units that each question cost a subgroup so far."""
+    kept = client.store.load(client.id, _account(split, subgroup), LAST)
+    return {} if kept is None else dict(kept.scalars)
 
 
-def _read(client: Client) -> State:
-    return client.store.load(client.id, COUNTS, LAST) or State()
+def _account(split: Split, subgroup: str) -> str:
+    return f"{ACCOUNT}/{split}/{subgroup}"
