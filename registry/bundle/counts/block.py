@@ -60,7 +60,7 @@ class Block:
     def replicates(self) -> Counts:
         """Counts as other test pictures could have given, `(replicates, ...)`, drawn from the sums alone."""
         if self.noisy is not None:
-            return resample_noisy(self.point, self.noisy)
+            return resample_noisy(self.noisy)
         return self.sent if self.sent is not None else resample(self.point, self.by_lesion)
 
     def __add__(self, other: "Block") -> "Block":

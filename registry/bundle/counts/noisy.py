@@ -1,8 +1,9 @@
 """Counts with noise: what is told of a subgroup where a number is to bound what is told of a patient.
 
-Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram.
-One patient for another changes each of these two parts by 1 in two cells, and each has noise of variance v in
-every cell: each part that is told costs the same.
+Every patient has one picture, which is in one cell of the confusion matrix and in one bin of a histogram. How
+many patients of each class there are is told as it is, like the census. One patient for another of the same
+class changes the matrix and the histogram by 1 in two cells each, and each has noise of variance v in every
+cell: each part that is told costs the same.
 
 One histogram is told: of two classes the scores of the second, which are those of the first mirrored; of
 more the malignancy probability. It has fixed bins, `COARSE_BINS`: merging would depend on the pictures. One
@@ -10,10 +11,10 @@ for each class would need K times the variance, and a mean of AUROCs between 0 a
 is no AUROC. Nor is the confidence told, and so no calibration error and no selective risk.
 
 Noisy numbers may be negative and do not add up. `consistent` makes counts of them: the nearest ones in the
-L2 norm with the sums that the matrix tells, rounded. The matrix has no negative number (Wang et al. 2020,
-*Locally Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need.
-The histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum
-over hospitals is known, since each of them alone would lose its negative half.
+L2 norm with the sums that are known, rounded. The matrix has no negative number (Wang et al. 2020, *Locally
+Differentially Private Frequency Estimation with Consistency*, Norm-Sub), which shares of it need. The
+histogram keeps its own: without them noise would push AUROC towards one half. It is done where the sum over
+hospitals is known, since each of them alone would lose its negative half.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from registry.bundle.counts.score_bins import COARSE_BINS, COARSE_OF
 from registry.bundle.errors import CountsError
 
 NOISE = "noise"  # the array that tells how much there is, and marks a noisy block
-MATRIX, HISTOGRAM = "confusion", "histogram"
+MATRIX, HISTOGRAM, PATIENTS, SIDES = "confusion", "histogram", "patients", "sides"
 GRAIN = 16  # variances are whole numbers of sixteenths
 _SIDES = 2
 
@@ -38,27 +39,31 @@ class NoisyCounts:
     """Counts of one subgroup, of one picture of each patient, to which noise is or will be added.
 
     Attributes:
-        matrix: the confusion matrix, `(classes, classes)`.
-        histogram: in `COARSE_BINS`, `(2, bins)`: the probability of the second of two classes, over the
+        matrix: the confusion matrix, `(..., classes, classes)`.
+        patients: how many there are of each class, `(..., classes)`; never with noise.
+        histogram: in `COARSE_BINS`, `(..., 2, bins)`: the probability of the second of two classes, over the
             pictures not of the class (0) and of it (1), or of malignancy. None where it was not asked for,
             and where there are more than two classes, all malignant or none.
+        sides: how many patients are on each side of it, `(..., 2)`; never with noise.
         sixteenths: 16 v; in a sum over hospitals, of all their noise.
         both_kinds: whether the labels are malignant and others; not 0 where they are.
     """
 
     matrix: NDArray[np.int64]
+    patients: NDArray[np.int64]
     histogram: NDArray[np.int64] | None = None
+    sides: NDArray[np.int64] | None = None
     sixteenths: int = 0
     both_kinds: int = 0
 
     @property
     def variance(self) -> float:
-        """The variance v of a cell of the matrix."""
+        """The variance v of a cell."""
         return self.sixteenths / GRAIN
 
     @property
     def parts(self) -> dict[str, NDArray[np.int64]]:
-        """What is told, by name: each part has each picture once, and costs one unit of noise."""
+        """What gets noise, by name: each part has each picture once, and costs one unit."""
         found = {MATRIX: self.matrix, HISTOGRAM: self.histogram}
         return {name: part for name, part in found.items() if part is not None}
 
@@ -71,11 +76,11 @@ class NoisyCounts:
             histogram: whether it is told, if there is any.
             both_kinds: whether the labels are malignant and others.
         """
-        told = None
+        told = sides = None
         if histogram and (counts.num_classes == _SIDES or both_kinds):
-            fine = counts.scores[1] if counts.num_classes == _SIDES else counts.malignancy
-            told = coarse(fine)
-        return cls(counts.confusion, told, 0, int(both_kinds))
+            told = coarse(counts.scores[1] if counts.num_classes == _SIDES else counts.malignancy)
+            sides = told.sum(axis=-1)
+        return cls(counts.confusion, counts.confusion.sum(axis=-1), told, sides, 0, int(both_kinds))
 
     def __add__(self, other: "NoisyCounts") -> "NoisyCounts":
         mine, theirs = self.to_arrays(), other.to_arrays()
@@ -87,7 +92,10 @@ class NoisyCounts:
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """As it travels; the arrays of hospitals add up."""
-        arrays = {**self.parts, NOISE: np.array([self.sixteenths, self.both_kinds])}
+        arrays = {**self.parts, PATIENTS: self.patients}
+        if self.sides is not None:
+            arrays[SIDES] = self.sides
+        arrays[NOISE] = np.array([self.sixteenths, self.both_kinds])
         return {name: array.astype(np.int32) for name, array in arrays.items()}
 
     @classmethod
@@ -97,41 +105,32 @@ class NoisyCounts:
         Raises:
             CountsError: they are not what `to_arrays` gives.
         """
-        classes = arrays[MATRIX].shape[-1] if MATRIX in arrays and arrays[MATRIX].ndim else 0
-        noise = arrays[NOISE]
-        known = noise.shape == (2,) and classes > 0
-        shapes = {
-            MATRIX: (classes, classes),
-            HISTOGRAM: (_SIDES, len(COARSE_BINS)),
-            NOISE: (2,),
-        }
-        for name, array in arrays.items():
-            whole = np.issubdtype(array.dtype, np.integer)
-            if (
-                not known
-                or not whole
-                or array.shape != shapes.get(name)
-                or (name == NOISE and (array < 0).any())
-            ):
+        matrix = arrays.get(MATRIX, np.zeros(0))
+        classes = matrix.shape[-1] if matrix.ndim else 0
+        shapes = {MATRIX: (classes, classes), PATIENTS: (classes,), NOISE: (2,)}
+        if HISTOGRAM in arrays or SIDES in arrays:
+            shapes |= {HISTOGRAM: (_SIDES, len(COARSE_BINS)), SIDES: (_SIDES,)}
+        for name in dict.fromkeys([*shapes, *arrays]):
+            array = arrays.get(name, np.zeros(0))
+            whole = array.shape == shapes.get(name) and np.issubdtype(array.dtype, np.integer)
+            if not whole or not classes or (name not in (MATRIX, HISTOGRAM) and (array < 0).any()):
                 raise CountsError(
                     f"`{name}` of noisy counts is {array.dtype} of shape {array.shape}; whole numbers of "
-                    f"shape {shapes.get(name)} are expected"
+                    f"shape {shapes.get(name)} are expected, none below 0 where there is no noise"
                 )
         read = {name: array.astype(np.int64) for name, array in arrays.items()}
-        return cls(read[MATRIX], read.get(HISTOGRAM), int(noise[0]), int(noise[1]))
+        sixteenths, both_kinds = read[NOISE].tolist()
+        return cls(read[MATRIX], read[PATIENTS], read.get(HISTOGRAM), read.get(SIDES), sixteenths, both_kinds)
 
     def consistent(self) -> Counts:
         """Counts that could be, but for negative numbers in histograms; those of no confidence, `(...)`."""
-        matrix = consistent_matrix(self.matrix)
-        of_class, n = matrix.sum(axis=-1), matrix.sum(axis=(-2, -1))
-        nothing = np.zeros((*n.shape, _SIDES, len(COARSE_BINS)), dtype=np.int64)
+        matrix = consistent_matrix(self.matrix, self.patients)
+        nothing = np.zeros((*self.patients.shape[:-1], _SIDES, len(COARSE_BINS)), dtype=np.int64)
         scores, malignancy = np.stack([nothing] * matrix.shape[-1], axis=-3), nothing
-        if self.histogram is not None and matrix.shape[-1] == _SIDES:
-            malignancy = nearest(self.histogram, of_class, signed=True)
-            scores = np.stack([malignancy[..., ::-1, ::-1], malignancy], axis=-3)
-        elif self.histogram is not None:
-            flat = self.histogram.reshape(*n.shape, -1)
-            malignancy = nearest(flat, n, signed=True).reshape(nothing.shape)
+        if self.histogram is not None and self.sides is not None:
+            malignancy = nearest(self.histogram, self.sides, signed=True)
+            if matrix.shape[-1] == _SIDES:
+                scores = np.stack([malignancy[..., ::-1, ::-1], malignancy], axis=-3)
         return Counts(matrix, scores, malignancy if self.both_kinds else nothing, nothing)
 
 
@@ -142,19 +141,22 @@ def coarse(fine: NDArray[np.int64]) -> NDArray[np.int64]:
     return told
 
 
-def consistent_matrix(told: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A confusion matrix without negative numbers, `(..., classes, classes)`, from the top down.
+def consistent_matrix(told: NDArray[np.int64], patients: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A confusion matrix without negative numbers, `(..., classes, classes)`, with these sums of rows.
 
-    First all pictures, then those of each class, then the right and the wrong answers to these, at last which
-    wrong ones. All cells of a row at once would do too much to the right answers: of many cells that are
-    empty the positive half of the noise stays, and what it adds is taken from the full ones.
+    First the right answers to each class, as the nearest row of the right sum has them, then which wrong
+    ones. All cells of a row at once would do too much to the right answers: of many cells that are empty the
+    positive half of the noise stays, and what it adds is taken from the full ones.
     """
-    n = np.maximum(told.sum(axis=(-2, -1)), 0)
-    of_class = nearest(told.sum(axis=-1), n)
-    right = np.clip(np.diagonal(told, axis1=-2, axis2=-1), 0, of_class)
-    itself = np.eye(told.shape[-1], dtype=np.bool_)
+    classes = told.shape[-1]
+    surplus = (told.sum(axis=-1) - patients) / classes
+    right = np.rint(np.diagonal(told, axis1=-2, axis2=-1) - surplus).astype(np.int64)
+    right = np.clip(right, 0, patients)
+    if classes == 1:
+        return patients[..., np.newaxis]
+    itself = np.eye(classes, dtype=np.bool_)
     others = np.where(itself, np.iinfo(np.int32).min, told)  # so low that nothing is put there
-    return np.where(itself, right[..., np.newaxis], nearest(others, of_class - right))
+    return np.where(itself, right[..., np.newaxis], nearest(others, patients - right))
 
 
 def nearest(

@@ -41,26 +41,30 @@ def resample(counts: Counts, right: LesionSums, replicates: int = REPLICATES) ->
     )
 
 
-def resample_noisy(counts: Counts, noisy: NoisyCounts, replicates: int = REPLICATES) -> Counts:
+def resample_noisy(noisy: NoisyCounts, replicates: int = REPLICATES) -> Counts:
     """Replicates of counts with noise: other pictures, other noise, and the same way to consistent counts.
 
     Args:
-        counts: the consistent ones.
-        noisy: what they were made of.
+        noisy: as they were told.
         replicates: how many.
     """
     generator = _generator(noisy.to_arrays())
+    counts = noisy.consistent()
 
-    def draw(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def pictures(values: NDArray[np.int64]) -> NDArray[np.int64]:
         expected = np.maximum(values, 0)  # a histogram keeps its negative numbers, about which others vary
-        pictures = values + generator.poisson(expected, size=(replicates, *values.shape)) - expected
-        noise = generator.normal(scale=np.sqrt(noisy.variance), size=pictures.shape)
-        return pictures + np.rint(noise).astype(np.int64)
+        return values + generator.poisson(expected, size=(replicates, *values.shape)) - expected
 
-    histogram = None
+    def told(exact: NDArray[np.int64]) -> NDArray[np.int64]:
+        noise = generator.normal(scale=np.sqrt(noisy.variance), size=exact.shape)
+        return exact + np.rint(noise).astype(np.int64)
+
+    matrix = pictures(counts.confusion)
+    drawn = replace(noisy, matrix=told(matrix), patients=matrix.sum(axis=-1))
     if noisy.histogram is not None:
-        histogram = draw(counts.scores[1] if counts.num_classes == 2 else counts.malignancy)
-    return replace(noisy, matrix=draw(counts.confusion), histogram=histogram).consistent()
+        histogram = pictures(counts.scores[1] if counts.num_classes == 2 else counts.malignancy)
+        drawn = replace(drawn, histogram=told(histogram), sides=np.maximum(histogram.sum(axis=-1), 0))
+    return drawn.consistent()
 
 
 def _generator(arrays: Mapping[str, NDArray[np.int32]]) -> np.random.Generator:

@@ -66,5 +66,5 @@ def noisy_blocks(
 def with_noise(counts: NoisyCounts, noise: Noise) -> NoisyCounts:
     """Counts with noise in every cell."""
     told = {name: noise.added(values) for name, values in counts.parts.items()}
-    told[NOISE] = np.array([int(noise.variance * GRAIN), counts.both_kinds])
-    return NoisyCounts.from_arrays(told)
+    marked = np.array([int(noise.variance * GRAIN), counts.both_kinds])
+    return NoisyCounts.from_arrays({**counts.to_arrays(), **told, NOISE: marked})
