@@ -128,7 +128,7 @@ class NoisyCounts:
         nothing = np.zeros((*self.patients.shape[:-1], _SIDES, len(COARSE_BINS)), dtype=np.int64)
         scores, malignancy = np.stack([nothing] * matrix.shape[-1], axis=-3), nothing
         if self.histogram is not None and self.sides is not None:
-            malignancy = nearest(self.histogram, self.sides, signed=True)
+            malignancy = shifted(self.histogram, self.sides)
             if matrix.shape[-1] == _SIDES:
                 scores = np.stack([malignancy[..., ::-1, ::-1], malignancy], axis=-3)
         return Counts(matrix, scores, malignancy if self.both_kinds else nothing, nothing)
@@ -159,24 +159,30 @@ def consistent_matrix(told: NDArray[np.int64], patients: NDArray[np.int64]) -> N
     return np.where(itself, right[..., np.newaxis], nearest(others, patients - right))
 
 
-def nearest(
-    values: NDArray[np.int64], totals: NDArray[np.int64], *, signed: bool = False
-) -> NDArray[np.int64]:
-    """The nearest whole numbers with the given sums, `(..., cells)` for sums `(...)`; from 0 on, or `signed`.
+def nearest(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nearest whole numbers from 0 on with the given sums, `(..., cells)` for sums `(...)`.
 
-    x = y − τ, or max(y − τ, 0), with the τ that gives the sum (Duchi et al. 2008, Figure 1); what rounding
-    down leaves goes to the largest remainders.
+    x = max(y − τ, 0) with the τ that gives the sum (Duchi et al. 2008, Figure 1); what rounding down leaves
+    goes to the largest remainders.
     """
     ordered = -np.sort(-values.astype(np.float64), axis=-1)
     thresholds = (ordered.cumsum(axis=-1) - totals[..., np.newaxis]) / np.arange(1, values.shape[-1] + 1)
     kept = (ordered > thresholds).sum(axis=-1, keepdims=True)
-    if signed:
-        exact = values - thresholds[..., -1:]
-    else:
-        tau = np.take_along_axis(thresholds, np.maximum(kept - 1, 0), axis=-1)
-        exact = np.where(totals[..., np.newaxis] > 0, np.maximum(values - tau, 0.0), 0.0)
+    tau = np.take_along_axis(thresholds, np.maximum(kept - 1, 0), axis=-1)
+    exact = np.where(totals[..., np.newaxis] > 0, np.maximum(values - tau, 0.0), 0.0)
     whole = np.floor(exact + 1e-9)
     left = np.rint(totals - whole.sum(axis=-1)).astype(np.int64)[..., np.newaxis]
     order = np.argsort(np.argsort(whole - exact, axis=-1, kind="stable"), axis=-1, kind="stable")
     nearest_whole: NDArray[np.int64] = (whole + (order < left)).astype(np.int64)
     return nearest_whole
+
+
+def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nearest whole numbers with the given sums, below 0 too, `(..., cells)` for sums `(...)`.
+
+    Every cell gives up the same share of what is too much; what is less than one is spread over the cells,
+    since at one end of a histogram it would move the whole.
+    """
+    surplus = (values.sum(axis=-1) - totals)[..., np.newaxis]
+    given = np.rint(surplus * np.arange(values.shape[-1] + 1) / values.shape[-1]).astype(np.int64)
+    return values - np.diff(given, axis=-1)
