@@ -12,7 +12,7 @@ from registry.bundle.counts.confusion import Cell, Trait, add_cells, name_of_arr
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums
-from registry.bundle.counts.noisy import MATRIX, NOISE, NoisyCounts
+from registry.bundle.counts.noisy import NOISE, NoisyCounts
 from registry.bundle.counts.resample import resample, resample_noisy
 from registry.bundle.errors import CountsError
 
@@ -106,8 +106,6 @@ class Block:
             CountsError: the arrays are not what `to_arrays` gives.
         """
         if NOISE in arrays:
-            if MATRIX not in arrays:
-                raise CountsError(f"noisy counts without `{MATRIX}`; the block is broken")
             return cls.of_noisy(NoisyCounts.from_arrays(arrays))
         counted = {
             name: array

@@ -8,7 +8,7 @@ known, so that the change is of one patient for another: a picture leaves one ce
     δ = min_{α > 1} exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α  (Corollary 13).
 
 Where t hospitals add noise of variance v each and only the sum is seen, the sum is not quite a discrete
-Gaussian of variance t v; its ρ is at most ½ (Δ / √(t v) + τ √d)² with d cells and τ = 10 Σ_{k<t} exp(−2π² v
+Gaussian of variance t v; its ρ is at most ½ (Δ / √(t v) + τ √d)² with d cells that change and τ = 10 Σ_{k<t} exp(−2π² v
 k/(k + 1)) (Kairouz, Liu and Steinke 2021, *The Distributed Discrete Gaussian Mechanism*, Theorem 1), if every
 one of them keeps its own noise to itself.
 """
@@ -18,9 +18,10 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, exp, inf, log, log1p, pi, sqrt
 
+from registry.bundle.counts.noisy import GRAIN
+
 CHANGE = sqrt(2)  # Δ
-CELLS = 2**16  # d: the most cells of one answer
-GRAIN = 16  # variances are whole numbers of sixteenths
+CELLS = 2  # d: those that change; the others have the same noise in either case
 _STEPS = 200
 _LEAST, _MOST = 1e-12, 1e4  # of ρ
 
