@@ -73,7 +73,7 @@ def test_what_noise_on_counts_cannot_cover(make_job, federate_block):
         with pytest.raises(ValueError, match=f"{reason}.*noise"):
             make_job(stages=stages, privacy=NOISE)
     with pytest.raises(ValueError, match=r"evaluation.intersections names .*leave them out, or the noise"):
-        make_job(privacy=NOISE, evaluation={"intersections": ["site"]})
+        make_job(privacy=NOISE, evaluation={"intersections": [{"column": "site"}]})
 
 
 def test_noise_on_counts_is_part_of_what_a_job_is(make_job):

@@ -8,9 +8,9 @@ known, so that the change is of one patient for another: a picture leaves one ce
     δ = min_{α > 1} exp((α − 1)(α ρ − ε)) / (α − 1) · (1 − 1/α)^α  (Corollary 13).
 
 Where t hospitals add noise of variance v each and only the sum is seen, the sum is not quite a discrete
-Gaussian of variance t v; its ρ is at most ½ (Δ / √(t v) + τ √d)² with d cells that change and τ = 10 Σ_{k<t} exp(−2π² v
-k/(k + 1)) (Kairouz, Liu and Steinke 2021, *The Distributed Discrete Gaussian Mechanism*, Theorem 1), if every
-one of them keeps its own noise to itself.
+Gaussian of variance t v; its ρ is at most ½ (Δ / √(t v) + τ √d)² with d cells that change and τ = 10
+Σ_{k<t} exp(−2π² v k/(k + 1)) (Kairouz, Liu and Steinke 2021, *The Distributed Discrete Gaussian Mechanism*,
+Theorem 1), if every one of them keeps its own noise to itself.
 """
 
 from collections.abc import Callable
