@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from clients.store import ClientStore
+from personalization.report.page import render_report
+from personalization.report.run_report import report_data
 from registry.bundle.counts.noisy import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
 from training.federation.blocks import EvaluateQuestion
@@ -74,6 +76,8 @@ def test_a_whole_job(noisy_job, run_job):
     assert summary["test"]["auprc"] is None
     assert summary["test"]["intervals"]["accuracy"] is not None
     json.dumps(summary, allow_nan=False)
+    page = render_report(report_data(ran.result))
+    assert "(4, 1e-05)-differential privacy of what the models answered for one patient" in page
 
 
 def question(job, ask=EVALUATE, round_=2, client="north", stage="0-federate", seed=1, **options):
