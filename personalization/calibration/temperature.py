@@ -5,10 +5,12 @@ L(T) = Σ_i log softmax(z_i / T)[y_i], and the coordinator adds the answers: the
 leaving a client. L is concave in 1/T, so it has one maximum and the grid cannot find a wrong one. A single
 positive scalar divides all logits, so calibration never changes the arg max.
 
-Sums leave rounded to `RESOLUTION`: in double precision, those of a few pictures tell every one of their
-margins. Grid points are 5 % apart; a cubic in log T, through those as likely as the highest to half a nat
-and three at least, brings the fit to within 1 % of the exact maximum where pictures are many, and within an
-quarter of the fit's own standard error where they are few. A temperature stays within the grid's ends.
+Sums leave rounded: in double precision, those of a few pictures tell every one of their margins, and at T
+near 0, where T L(T) is the sum of the wrong answers' margins, that of a single one. Grid points are 5 %
+apart; a cubic in log T, through those as likely as the highest to two nats and three at least, brings the fit
+to within 1 % of the exact maximum where pictures are many, and within half of the fit's own standard error
+where they are few. A temperature that is no more likely than 1, but for rounding, is 1, which changes
+nothing; one stays within the grid's ends.
 """
 
 from dataclasses import dataclass
@@ -25,11 +27,12 @@ from training.errors import DataError
 TEMPERATURES: NDArray[np.float64] = np.exp(np.linspace(-log(20), log(20), 121))
 TEMPERATURES.flags.writeable = False
 
-RESOLUTION = 2.0**-6  # nats, of a client's sum
+# Nats, to which a client's sum is rounded at every temperature; at T < 1 it is T times the sum.
+RESOLUTION: NDArray[np.float64] = 0.25 * np.maximum(1 / TEMPERATURES, 1)
+RESOLUTION.flags.writeable = False
 
-# Mean log-likelihoods closer than this are ties, broken towards T = 1 (which changes nothing).
-_TIE = 1e-9  # nats
-_AS_LIKELY = 0.5  # nats below the highest
+_AS_LIKELY = 2.0  # nats below the highest
+_NO_MORE_LIKELY = 0.1  # nats above that of T = 1, which is within rounding
 
 
 class CalibrationConfig(FrozenConfig):
@@ -64,7 +67,7 @@ def log_likelihoods(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
         labels: class indices `(n,)`.
 
     Returns:
-        Sums `(len(TEMPERATURES),)` in nats, whole multiples of `RESOLUTION`; zeros for no pictures.
+        Sums `(len(TEMPERATURES),)` in nats, rounded to `RESOLUTION`; zeros for no pictures.
 
     Raises:
         DataError: the shapes do not match, a label is no class, or a logit is not finite.
@@ -93,7 +96,7 @@ def fit_temperature(log_likelihood_sums: NDArray[np.float64], n: int) -> float:
     """The temperature of highest likelihood, refined between grid points.
 
     The summit of the least-squares cubic in log T through the grid points around the highest whose sums are
-    within half a nat of it, and through its two neighbours.
+    within two nats of it, and through its two neighbours.
 
     Args:
         log_likelihood_sums: what `log_likelihoods` returned, added over clients, `(len(TEMPERATURES),)`.
@@ -112,23 +115,23 @@ def fit_temperature(log_likelihood_sums: NDArray[np.float64], n: int) -> float:
         )
     if n == 0:
         return 1.0
-    mean = log_likelihood_sums / n
-    ties = np.flatnonzero(mean >= mean.max() - _TIE)
-    highest = int(ties[np.argmin(np.abs(np.log(TEMPERATURES[ties])))])
+    sums = log_likelihood_sums
+    highest = int((sums - RESOLUTION / 2).argmax())
     if highest in (0, len(TEMPERATURES) - 1):
         return float(TEMPERATURES[highest])
     low = high = highest
-    enough = log_likelihood_sums[highest] - _AS_LIKELY
-    while low > 0 and (low == highest or log_likelihood_sums[low - 1] >= enough):
+    enough = sums[highest] - _AS_LIKELY
+    while low > 0 and (low == highest or sums[low - 1] >= enough):
         low -= 1
-    while high < len(mean) - 1 and (high == highest or log_likelihood_sums[high + 1] >= enough):
+    while high < len(sums) - 1 and (high == highest or sums[high + 1] >= enough):
         high += 1
-    near = np.log(TEMPERATURES[low : high + 1]) - log(TEMPERATURES[highest])
-    curve = np.polynomial.Polynomial.fit(near, mean[low : high + 1], min(3, len(near) - 1))
-    summits = [x.real for x in curve.deriv().roots() if not x.imag and near[0] <= x.real <= near[-1]]
-    if curve.deriv(2)(0.0) > -_TIE or not summits:
-        return float(TEMPERATURES[highest])
-    return float(TEMPERATURES[highest] * exp(max(summits, key=lambda x: float(curve(x)))))
+    near, shown = np.log(TEMPERATURES[low : high + 1]), slice(low, high + 1)
+    cubic = np.polynomial.Polynomial.fit(near, sums[shown], min(3, len(near) - 1), w=1 / RESOLUTION[shown])
+    summits = [x.real for x in cubic.deriv().roots() if not x.imag and near[0] <= x.real <= near[-1]]
+    summit = max(summits, key=lambda x: float(cubic(x)), default=log(TEMPERATURES[highest]))
+    if near[0] <= 0 <= near[-1] and cubic(summit) - cubic(0.0) < _NO_MORE_LIKELY:
+        return 1.0
+    return float(exp(summit))
 
 
 def shrink(temperature: float, n: int, global_temperature: float, strength: float) -> float:

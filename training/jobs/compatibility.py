@@ -5,7 +5,9 @@ from importlib.util import find_spec
 
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.aggregators.fedequal import FedEqual
+from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
+from training.algorithms.objectives.tokenizers import Codebook
 from training.data.settings import DataConfig
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
@@ -34,6 +36,7 @@ def refuse_unfit(
         refuse_under_noise(privacy, rounds)
     if privacy.noisy_counts is not None:
         refuse_under_noisy_counts(privacy, stages, data, traits)
+    refuse_two_codebooks(rounds)
     private = [stage for stage in rounds if isinstance(stage.objective, DPSGD)]
     for stage in private:
         refuse_uncovered(stage, "the objective dp-sgd")
@@ -41,6 +44,17 @@ def refuse_unfit(
         raise ValueError(
             "an account of differential privacy is Opacus', which is not installed here; install it with "
             "`pip install dermfed[privacy]`"
+        )
+
+
+def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:
+    """Refuse a second codebook: clients answer for each patch once in a run."""
+    tokenizers = [each.objective.tokenizer for each in rounds if isinstance(each.objective, BEiT)]
+    if sum(isinstance(each, Codebook) for each in tokenizers) > 1:
+        raise ValueError(
+            "two stages learn a codebook of the same pictures, and sums around two sets of codes could "
+            "tell single patches apart: a job learns one. Leave one of the stages out, or give it the "
+            "tokenizer dalle"
         )
 
 

@@ -136,20 +136,35 @@ def _scores(
     Two classes have one order of pictures: it is merged once, and class 0 is counted in the mirrored bins.
     Merged from its own top it would have runs that overlap those of class 1 by a few pictures.
     """
+
+    def merged(column: NDArray[np.float64], patients: NDArray[np.int64] = patients) -> NDArray[np.int64]:
+        return merge(score_bin(column), patients, smallest, middle, scores=column)
+
     num_classes = len(malignant)
     both_kinds = bool(malignant.any() and not malignant.all())
     if num_classes == 2:
-        of_second = merge(score_bin(probabilities[:, 1]), patients, smallest, middle)
+        # The matrix tells the number on each side of one half: a run across would tell the few between.
+        of_second = np.empty(len(labels), dtype=np.int64)
+        for side in _sides(probabilities.argmax(axis=1) == 1, patients, smallest):
+            of_second[side] = merged(probabilities[side, 1], patients[side])
         bins = [LOGIT_BINS.mirrored(of_second), of_second]
         summed = bins[int(malignant.argmax())]
     else:
-        bins = [merge(score_bin(column), patients, smallest, middle) for column in probabilities.T]
-        summed = merge(
-            score_bin(malignancy_probability(probabilities, malignant)), patients, smallest, middle
-        )
+        bins = [merged(column) for column in probabilities.T]
+        summed = merged(malignancy_probability(probabilities, malignant))
     scores = np.stack([_two_sided(of, labels == k) for k, of in enumerate(bins)])
     nothing = np.zeros((2, SCORE_BINS), dtype=np.int64)
     return scores, _two_sided(summed, malignant[labels]) if both_kinds else nothing
+
+
+def _sides(
+    positive: NDArray[np.bool_], patients: NDArray[np.int64], smallest: int
+) -> tuple[NDArray[np.bool_], ...]:
+    """Which pictures are not so, and which are `(pictures,)`; in one where a side is of few patients."""
+    sides = (~positive, positive)
+    if min(len(np.unique(patients[side])) for side in sides) < smallest:
+        return (np.ones_like(positive),)
+    return sides
 
 
 def _confidence(
@@ -160,8 +175,10 @@ def _confidence(
     smallest: int,
 ) -> NDArray[np.int64]:
     """The histogram `confidence`, with the mean confidence of a run kept."""
-    bins = score_bin(probabilities[np.arange(len(labels)), answers])
-    return _two_sided(merge(bins, patients, smallest, nearest_to_mean(LOGIT_BINS.middles)), answers == labels)
+    highest = probabilities[np.arange(len(labels)), answers]
+    to_mean = nearest_to_mean(LOGIT_BINS.middles)
+    bins = merge(score_bin(highest), patients, smallest, to_mean, scores=highest)
+    return _two_sided(bins, answers == labels)
 
 
 def _two_sided(bins: NDArray[np.int64], positive: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -185,4 +185,5 @@ def shifted(values: NDArray[np.int64], totals: NDArray[np.int64]) -> NDArray[np.
     """
     surplus = (values.sum(axis=-1) - totals)[..., np.newaxis]
     given = np.rint(surplus * np.arange(values.shape[-1] + 1) / values.shape[-1]).astype(np.int64)
-    return values - np.diff(given, axis=-1)
+    whole: NDArray[np.int64] = values - np.diff(given, axis=-1)
+    return whole

@@ -90,3 +90,15 @@ def test_noise_on_counts_is_part_of_what_a_job_is(make_job):
 def test_evaluated_rounds_are_evenly_spaced_and_end_with_the_last(rounds, evaluations, evaluated):
     assert CountsConfig(epsilon=1, evaluations=evaluations).evaluated(rounds) == evaluated
     assert CountsConfig(evaluations=evaluations).evaluated(rounds) == set(range(1, rounds + 1))
+
+
+def test_a_job_learns_one_codebook(make_job):
+    pretrain = {
+        "stage": "pretrain",
+        "rounds": 1,
+        "objective": {"name": "beit"},
+        "aggregator": {"name": "fedavg"},
+    }
+    make_job(stages=[pretrain])
+    with pytest.raises(ValueError, match="two stages learn a codebook of the same pictures"):
+        make_job(stages=[pretrain, pretrain])

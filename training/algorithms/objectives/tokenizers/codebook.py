@@ -11,7 +11,7 @@ are of a patch in common. A client answers for each part once in a run (`asked_o
 takes part in the first steps alone.
 
 Patches are the pixels as stored, 0 to 255; codes are the centroids over 255. Moments of fewer patches than a
-patch has pixels stay at home: the patches could be solved for.
+patch has pixels stay at home, since the patches could be solved for, unless single patients may be told of.
 
 Patches are compared as they are, so codes differ in colour before they differ in structure: of lesions on
 MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.
@@ -138,7 +138,8 @@ class Codebook(Tokenizer):
         part = self.part(broadcast, client, 0)
         for points, _ in self.points(part, client, grid):
             found += moments(points)
-        enough = part.num_people >= client.min_count and found.n >= max(self.min_members, grid.pixels)
+        least = self.min_members if client.min_count <= 1 else max(self.min_members, grid.pixels)
+        enough = part.num_people >= client.min_count and found.n >= least
         disclosed = found if enough else none
         return {"n": disclosed.n.cpu(), "total": disclosed.total.cpu(), "products": disclosed.products.cpu()}
 

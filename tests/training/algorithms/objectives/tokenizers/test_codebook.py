@@ -104,7 +104,7 @@ def test_it_is_k_means_with_a_part_of_the_patches_for_each_step(asking, dataset,
         random = generator(7, name, "codebook's pictures")
         parts = parts_of(examples.people, 4, least, random)
         clients.append([patches_of(examples.where(parts == part)) for part in range(4)])
-    points = np.concatenate([parts[0][0] for parts in clients if len(parts[0][0]) >= 48])
+    points = np.concatenate([parts[0][0] for parts in clients if least == 1 or len(parts[0][0]) >= 48])
     seeds = draw_seeds(moments(torch.from_numpy(points)), 12, generator(9, "codebook")).numpy()
     expected = naive_lloyd([parts[1:] for parts in clients], seeds, fewest, least)
     np.testing.assert_allclose(codes.double() * 255, expected, rtol=1e-5, atol=1e-4)
@@ -163,9 +163,9 @@ def test_a_client_of_few_patches_sends_zeros_and_without_any_other_there_is_no_c
 
 
 def test_moments_of_fewer_patches_than_pixels_stay_at_home(asking):
-    """Of one picture of 16 patches: 48 x 48 products would be more equations than there are pixels."""
-    tokenizer = Codebook(size=4, min_members=2, pictures=1)
-    ask, answers = asking(tokenizer, ("north",))
+    """Of two pictures of 16 patches: 48 x 48 products would be more equations than there are pixels."""
+    tokenizer = Codebook(size=4, min_members=2, pictures=4)
+    ask, answers = asking(tokenizer, ("north",), min_count=2)
     with pytest.raises(DataError, match="no client has patches of enough"):
         tokenizer.prepare(ask, seed=0)
     assert answers[0].tensors["n"] == 0
