@@ -195,7 +195,9 @@ class RequestHandler:
         return written
 
     def _step_back(self, question: QuestionHeader) -> None:
-        """Forget states and rounding residues of trainings whose updates never arrived."""
+        """Forget states and rounding residues of trainings whose updates never arrived, and no account."""
+        if question.stage not in map(self._job.key, range(len(self._job.stages))):
+            return
         for key in (store_key, lost_key):
             self._store.forget(self._node, key(question.stage, question.track), after=question.kept)
 

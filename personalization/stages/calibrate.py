@@ -96,6 +96,7 @@ class Calibrate(Stage):
 
     added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones"})
     summed: ClassVar[frozenset[str]] = QUESTIONS
+    asks_exactly: ClassVar[bool] = True
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)
     target_risk: float = Field(0.1, ge=0, lt=1)

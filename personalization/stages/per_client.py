@@ -14,10 +14,11 @@ from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.federation.client.evaluate import predict, reply_blocks
 from training.federation.client.release_ledger import ANSWERS, admit
+from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.plan import Track
 from training.jobs.stages.base import StageContext
-from training.jobs.stages.final_test import TEST, final_question
+from training.jobs.stages.final_test import final_question
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
 

@@ -27,25 +27,27 @@ from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
+from training.data.dataset import Split
 from training.data.settings import ToneSubgroups
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
-from training.federation.questions import EVALUATE, FIT
+from training.federation.questions import EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
 from training.jobs.stages.base import Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
-from training.jobs.stages.final_test import TEST, answer_test, client_facts, figures_on_test
+from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
 from training.models.groups import float_state
 from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
+from training.updates.settings import CountsConfig
 
 
 class Personalize(Stage):
@@ -105,7 +107,8 @@ class Personalize(Stage):
         self.keep_epoch(candidates, 0, states, blocks)
 
         def after_round(round_: int, states: States, blocks: Blocks) -> None:
-            self.keep_epoch(candidates, round_, states, blocks)
+            if plan.evaluates(round_):
+                self.keep_epoch(candidates, round_, states, blocks)
 
         checkpoints = Checkpoints(context.folder, context.digest)
         _, spent = run_rounds(plan, states, context.engine, context.metrics_log, checkpoints, after_round)
@@ -151,6 +154,15 @@ class Personalize(Stage):
             stay_home=True,
         )
 
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
+        """One matrix an epoch that is evaluated, and one of the global model."""
+        return {"validation": 1 + len(counts.evaluated(self.strategy.epochs))}
+
+    @property
+    def test_units(self) -> int:
+        """A matrix and a histogram: each picture is answered by one model."""
+        return 2
+
     def tidy(self, folder: Path) -> None:
         """Remove the candidates' weights: the chosen ones are in the outcome, or in `personal`."""
         for path in candidate_files(folder):
@@ -192,6 +204,7 @@ class Personalize(Stage):
             masked_counts=context.job.privacy.masked_counts,
             compressor=Compressor(context.job.compression),
             update_limit=context.job.engine.update_limit,
+            evaluated=context.job.privacy.counts.evaluated(self.strategy.epochs),
         )
 
     def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
@@ -212,7 +225,11 @@ class Personalize(Stage):
                 "privacy.min_count, so no epoch can be chosen for it; raise data.split.validation, merge it "
                 "with another subgroup, or lower privacy.min_count"
             )
-        figures = {name: (float(accuracy(blocks[name].point)), int(blocks[name].point.n)) for name in states}
+        points = {name: blocks[name].point for name in states}
+        # Noise may leave no picture; a model of which nothing is known is not chosen.
+        figures = {
+            name: (float(accuracy(point)) if point.n else 0.0, int(point.n)) for name, point in points.items()
+        }
         weights = {name: self.strategy.merged(state.weights) for name, state in states.items()}
         candidates.keep(epoch, figures, weights)
 

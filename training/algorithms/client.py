@@ -24,6 +24,7 @@ class Client:
         local_model: the model it trains on.
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
         releases: the account of what it told before.
+        noisy: whether what it tells gets noise, and is of one picture of each patient.
     """
 
     id: str
@@ -34,11 +35,15 @@ class Client:
     local_model: LocalModel
     steps: int | None = None
     releases: ReleaseStore = field(default_factory=MemoryReleases)
+    noisy: bool = False
 
     @property
     def smallest_cell(self) -> int:
-        """The fewest patients of an occupied bin of a histogram that leaves."""
-        return smallest_cell(self.min_count)
+        """The fewest patients of an occupied bin of a histogram that leaves.
+
+        With noise it is 1: what is merged would depend on the pictures.
+        """
+        return 1 if self.noisy else smallest_cell(self.min_count)
 
     @property
     def subgroups(self) -> tuple[str, ...]:

@@ -111,6 +111,13 @@ class Census:
         """The clients that are no hospitals of the federation."""
         return frozenset({SERVER, *self.unseen})
 
+    def judged(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
+        """Those of some subgroups of which a hospital holds labelled pictures: about others nothing is asked.
+
+        Under masks every hospital adds noise for each subgroup that a question names.
+        """
+        return tuple(name for name in subgroups if self.hospitals(split, [name]))
+
     def check(self, *, whole: bool = True) -> None:
         """Refuse a federation that cannot be trained or judged.
 

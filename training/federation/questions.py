@@ -8,4 +8,4 @@ SHARED_STATE = (
     "given/"  # on the wire and in a client's store, before the names of what the objective prepared
 )
 
-FIT, EVALUATE, COLLECT = "fit", "evaluate", "collect"
+FIT, EVALUATE, COLLECT, TEST = "fit", "evaluate", "collect", "test"

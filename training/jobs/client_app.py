@@ -1,6 +1,7 @@
 """The client app: answers a client's questions, and filters each answer before it leaves.
 
-Every answer passes the same filters, whatever the transport. In this order: losses of few pictures are left
+Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
+asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
 out; an update is clipped and noised, compressed, or withheld for a sum under masks. Where the job asks for
 such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
 """
@@ -20,6 +21,7 @@ from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
 from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
+from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
@@ -46,7 +48,10 @@ def answer_privately(
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
         return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
-    update = without_losses_of_few(stage.answer(received, client), client)
+    if client.noisy:
+        update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
+    else:
+        update = without_losses_of_few(stage.answer(received, client), client)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -166,10 +171,11 @@ class ClientApp:
             broadcast.client,
             self._job.seed,
             self._job.privacy.min_count,
-            self._dataset,
+            allowed(self._dataset, broadcast, self._job.privacy),
             self._store,
             self._local_model,
             releases=self._releases,
+            noisy=gets_noise(broadcast, self._job.privacy),
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

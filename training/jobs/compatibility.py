@@ -9,13 +9,18 @@ from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook
 from training.data.settings import DataConfig
+from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.rounds import RoundsStage
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 
 def refuse_unfit(
-    privacy: PrivacyConfig, compression: CompressionConfig, stages: Sequence[Stage], data: DataConfig
+    privacy: PrivacyConfig,
+    compression: CompressionConfig,
+    stages: Sequence[Stage],
+    data: DataConfig,
+    traits: Sequence[str] = (),
 ) -> None:
     """Refuse what needs single clients' weights or counts where only sums leave, or what spoils an account.
 
@@ -29,6 +34,8 @@ def refuse_unfit(
         refuse_without_client_figures(stages, data)
     if privacy.client_level is not None:
         refuse_under_noise(privacy, rounds)
+    if privacy.noisy_counts is not None:
+        refuse_under_noisy_counts(privacy, stages, data, traits)
     refuse_two_codebooks(rounds)
     private = [stage for stage in rounds if isinstance(stage.objective, DPSGD)]
     for stage in private:
@@ -99,6 +106,39 @@ def refuse_under_noise(privacy: PrivacyConfig, rounds: Sequence[RoundsStage]) ->
                 "privacy.client_level.noise: together needs equal weights, or the noise of small clients "
                 "would not hide a large one; use aggregator fedequal, or noise: each"
             )
+
+
+def refuse_under_noisy_counts(
+    privacy: PrivacyConfig, stages: Sequence[Stage], data: DataConfig, traits: Sequence[str]
+) -> None:
+    """Refuse what noise on counts would leave nothing of, and what it cannot cover."""
+    for each in stages:
+        if each.asks_exactly:
+            raise ValueError(
+                f"stage {each.stage} asks for sums and histograms of calibration and test pictures without "
+                "noise, and privacy.counts.epsilon promises that none are told; leave the stage out (models "
+                "then refer every picture), or the noise"
+            )
+        if each.needs_client_figures:
+            raise ValueError(
+                f"stage {each.stage} judges the models of single clients, each on its own few pictures, and "
+                "privacy.counts.epsilon adds noise to every count; leave the stage out, or the noise"
+            )
+    if any(source.unseen for source in data.sources):
+        raise ValueError(
+            "clients that take no part (unseen: true) are judged by each stage, and privacy.counts.epsilon "
+            "lets test pictures be counted once; leave them out, or the noise"
+        )
+    if traits:
+        raise ValueError(
+            f"evaluation.intersections names {', '.join(traits)}: counts of such parts would each need their "
+            "share of privacy.counts.epsilon; leave them out, or the noise"
+        )
+    if "train" in NoisePlan(privacy, stages).units:
+        raise ValueError(
+            "evaluate_on: train counts training pictures, of which losses and weights tell more than "
+            "privacy.counts.epsilon covers; evaluate on validation, or leave the noise out"
+        )
 
 
 def refuse_uncovered(stage: RoundsStage, what: str) -> None:

@@ -46,7 +46,7 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _privacy_holds(self) -> "Job":
-        refuse_unfit(self.privacy, self.compression, self.stages, self.data)
+        refuse_unfit(self.privacy, self.compression, self.stages, self.data, tuple(self.evaluation.traits))
         return self
 
     def key(self, place: int) -> str:

@@ -17,6 +17,7 @@ from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
+from training.jobs.noise_plan import NoisePlan
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import StageContext, StageResult
@@ -100,6 +101,7 @@ def run_stages(
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}
+    noise = NoisePlan(job.privacy, job.stages)
     for place, stage in enumerate(job.stages):
         key = job.key(place)
         context = StageContext(
@@ -117,6 +119,7 @@ def run_stages(
             model=model,
             registrar=registrar,
             dismissed=dismissed,
+            tests=noise.tests(place),
         )
         metrics_log.stage_start = log_bytes
         done = load_finished(context.folder, job.digest)
@@ -145,7 +148,9 @@ def in_order(done: FinishedStage, all_subgroups: Sequence[str]) -> FinishedStage
 
 def summarise_run(job: Job, context: StageContext, finished: Mapping[str, FinishedStage]) -> dict[str, Any]:
     """`summary.json`: the figures of the final models, and of the models after each stage."""
-    privacy = privacy_facts(job.privacy, context.metrics_log.lines())
+    privacy = privacy_facts(
+        job.privacy, context.metrics_log.lines(), NoisePlan(job.privacy, job.stages).facts()
+    )
     return {
         "job": job.name,
         "recipe": job.about.system if job.about else job.name,

@@ -1,5 +1,6 @@
 """The `privacy` and `compression` blocks of a job: what an update discloses, and in how many bits."""
 
+from math import ceil
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -57,9 +58,23 @@ class CountsConfig(FrozenConfig):
             that block, and else for what suits the job, see `training.jobs.counts_under_masks`: over a
             network with three hospitals or more. How counts are added up changes no weight, so it is no part
             of a job's identity.
+        epsilon: ε of all that a run tells of the answers for one patient's pictures, in a split other than
+            `train`; null for no noise.
+        delta: δ of the same.
+        evaluations: with noise, how many rounds of a stage are evaluated, evenly spaced, the last among them:
+            each more makes all of them noisier.
     """
 
     masks: bool | None = None
+    epsilon: float | None = Field(None, ge=0.05, le=50)
+    delta: float = Field(1e-5, gt=0, le=0.01)
+    evaluations: int = Field(4, ge=1)
+
+    def evaluated(self, rounds: int) -> frozenset[int]:
+        """Which of so many rounds are evaluated; all without noise."""
+        if self.epsilon is None or self.evaluations >= rounds:
+            return frozenset(range(1, rounds + 1))
+        return frozenset(ceil(part * rounds / self.evaluations) for part in range(1, self.evaluations + 1))
 
 
 class PrivacyConfig(FrozenConfig):
@@ -87,6 +102,16 @@ class PrivacyConfig(FrozenConfig):
                 "counts.masks is true and secure_aggregation.counts is false; leave one of them out"
             )
         return self
+
+    @property
+    def noisy_counts(self) -> CountsConfig | None:
+        """The noise on counts; None for none."""
+        return self.counts if self.counts.epsilon is not None else None
+
+    @property
+    def noise_sharers(self) -> int:
+        """How many hospitals' noise is in whatever the coordinator sees of counts, at least."""
+        return self.masked_counts.fewest if self.masked_counts is not None else 1
 
     @property
     def masked_counts(self) -> SecureAggregationConfig | None:

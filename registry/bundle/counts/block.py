@@ -12,6 +12,7 @@ from registry.bundle.counts.confusion import Cell, Trait, add_cells, name_of_arr
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums
+from registry.bundle.counts.noisy import NOISE, NoisyCounts
 from registry.bundle.errors import CountsError
 
 __all__ = ["Block", "Counts"]
@@ -31,6 +32,7 @@ class Block:
         decisions: what thresholds would do, where the question named them.
         cells: confusion matrices of those of its pictures that share a trait, if asked for.
         sent: bootstrap replicates, as clients of the version before sent them.
+        noisy: the counts with noise that the others were made of, where a job asks for noise.
     """
 
     point: Counts
@@ -38,6 +40,12 @@ class Block:
     decisions: Decisions | None = None
     cells: Mapping[Trait, Cell] = field(default_factory=dict)
     sent: Counts | None = None
+    noisy: NoisyCounts | None = None
+
+    @classmethod
+    def of_noisy(cls, noisy: NoisyCounts) -> "Block":
+        """The block of consistent counts that noisy ones stand for."""
+        return cls(noisy.consistent(), noisy=noisy)
 
     @cached_property
     def by_lesion(self) -> LesionSums:
@@ -48,6 +56,10 @@ class Block:
         return LesionSums.of_independent(np.diagonal(confusion), confusion.sum(axis=-1))
 
     def __add__(self, other: "Block") -> "Block":
+        if (self.noisy is None) != (other.noisy is None):
+            raise CountsError("one block has noise and the other has none; do all clients run the same job?")
+        if self.noisy is not None and other.noisy is not None:
+            return Block.of_noisy(self.noisy + other.noisy)
         missing = (self.lesions is None) != (other.lesions is None)
         if missing or (self.decisions is None) != (other.decisions is None):
             raise CountsError(
@@ -63,6 +75,8 @@ class Block:
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
         """Serializes the block for a message, all int32."""
+        if self.noisy is not None:
+            return self.noisy.to_arrays()
         arrays = self.point.to_arrays()
         if self.sent is not None:
             sent = self.sent.to_arrays()
@@ -83,6 +97,8 @@ class Block:
         Raises:
             CountsError: the arrays are not what `to_arrays` gives.
         """
+        if NOISE in arrays:
+            return cls.of_noisy(NoisyCounts.from_arrays(arrays))
         counted = {
             name: array
             for name, array in arrays.items()

@@ -50,6 +50,11 @@ class Counts:
         total: NDArray[np.int64] = np.asarray(self.confusion.sum(axis=(-2, -1)))
         return total
 
+    @property
+    def tells_confidence(self) -> NDArray[np.bool_]:
+        """Whether `confidence` has the pictures, `()` or `(replicates,)`; told with noise it has none."""
+        return np.asarray(self.confidence.sum(axis=(-2, -1)) == self.n)
+
     def __add__(self, other: "Counts") -> "Counts":
         if self.confusion.shape != other.confusion.shape:
             raise CountsError(

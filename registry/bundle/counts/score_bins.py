@@ -82,9 +82,22 @@ class _EqualBins(ScoreBins):
         return np.clip(places, 0, len(self) - 1)
 
 
+def _coarse_bins() -> ScoreBins:
+    positive = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0)  # log-odds, each an edge of `LOGIT_BINS` too
+    ends = np.array([*(-each for each in positive[:0:-1]), *positive])
+    middles = np.array([ends[0] - 2, *(ends[1:] + ends[:-1]) / 2, ends[-1] + 2])
+    edges = np.array([0.0, *map(_logistic, ends), 1.0])
+    return ScoreBins(f"logit-{len(middles)}", edges, np.array([*map(_logistic, middles)]))
+
+
 LOGIT_BINS = _logit_bins()
 EQUAL_BINS = _EqualBins(**vars(_equal_bins(500)))
-_KNOWN = {len(bins): bins for bins in (LOGIT_BINS, EQUAL_BINS)}
+COARSE_BINS = _coarse_bins()
+"""The bins of histograms that are told with noise: noise is in every bin, so that few are better."""
+
+_KNOWN = {len(bins): bins for bins in (LOGIT_BINS, EQUAL_BINS, COARSE_BINS)}
+COARSE_OF = COARSE_BINS.bin(LOGIT_BINS.middles)
+"""In which of `COARSE_BINS` each of `LOGIT_BINS` lies."""
 
 SCORE_BINS = len(LOGIT_BINS)
 """How many bins scores are counted in."""

@@ -27,7 +27,7 @@ from registry.bundle.counts.histograms import Counts
 from registry.bundle.metrics import classification
 from registry.bundle.metrics.moments import Moments
 from registry.bundle.metrics.ratio import Figure, harmonic_between, ratio
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.sample import Sample, of_noise
 from registry.bundle.metrics.shares import F1, RECALLS, SPECIFICITIES, correlation
 
 Effects = tuple[Figure, Figure]
@@ -36,7 +36,8 @@ Effects = tuple[Figure, Figure]
 
 def aurocs(sample: Sample[Counts]) -> Moments:
     """Of each class, `(..., classes)`."""
-    return _under_roc(classification.aurocs(sample.counts), sample.counts.scores, _effects(sample))
+    area = classification.aurocs(sample.counts)
+    return _under_roc(area, sample.counts.scores, _effects(sample), sample.noise)
 
 
 def auroc(sample: Sample[Counts]) -> Moments:
@@ -50,7 +51,7 @@ def malignancy_auroc(sample: Sample[Counts]) -> Moments:
     support = sample.counts.confusion.sum(axis=-1).astype(np.float64)
     effect = sample.effect.of_scores().of_pictures(support)
     area = classification.malignancy_auroc(sample.counts)
-    return _under_roc(area, sample.counts.malignancy, (effect, effect))
+    return _under_roc(area, sample.counts.malignancy, (effect, effect), sample.noise)
 
 
 def auprcs(sample: Sample[Counts]) -> Moments:
@@ -79,15 +80,20 @@ def _effects(sample: Sample[Counts]) -> Effects:
     return effect.of_pictures(support * of_class), effect.of_pictures(support * (1 - of_class))
 
 
-def _under_roc(value: Figure, histograms: NDArray[np.int64], effects: Effects) -> Moments:
-    n, m = (np.maximum(histograms[..., side, :].sum(axis=-1), 1) for side in (0, 1))
+def _under_roc(value: Figure, histograms: NDArray[np.int64], effects: Effects, noise: float) -> Moments:
+    n_told, m_told = n, m = [np.maximum(histograms[..., side, :].sum(axis=-1), 1) for side in (0, 1)]
     smooth = (np.nan_to_num(value) * m * n + (m + n + 1) / 2) / ((m + 1) * (n + 1))
     m, n = m / effects[0], n / effects[1]
     of_class = np.maximum(m - 1, 0) * (1 - smooth) / (2 - smooth)
     of_others = np.maximum(n - 1, 0) * smooth / (1 + smooth)
     model = smooth * (1 - smooth) * (1 + of_class + of_others) / (m * n)
     shown = _variance_of_placements(histograms) * np.maximum(*effects)
-    return Moments(value, smooth, np.maximum(model, shown), value, _ordered_share(value, histograms))
+    variance = np.maximum(model, shown)
+    if not noise:
+        return Moments(value, smooth, variance, value, _ordered_share(value, histograms))
+    below, above = _placements(histograms)
+    added = of_noise(below) / m_told**2 + of_noise(above) / n_told**2
+    return Moments(value, smooth, variance + noise * added, value, value)
 
 
 def _ordered_share(area: Figure, histograms: NDArray[np.int64]) -> Figure:
@@ -111,13 +117,20 @@ def _best_average_precision(histograms: NDArray[np.int64]) -> Figure:
     return ratio(gained.sum(axis=-1), positives.sum(axis=-1))
 
 
-def _variance_of_placements(histograms: NDArray[np.int64]) -> Figure:
-    """DeLong's variance of AUROC, from `(..., 2, bins)`, ties counted half."""
+def _placements(histograms: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The share of others below each bin, and of the class above, `(..., bins)` each, ties counted half."""
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     n = np.maximum(negatives.sum(axis=-1, keepdims=True), 1)
     m = np.maximum(positives.sum(axis=-1, keepdims=True), 1)
     below = (np.cumsum(negatives, axis=-1) - negatives / 2) / n
     above = (positives.sum(axis=-1, keepdims=True) - np.cumsum(positives, axis=-1) + positives / 2) / m
+    return below, above
+
+
+def _variance_of_placements(histograms: NDArray[np.int64]) -> Figure:
+    """DeLong's variance of AUROC, from `(..., 2, bins)`."""
+    below, above = _placements(histograms)
+    negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     return _variance_of_mean(below, positives) + _variance_of_mean(above, negatives)
 
 

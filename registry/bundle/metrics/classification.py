@@ -127,7 +127,8 @@ def _area_under_roc(histograms: NDArray[np.int64]) -> Figure:
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     below = np.cumsum(negatives, axis=-1) - negatives
     won_twice = (positives * (2 * below + negatives)).sum(axis=-1)
-    return ratio(won_twice, 2 * positives.sum(axis=-1) * negatives.sum(axis=-1))
+    pairs = np.maximum(positives.sum(axis=-1), 0) * np.maximum(negatives.sum(axis=-1), 0)
+    return np.clip(ratio(won_twice, 2 * pairs), 0.0, 1.0)  # noise may lead out
 
 
 def _average_precision(histograms: NDArray[np.int64]) -> Figure:
@@ -164,10 +165,14 @@ def auroc(counts: Counts) -> Figure:
 
 
 def auprcs(counts: Counts) -> Figure:
-    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs` or of few pictures."""
+    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs` or of few pictures.
+
+    nan of counts with noise, too: at the top, where precision is made, it is all noise.
+    """
     others, positives = counts.scores[..., 0, :].sum(axis=-1), counts.scores[..., 1, :].sum(axis=-1)
     fewest = FEWEST_FOR_AUPRC if counts.scores.shape[-1] == SCORE_BINS else 1
-    return np.where((others > 0) & (positives >= fewest), _average_precision(counts.scores), np.nan)
+    told = (others > 0) & (positives >= fewest) & counts.tells_confidence[..., np.newaxis]
+    return np.where(told, _average_precision(counts.scores), np.nan)
 
 
 def auprc(counts: Counts) -> Figure:

@@ -22,7 +22,7 @@ from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.metrics import classification, malignancy
 from registry.bundle.metrics.moments import Moments
 from registry.bundle.metrics.ratio import Figure, ratio
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.sample import Sample, of_noise
 
 Cells = NDArray[np.bool_]
 """Which cells are meant, `(shares, classes, classes)`, true by predicted class."""
@@ -93,6 +93,7 @@ def each_share(shares: Shares, sample: Sample[HasConfusion]) -> Moments:
     smoothed = _smoothed(sample.counts)
     smooth, linear = _linear(shares, smoothed)
     variance = np.einsum("...fij,...ij->...f", linear**2, smoothed * _by_row(sample))
+    variance = variance + sample.noise * of_noise(linear).sum(axis=-1)
     return _moments(shares, shares.figure(sample.counts), smooth, variance)
 
 
@@ -112,6 +113,7 @@ def mean_share(
     weight = ratio(heavy, heavy.sum(axis=-1, keepdims=True))
     together = np.einsum("...f,...fij->...ij", weight, linear)
     variance = (together**2 * smoothed * _by_row(sample)).sum(axis=(-2, -1))
+    variance = variance + sample.noise * of_noise(together).sum(axis=-1)
     value = (weight * np.where(np.isnan(values), 0.0, values)).sum(axis=-1)
     return _moments(shares, value, (weight * smooth).sum(axis=-1), variance)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,22 @@ def test_what_was_kept_of_rounds_that_nobody_knows_of_is_forgotten(job, node, tm
         assert store.load("north", key, 9).scalars == {"round": 1}
     # What waits for a sum is of no training.
     assert store.load("north", masks, 9).scalars == {"round": 2}
+
+
+@pytest.mark.parametrize(
+    ("stage", "track"), [("privacy", "counts"), ("privacy", "updates"), ("masks", "0-federate")]
+)
+def test_no_account_is_taken_back(job, node, tmp_path, stage, track):
+    """A question about a stage of that name would have the node forget what it told, and tell it again."""
+    from clients.store import ClientStore
+
+    store = ClientStore(tmp_path / "states")
+    store.save("north", f"{stage}/{track}/test/light", 3, State({}, {"a": 2.0}))
+    question = Broadcast("north", stage, 1, "fit", track)
+    stamp = stamp_of(question, job.digest, "s1", 1)
+    with suppress(Exception):  # whatever becomes of the question
+        node.answer(write_question(question, stamp, 0), b"")
+    assert store.load("north", f"{stage}/{track}/test/light", 9).scalars == {"a": 2.0}
 
 
 def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from training.jobs.job import read_job
+from training.updates.settings import CountsConfig
 
 MASKS = {"secure_aggregation": {}}
 RECIPES = Path("training/recipes")
@@ -50,6 +51,45 @@ def test_an_account_without_an_accountant(make_job, monkeypatch):
     with pytest.raises(ValueError, match=r"not installed here.*dermfed\[privacy\]"):
         make_job(privacy={"client_level": {"clip": 1.0, "noise_multiplier": 1.0}})
     make_job(privacy=MASKS)
+
+
+NOISE = {"counts": {"epsilon": 1.0}}
+CALIBRATED = [{"stage": "export"}, {"stage": "calibrate"}]
+
+
+def test_what_noise_on_counts_cannot_cover(make_job, federate_block):
+    for stages, reason in (
+        ([federate_block(), *CALIBRATED], "stage calibrate asks for sums and histograms of calibration and"),
+        (
+            [
+                federate_block(),
+                {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 1}, "per": "client"},
+            ],
+            "stage personalize judges the models of single clients, each on its own few",
+        ),
+        ([federate_block(evaluate_on="train")], "evaluate_on: train counts training pictures"),
+    ):
+        make_job(stages=stages)
+        with pytest.raises(ValueError, match=f"{reason}.*noise"):
+            make_job(stages=stages, privacy=NOISE)
+    with pytest.raises(ValueError, match=r"evaluation.intersections names .*leave them out, or the noise"):
+        make_job(privacy=NOISE, evaluation={"intersections": [{"column": "site"}]})
+
+
+def test_noise_on_counts_is_part_of_what_a_job_is(make_job):
+    """Fewer rounds are evaluated, and the best of them may be another; masks change nothing of it."""
+    assert make_job(privacy=NOISE).digest != make_job().digest
+    masked = {"counts": {**NOISE["counts"], "masks": True}}
+    assert make_job(privacy=NOISE).digest == make_job(privacy=masked).digest
+
+
+@pytest.mark.parametrize(
+    ("rounds", "evaluations", "evaluated"),
+    [(10, 2, {5, 10}), (10, 3, {4, 7, 10}), (3, 4, {1, 2, 3}), (7, 1, {7}), (1, 1, {1})],
+)
+def test_evaluated_rounds_are_evenly_spaced_and_end_with_the_last(rounds, evaluations, evaluated):
+    assert CountsConfig(epsilon=1, evaluations=evaluations).evaluated(rounds) == evaluated
+    assert CountsConfig(evaluations=evaluations).evaluated(rounds) == set(range(1, rounds + 1))
 
 
 def test_a_job_learns_one_codebook(make_job):

@@ -53,13 +53,15 @@ def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
     """The labelled pictures of each wanted subgroup of which counts may leave.
 
     One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
-    before is held back.
+    before is held back. Where counts get noise neither is done: it would tell of the pictures.
     """
     parts = {
         name: part.where(part.labels >= 0)
         for name, part in client.by_subgroup(question.split).items()
         if name in question.subgroups
     }
+    if client.noisy:
+        return parts
     if question.one_per_lesion:
         parts = {name: one_of_each(part, client.min_count) for name, part in parts.items()}
     enough = {name: part for name, part in parts.items() if part.num_people >= max(client.min_count, 1)}

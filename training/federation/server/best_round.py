@@ -33,9 +33,9 @@ class BestRound:
 
         A round in which no client could judge the model is passed over.
         """
-        if not blocks:
+        points = [block.point for block in blocks.values() if block.point.n]
+        if not points:
             return
-        points = [block.point for block in blocks.values()]
         reached = float(accuracy(sum(points[1:], points[0])))
         known = self._header() if self._path.exists() else None
         # A file of this round or a later one is there when rounds are done again after a kill.

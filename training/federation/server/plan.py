@@ -60,6 +60,7 @@ class Plan:
         update_limit: how far an update may go, see `training.federation.server.norm_bound`; None where nobody
             looks.
         dismissed: clients that are asked no more, and since when.
+        evaluated: the rounds after which the models are evaluated; None for all.
         canary: whether two batches are tried at every client before the first round.
     """
 
@@ -84,6 +85,11 @@ class Plan:
     update_limit: float | None = None
     dismissed: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
+    evaluated: frozenset[int] | None = None
+
+    def evaluates(self, round_: int) -> bool:
+        """Whether the models of a round are evaluated; those of round 0, before the first, always are."""
+        return self.split is not None and (self.evaluated is None or round_ in self.evaluated | {0})
 
 
 @dataclass(frozen=True)

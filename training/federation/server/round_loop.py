@@ -331,7 +331,7 @@ def evaluate_tracks(
     plan: Plan, states: States, engine: Engine, round_: int, traffic: Traffic
 ) -> tuple[Blocks, list[Failure]]:
     """Counts by subgroup, each from the model that is meant for it, and the clients that gave none."""
-    if plan.split is None:
+    if plan.split is None or not plan.evaluates(round_):
         return {}, []
     question = {
         track.name: EvaluateQuestion(split=plan.split, subgroups=track.subgroups).model_dump()

@@ -20,6 +20,7 @@ from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
+from training.updates.settings import CountsConfig
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class StageContext:
         model: the job's model with its initial weights; a stage leaves it as it is.
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
+        tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
     """
 
     job: JobSettings
@@ -56,6 +58,7 @@ class StageContext:
     registrar: Registrar = no_registry
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
+    tests: bool = True
 
     @property
     def all_subgroups(self) -> tuple[str, ...]:
@@ -118,17 +121,28 @@ class Stage(FrozenConfig, ABC):
         passes_figures_on: whether its outcome's test figures are those of the stage before.
         summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
+        asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
     """
 
     stage: str
     passes_figures_on: ClassVar[bool] = False
     summed: ClassVar[frozenset[str]] = frozenset()
     needs_everyone: ClassVar[bool] = False
+    asks_exactly: ClassVar[bool] = False
 
     @property
     def needs_client_figures(self) -> bool:
         """Whether it cannot do without figures of each client."""
         return False
+
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
+        """What its questions before the test cost a patient of each split: parts that are told with noise."""
+        return {}
+
+    @property
+    def test_units(self) -> int:
+        """What its test costs a test patient, in the same units; 0 where it has none."""
+        return 0
 
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""

@@ -10,11 +10,13 @@ from pydantic import Field
 
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from training.algorithms.client import Client
+from training.data.dataset import Split
 from training.data.settings import ToneSubgroups
 from training.errors import ExportError
+from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
-from training.jobs.stages.final_test import TEST, answer_test, figures_on_test
+from training.jobs.stages.final_test import answer_test, figures_on_test
 from training.jobs.stages.lineage import weights_digest, with_parents
 from training.messages.message import (
     GLOBAL,
@@ -75,10 +77,14 @@ class Export(Stage):
     ) -> float:
         """The largest difference that any client finds."""
         tensors = {GRAPH: as_tensor(graph), **prefixed(weights, WEIGHTS)}
-        clients = context.census.holders("validation", context.all_subgroups) or context.census.holders(
+        # How far two programs differ is told without noise, so in a job with noise, of training pictures.
+        split: Split = "validation" if context.job.privacy.noisy_counts is None else "train"
+        clients = context.census.holders(split, context.all_subgroups) or context.census.holders(
             "train", context.all_subgroups
         )
-        broadcasts = [Broadcast(client, context.key, 0, PARITY, name, tensors) for client in clients]
+        broadcasts = [
+            Broadcast(client, context.key, 0, PARITY, name, tensors, {"split": split}) for client in clients
+        ]
         updates = ask_all(context.engine, broadcasts, traffic)
         worst = max(updates, key=lambda update: update.scalars["difference"])
         if worst.scalars["difference"] > self.tolerance:
@@ -96,7 +102,7 @@ class Export(Stage):
         if broadcast.ask != PARITY:
             raise unknown_question(broadcast)
         client.local_model.load(named(broadcast.tensors, WEIGHTS))
-        examples = client.examples("validation")
+        examples = client.examples("train" if broadcast.options.get("split") == "train" else "validation")
         if not len(examples):
             examples = client.examples("train")
         images = examples.batch(np.arange(min(len(examples), PARITY_PICTURES)))

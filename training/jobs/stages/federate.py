@@ -14,7 +14,7 @@ from training.errors import JobError
 from training.federation.blocks import add_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.questions import EVALUATE
+from training.federation.questions import EVALUATE, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
@@ -24,7 +24,6 @@ from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
-    TEST,
     answer_test,
     client_facts,
     figures_by_client,
@@ -32,6 +31,7 @@ from training.jobs.stages.final_test import (
 )
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.updates.settings import CountsConfig
 
 
 class Federate(RoundsStage):
@@ -94,6 +94,15 @@ class Federate(RoundsStage):
                 **({} if best is None else {"kept_round": best.round}),
             },
         )
+
+    def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
+        """One matrix a round that is evaluated."""
+        return {} if self.evaluate_on is None else {self.evaluate_on: len(counts.evaluated(self.rounds))}
+
+    @property
+    def test_units(self) -> int:
+        """A matrix and a histogram."""
+        return 2
 
     def tidy(self, folder: Path) -> None:
         """Remove the clients' uploads and the weights kept on the way: what is needed is in the outcome."""

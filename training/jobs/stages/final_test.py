@@ -14,11 +14,11 @@ from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.evaluate import evaluate
+from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all, ask_sums
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 
-TEST = "test"
 FOLDED_LABELS = (
     Label(code="benign", name="Benign", malignancy="benign"),
     Label(code="malignant", name="Malignant", malignancy="malignant"),
@@ -45,6 +45,8 @@ def figures_by_client(
     context: StageContext, models: Mapping[str, Tensors], traffic: Traffic
 ) -> dict[str, Blocks]:
     """As `figures_on_test`, by client; of all clients together where counts are summed under masks."""
+    if not context.tests:
+        return {}
     broadcasts = [
         Broadcast(client, context.key, 0, TEST, model, models[model], final_question(context, subgroups))
         for model, subgroups in routes(context, models).items()
@@ -67,7 +69,7 @@ def final_question(context: StageContext, subgroups: tuple[str, ...]) -> dict[st
     """What is asked of finished models about test pictures of these subgroups, as options of a message."""
     return EvaluateQuestion(
         split="test",
-        subgroups=subgroups,
+        subgroups=context.census.judged("test", subgroups),
         intersections=True,
     ).model_dump()
 

@@ -22,13 +22,13 @@ from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks, unpack_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged, own_weights
-from training.federation.questions import EVALUATE, FIT
+from training.federation.questions import EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, Track, TrackState
 from training.federation.server.round_loop import run_rounds
 from training.jobs.stages.base import Stage, StageContext, StageResult
-from training.jobs.stages.final_test import TEST, client_facts, final_question
+from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
 

@@ -101,7 +101,7 @@ class RoundsStage(Stage):
             GLOBAL,
             clients,
             judges,
-            context.all_subgroups,
+            context.census.judged(split, context.all_subgroups) if split else context.all_subgroups,
             always=tuple(client for client in clients if client == SERVER),
             sizes={
                 name: context.census.held(name, "train", context.all_subgroups, labelled=labelled)
@@ -131,6 +131,7 @@ class RoundsStage(Stage):
             # While few pictures without a label count, clients that have no others hardly move.
             update_limit=None if self.objective.uses_unlabelled else context.job.engine.update_limit,
             canary=context.canary,
+            evaluated=context.job.privacy.counts.evaluated(self.rounds),
         )
 
     def circumstances(self, context: StageContext, clients: Sequence[str]) -> Circumstances:

@@ -12,13 +12,18 @@ AGAINST = {
     "together": "whoever sees sums of updates, as masks leave them to the coordinator",
 }
 
+NO_NOISE: Mapping[str, Any] = {}
 
-def privacy_facts(config: PrivacyConfig, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+
+def privacy_facts(
+    config: PrivacyConfig, lines: Sequence[Mapping[str, Any]], noise: Mapping[str, Any] = NO_NOISE
+) -> dict[str, Any]:
     """The block `privacy` of `summary.json`; empty where neither masks nor noise were used.
 
     Args:
         config: the job's.
         lines: of `metrics.jsonl`.
+        noise: what there is to say of noise on counts, by split.
     """
     facts: dict[str, Any] = {}
     if config.secure_aggregation is not None:
@@ -43,9 +48,22 @@ def privacy_facts(config: PrivacyConfig, lines: Sequence[Mapping[str, Any]]) -> 
             "delta": max(largest_by_client(lines, DELTA).values()),
         }
     if "client_level" in facts or "picture_level" in facts:
-        facts["not_covered"] = (
-            "numbers of pictures, counts of predictions, and other jobs on the same pictures"
-        )
+        counts = "" if noise else "counts of predictions, "
+        facts["not_covered"] = f"numbers of pictures, {counts}and other jobs on the same pictures"
+    if noise:
+        sharers = config.noise_sharers
+        facts["counts"] = {
+            "epsilon": config.counts.epsilon,
+            "delta": config.counts.delta,
+            "evaluations": config.counts.evaluations,
+            "protects": "what the models answered for one patient, by the counts that hospitals sent",
+            "against": "whoever sees every answer, the coordinator too"
+            if sharers == 1
+            else f"whoever sees sums of {sharers} hospitals or more, of which none tells its own noise",
+            "not_covered": "how many pictures of each class and subgroup a hospital has, what was learned "
+            "from training pictures, and other runs on the same pictures",
+            "by_split": dict(noise),
+        }
     return facts
 
 
@@ -68,4 +86,14 @@ def privacy_text(facts: Mapping[str, Any]) -> list[str]:
             )
     if "not_covered" in facts:
         sentences.append(f"Not covered by this: {facts['not_covered']}.")
+    if "counts" in facts:
+        counts = facts["counts"]
+        wide = ", ".join(f"{of['deviation']:.3g} in {split}" for split, of in counts["by_split"].items())
+        sentences.append(
+            f"Counts of one picture per patient were told with noise, of standard deviation {wide}: "
+            f"({counts['epsilon']:g}, {counts['delta']:g})-differential privacy of {counts['protects']} in "
+            f"each split, against {counts['against']}. Not covered by this: {counts['not_covered']}. "
+            "Intervals contain the noise. Of scores one coarse histogram is told, so that calibration error, "
+            "average precision and curves of risk are missing."
+        )
     return sentences

@@ -70,7 +70,7 @@ def test_a_mirrored_bin_is_that_of_the_other_class():
 def test_bins_are_told_apart_by_how_many_they_are():
     assert bins_of(320) is LOGIT_BINS
     assert bins_of(500) is EQUAL_BINS
-    with pytest.raises(CountsError, match=r"has 64 bins; 320 \(logit-320\) or 500 \(equal-500\)"):
+    with pytest.raises(CountsError, match=r"has 64 bins; 16 \(logit-16\) or 320 \(logit-320\) or 500 "):
         bins_of(64)
 
 

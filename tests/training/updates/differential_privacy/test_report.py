@@ -77,3 +77,18 @@ def test_the_account_of_pictures_is_the_worst_clients():
     assert told["epsilon"] == 2.5
     assert told["epsilon_by_client"] == {"a": 1.5, "b": 2.5}
     assert told["delta"] == 1e-5
+
+
+def test_noise_on_counts_is_told_with_what_it_covers_and_what_not():
+    config = PrivacyConfig.model_validate({"counts": {"epsilon": 2, "delta": 1e-6, "masks": True}})
+    noise = {"test": {"parts_told": 2, "deviation": 5.25, "epsilon_of_own_noise": 4.1}}
+    facts = privacy_facts(config, [], noise)
+    assert facts["counts"]["by_split"] == noise
+    assert "sums of 3 hospitals or more" in facts["counts"]["against"]
+    (sentence,) = privacy_text(facts)
+    assert "of standard deviation 5.25 in test: (2, 1e-06)-differential privacy" in sentence
+    assert "how many pictures of each class and subgroup" in sentence
+    level = {"client_level": {"clip": 1.0, "noise_multiplier": 2.0}}
+    both = PrivacyConfig.model_validate({"counts": {"epsilon": 2}, **level})
+    assert "counts of predictions" in privacy_facts(PrivacyConfig.model_validate(level), [])["not_covered"]
+    assert "counts of predictions" not in privacy_facts(both, [], noise)["not_covered"]
