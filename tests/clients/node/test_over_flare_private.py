@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.loopback.federated import ROOT
-from tests.clients.node.federated import HOSPITALS, running, weights
+from tests.clients.node.federated import HOSPITALS, alike, running, weights
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.canary import CANARY
@@ -69,11 +69,6 @@ def here(net):
 
 def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-
-def alike(line):
-    """A round's line without its seconds, and without its bytes: over a network counts are under masks."""
-    return {name: value for name, value in line.items() if name != "seconds" and "bytes" not in name}
 
 
 def assert_near(there, here, clients, stayed=1.0):
