@@ -1,12 +1,13 @@
 """The difference between two systems on the same test pictures, with an interval.
 
-Two runs of one seed have the same test pictures and draw the same bootstrap weights for them, so that a
-replicate of one belongs to the same replicate of the other: noise that both share cancels. Each seed has a
-split of its own; differences are means over seeds, and their interval is of the means of replicates.
+Replicates are drawn from the sums that a run leaves (`resample`), apart for each run. Two runs of one seed
+have the same test pictures, and the noise that both share does not cancel: intervals are wider than they need
+be. Each seed has a split of its own; differences are means over seeds, and their interval is of the means of
+replicates.
 
-What that leaves out: the seeds' test splits are drawn from the same lesions, and two of them share a fifth,
-so that intervals over several seeds are somewhat too narrow. A difference of two distances (spreads) has
-plain percentiles: what noise adds to both cancels only as far as it is alike.
+What that leaves out: the seeds' test splits are drawn from the same lesions, and two of them share a fifth. A
+difference of two distances (spreads) has plain percentiles: what noise adds to both cancels only as far as it
+is alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from recipe_runs import RecipeRun
+from resample import resample
 
 from registry.bundle.counts.count import Counts
 from registry.bundle.metrics.interval import interval
@@ -39,7 +41,7 @@ class Judged:
         """From the counts that a stage left."""
         return cls(
             {name: block.point for name, block in blocks.items()},
-            {name: block.replicates for name, block in blocks.items() if block.replicates is not None},
+            {name: resample(block) for name, block in blocks.items()},
         )
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +26,7 @@ from clients.data.errors import ClientDataError
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
+from clients.federation.kit import open_kit
 from clients.store import ClientStore
 from personalization.report.comparison import Comparison, compare, comparison_data, comparison_table
 from personalization.report.page import render_report
@@ -39,6 +41,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError, TrainingError
 from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.recipes import GROUPS, grouped, read_recipes
@@ -46,6 +49,7 @@ from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
 from training.jobs.tracking.tracked import refuse_missing, tracked
+from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 DONE, REFUSED, WRONG = 0, 1, 2
 EXAMPLES = """Examples:
@@ -56,6 +60,7 @@ EXAMPLES = """Examples:
   dermfed-train job.yaml --set stages.federate.rounds=5 --set seed=1
   dermfed-train --compare runs/alone --compare runs/together
   dermfed-train --check job.yaml
+  dermfed-train --check job.yaml --kit kits/admin
 """
 
 app = typer.Typer(add_completion=False)
@@ -152,11 +157,11 @@ def refusals(summary: Mapping[str, Any]) -> list[str]:
     return [stage["facts"]["refused"] for stage in summary["stages"] if stage["facts"].get("refused")]
 
 
-def check(job: Job, job_file: Path) -> list[dict[str, Any]]:
+def check(job: Job, job_file: Path) -> Census:
     """Read a job's data as a run would, without training; returns who holds what."""
     census = Census.of_dataset(load_data(job, job_file))
     census.check()
-    return census.table()
+    return census
 
 
 @app.command(epilog=EXAMPLES)
@@ -181,7 +186,8 @@ def run(
         ),
     ] = None,
     check_only: Annotated[
-        bool, typer.Option("--check", help="Check the job and its data; train nothing.")
+        bool,
+        typer.Option("--check", help="Check the job and its data, and say who will see what; train nothing."),
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the job file's JSON Schema.")] = False,
     compared: Annotated[
@@ -215,8 +221,12 @@ def run(
         raise JobError("name a job file; list the built-in ones with --recipes")
     else:
         job = read_job(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
-        if check_only:
-            print_census(check(job, job_file), as_json=as_json)
+        if check_only and kit is not None:
+            hospitals = open_kit(kit, "admin", "server").federation.names  # who have the pictures
+            print_federation(hospitals, who_sees_what(over_network(job), hospitals), as_json=as_json)
+        elif check_only:
+            census = check(job, job_file)
+            print_census(census.table(), who_sees_what(job, census.all_hospitals), as_json=as_json)
         elif job.engine.name == "nvflare":
             target = out or Path("runs") / job.name
             federate(job, kit, target, resume=resume, as_json=as_json, without=without or ())
@@ -269,14 +279,36 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
         Console().print(comparison_table(comparison))
 
 
-def print_census(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    """Who holds what."""
+def print_census(rows: list[dict[str, Any]], seen: Sequence[Seen], *, as_json: bool) -> None:
+    """Who holds what, and who sees what of it; as JSON the former alone."""
     if as_json:
         print(json.dumps(rows))
         return
     table = Table("client", "split", "subgroup", "class", "pictures")
     for row in rows:
         table.add_row(row["client"], row["split"], row["subgroup"], row["label"], str(row["n"]))
+    Console().print(table)
+    print_seen(seen)
+
+
+def print_federation(hospitals: Sequence[str], seen: Sequence[Seen], *, as_json: bool) -> None:
+    """The hospitals of a federation, and who sees what of theirs."""
+    if as_json:
+        print(json.dumps({"hospitals": hospitals, "seen": [asdict(row) for row in seen]}))
+        return
+    print(
+        f"{len(hospitals)} hospitals: {', '.join(hospitals)}; the pictures are theirs, and not looked at here"
+    )
+    print_seen(seen)
+
+
+def print_seen(seen: Sequence[Seen]) -> None:
+    """Who sees what of a job."""
+    table = Table(title="Who sees what", title_justify="left", show_lines=True)
+    for header in COLUMNS:
+        table.add_column(header, overflow="fold")
+    for row in seen:
+        table.add_row(*row.cells)
     Console().print(table)
 
 

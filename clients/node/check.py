@@ -10,26 +10,28 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
+from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, read_own
+from registry.bundle.counts.merged_bins import smallest_cell
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import TrainingError
+from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
+from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
 from training.models import initial_model
 from training.models.groups import float_state
+from training.updates.secure_aggregation.identity import fingerprint
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
 COPIES = 4  # of a model in memory while it is trained: weights, gradients, two moments
 SOON = 30  # days before a certificate's end that the check warns
 SECONDS = 5.0  # to reach the coordinator
-NEVER_LEAVES = (
-    "pictures, file names, lesion and patient numbers, predictions for one picture, losses and counts "
-    "of answers over fewer pictures than the job's privacy.min_count, keys, logs"
-)
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,15 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
         check_disk(kit.path),
         check_connection(kit),
     ]
+    if kit.facts.role == "hospital":
+        found.append(check_identity(kit))
     if data is not None and job is not None:
         found += check_data(kit, job, data, cache)
+    if job is not None:
+        found += [
+            CheckResult(f"who sees {seen.topic}", True, seen.line)
+            for seen in who_sees_what(over_network(job), kit.federation.names)
+        ]
     return found
 
 
@@ -112,6 +121,22 @@ def check_certificate(kit: Kit) -> CheckResult:
         )
     soon = " - ask for a renewal" if days < SOON else ""
     return CheckResult("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
+
+
+def check_identity(kit: Kit) -> CheckResult:
+    """The key by which others know this hospital in sums under masks, and the keys by which it knows them."""
+    try:
+        key = x509.load_pem_x509_certificate(kit.certificate.read_bytes()).public_key()
+        known = read_known(known_path(kit))
+    except (OSError, ValueError, TrainingError) as error:
+        return CheckResult("identity", False, f"{error}")
+    if not isinstance(key, RSAPublicKey):
+        return CheckResult("identity", False, f"{kit.certificate} holds no RSA key; ask for a new kit")
+    others = [name for name in kit.federation.names if name != kit.facts.name]
+    told = [f"{name} is known by {known[name]}" for name in others if name in known]
+    new = [name for name in others if name not in known]
+    told += [f"no sum yet with {', '.join(new)}"] if new else []
+    return CheckResult("identity", True, "; ".join([f"signs sums with the key {fingerprint(key)}", *told]))
 
 
 def check_clock(kit: Kit) -> CheckResult:
@@ -186,8 +211,20 @@ def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
     yield CheckResult(
         "sent",
         True,
-        f"each round {len(state)} tensors, {size:,} bytes at most ({'; '.join(shapes)}; …), numbers of "
-        f"pictures and mean losses by subgroup, counts by subgroup. Never: {NEVER_LEAVES}",
+        f"each round {len(state)} tensors, {size:,} bytes at most ({'; '.join(shapes)}; …); what else, and "
+        f"who sees it, is told below. Never: {never_leaves(job.privacy.min_count)}",
+    )
+
+
+def never_leaves(min_count: int) -> str:
+    """What no answer to the coordinator tells, where nothing is told of fewer patients than this."""
+    never = "pictures, file names, lesion and patient numbers, keys, logs"
+    if min_count <= 1:
+        return f"{never}. Counts and losses may be of one patient (privacy.min_count: {min_count})"
+    return (
+        f"{never}, predictions for one picture; losses, counts of answers and sums over fewer than "
+        f"{min_count} patients, by themselves or as the difference of two answers; a bin of a histogram with "
+        f"fewer than {smallest_cell(min_count)}. Numbers of pictures and matrices of answers are exact"
     )
 
 

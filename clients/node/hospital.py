@@ -21,6 +21,7 @@ from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.identity import open_identity
 from clients.node.request_handler import RequestHandler
 from training.errors import EngineError, TrainingError, public_message
+from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 
 LOGGER = logging.getLogger("dermfed.node")
@@ -30,11 +31,6 @@ Reply = TypeVar("Reply")
 def read_packed(job: str) -> Job:
     """A job as `pack` put it into a FLARE job: base64, since FLARE reads meaning into plain settings."""
     return Job.model_validate(json.loads(base64.b64decode(job)))
-
-
-def over_network(job: Job) -> Job:
-    """The job as it is at a site of a network, wherever it says that clients run."""
-    return job.model_copy(update={"engine": job.engine.model_copy(update={"name": "nvflare"})})
 
 
 def with_public_errors(work: Callable[[], Reply]) -> Reply:

@@ -28,6 +28,7 @@ from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
+from training.jobs.who_sees_what import who_sees_what
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
 from training.updates.secure_aggregation.identity import Identity
@@ -136,14 +137,18 @@ class RequestHandler:
             return self._own.properties.model_dump_json()
 
     def join(self, roster: str) -> str:
-        """Take the agreed roster and get ready; returns an empty JSON object, or a refusal."""
+        """Take the agreed roster and get ready; returns an empty JSON object, or a refusal.
+
+        Who will see what is said before anything is asked.
+        """
         with self._busy():
             try:
                 if self._own is None:
                     raise MessageError(f"{self._node} joins before it has introduced itself")
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
-                job = decide_masks(self._job, {*self._federation, *agreed.everybody})
+                known = {*self._federation, *agreed.everybody}
+                job = decide_masks(self._job, known)
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
@@ -157,6 +162,8 @@ class RequestHandler:
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
+            for seen in who_sees_what(self._job, known):
+                self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
 
     def answer(self, header: str, body: Payload) -> tuple[str, Payload]:

@@ -5,6 +5,7 @@ from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
 from personalization.report.tables.subgroups import FEW
 from registry.bundle.manifest.schema import UNDECLARED
+from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from training.updates.differential_privacy.report import privacy_text
 
 
@@ -19,20 +20,18 @@ def limits(data: ReportData) -> tuple[str, ...]:
         "subgroup with how hard its cases are; the spread at one mix of diseases takes out the second only "
         "as far as the classes tell.",
     ]
-    if any(block.replicates is not None for block in blocks.values()):
+    sentences.append(
+        "Intervals are of 95 %, computed from the sums that hospitals told, and allow for several pictures "
+        "of a lesion; most are wider than they need be. They do not contain what training again would "
+        "change. What noise adds to a distance, such as a spread or a calibration error, is taken off its "
+        "lower end. "
+        "A spread is never below 0, so its interval says how large it may be, not whether there is one. The "
+        "worst subgroup is picked after looking, so its distance from the others is overstated where "
+        f"subgroups are small. AUPRC is told of diseases with at least {FEWEST_FOR_AUPRC} test pictures."
+    )
+    if any(block.lesions is None and block.sent is None for block in blocks.values()):
         sentences.append(
-            "Intervals are of 95 %, from a bootstrap over lesions of the test split; of distances, such as a "
-            "spread or a calibration error, what noise adds is taken off. They do not contain what training "
-            "again would change. A spread is never below 0, so its interval says how large it may be, not "
-            "whether there is one. The worst subgroup is picked after looking, so its distance from the "
-            "others is overstated where subgroups are small. Intervals of AUROC are too narrow where a "
-            "disease has few pictures: with 3 of them they held the truth in 63 to 83 % of simulated test "
-            "splits."
-        )
-    else:
-        sentences.append(
-            "The test counts hold no bootstrap replicates, so only accuracies and specificity have an "
-            "interval, and it takes every picture for a lesion of its own."
+            "Intervals take every picture for a lesion of its own: the counts do not tell lesions."
         )
     sentences.extend(privacy_text(data.summary.get("privacy", {})))
     if data.smallest_cell > 1:

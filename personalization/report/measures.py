@@ -1,17 +1,17 @@
-"""The measures of the report with their 95 % bootstrap intervals, computed from counts."""
+"""The measures of the report with their 95 % intervals, computed from counts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import isnan
 from operator import add
 
-from registry.bundle.counts.count import Block, Counts
+from registry.bundle.counts.count import Block
 from registry.bundle.manifest.schema import UNDECLARED
-from registry.bundle.metrics import calibration, classification, selective
-from registry.bundle.metrics.estimate import ends
-from registry.bundle.metrics.ratio import Figure, Tally
-from registry.bundle.metrics.summary import FAIRNESS, FIGURES
+from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.fairness_limits import fairness_limits
+from registry.bundle.metrics.limits import Limits
+from registry.bundle.metrics.sample import sample_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,6 @@ class Measure:
     Attributes:
         key: its name in `summary.json`.
         title: its name on the page.
-        figure: what computes it from counts.
         percent: whether it is a share, written in percent; else a number from 0 to 1.
         higher_is_better: in which direction it improves.
         meaning: one line for a reader who does not know it.
@@ -29,29 +28,24 @@ class Measure:
 
     key: str
     title: str
-    figure: Callable[[Counts], Figure]
     percent: bool
     higher_is_better: bool
     meaning: str
 
 
 MEASURES = (
-    Measure(
-        "accuracy", "Accuracy", classification.accuracy, True, True, "share of pictures answered rightly"
-    ),
+    Measure("accuracy", "Accuracy", True, True, "share of pictures answered rightly"),
     Measure(
         "balanced_accuracy",
         "Balanced accuracy",
-        classification.balanced_accuracy,
         True,
         True,
         "mean recall over the classes present, so that rare diseases weigh as much as common ones",
     ),
-    Measure("auroc", "AUROC", classification.auroc, False, True, "mean over classes, one against the rest"),
+    Measure("auroc", "AUROC", False, True, "mean over classes, one against the rest"),
     Measure(
         "malignancy_auroc",
         "AUROC, malignancy",
-        classification.malignancy_auroc,
         False,
         True,
         "chance that a malignant lesion scores above one that is not; 0.5 is guessing",
@@ -59,7 +53,6 @@ MEASURES = (
     Measure(
         "ece",
         "Calibration error",
-        calibration.ece,
         False,
         False,
         "ECE: mean distance between stated confidence and share of right answers",
@@ -67,7 +60,6 @@ MEASURES = (
     Measure(
         "aurc",
         "Area under risk-coverage",
-        selective.aurc,
         False,
         False,
         "mean error when the least confident pictures are referred first",
@@ -75,80 +67,49 @@ MEASURES = (
     Measure(
         "macro_precision",
         "Macro precision",
-        classification.macro_precision,
         True,
         True,
         "mean over classes of the share of right answers among those given",
     ),
-    Measure("macro_f1", "Macro F1", classification.macro_f1, True, True, "mean F1 over the classes present"),
+    Measure("macro_f1", "Macro F1", True, True, "mean F1 over the classes present"),
     Measure(
         "specificity",
         "Specificity",
-        classification.specificity,
         True,
         True,
         "mean over classes of the share of other pictures that were not given this answer",
     ),
-    Measure("auprc", "AUPRC", classification.auprc, False, True, "average precision, mean over classes"),
+    Measure("auprc", "AUPRC", False, True, "average precision, mean over classes"),
 )
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 
-_TALLIES: Mapping[Callable[[Counts], Figure], Callable[[Counts], Tally]] = {
-    classification.accuracy: classification.all_answers,
-    classification.balanced_accuracy: classification.answers_by_class,
-    classification.specificity: classification.other_answers_by_class,
-}
-"""How many of how many: the figures that are means of proportions."""
-
-_NAMES: Mapping[Callable[..., Figure], str] = {
-    **{figure: name for name, figure in FIGURES.items()},
-    **{figure: name for name, figure in FAIRNESS.items()},
-}
-"""What a figure is called where its interval is made."""
-
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and the ends of its 95 % interval; None where it is not defined or has no replicates."""
+    """A figure and the ends of its 95 % interval; None where it is not defined."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
 
-
-def estimate(figure: Callable[[Counts], Figure], block: Block) -> Estimate:
-    """The estimate of a measure on one subgroup."""
-    replicates = None if block.replicates is None else figure(block.replicates)
-    tally = _TALLIES.get(figure)
-    return of_values(figure(block.point), replicates, figure, None if tally is None else tally(block.point))
-
-
-def estimate_over(figure: Callable[[Mapping[str, Counts]], Figure], blocks: Mapping[str, Block]) -> Estimate:
-    """The estimate of a measure that compares subgroups, such as the spread."""
-    replicates = {name: block.replicates for name, block in blocks.items() if block.replicates is not None}
-    value = figure({name: block.point for name, block in blocks.items()})
-    return of_values(value, figure(replicates) if len(replicates) == len(blocks) else None, figure)
+    @classmethod
+    def of(cls, limits: Limits) -> "Estimate":
+        """A single figure."""
+        if isnan(limits.value):
+            return cls(None)
+        return cls(float(limits.value), float(limits.low), float(limits.high))
 
 
-def of_values(
-    value: Figure,
-    replicates: Figure | None,
-    figure: Callable[..., Figure] | None = None,
-    proportions: Tally | None = None,
-) -> Estimate:
-    """A figure `()` and its replicates `(replicates,)` as an estimate, as `summary.json` has it.
+def estimate(key: str, block: Block) -> Estimate:
+    """A figure of one subgroup by its name in `summary.json`, with the interval that it has there."""
+    return Estimate.of(limits_of(key, sample_of(block)))
 
-    Args:
-        value: the figure.
-        replicates: the figure of each replicate.
-        figure: what computes it, which says what noise does to it.
-        proportions: how many of how many it is, for an interval where replicates tell too little.
-    """
-    if isnan(value):
-        return Estimate(None)
-    name = "" if figure is None else _NAMES.get(figure, "")
-    return Estimate(float(value), *(ends(name, value, replicates, proportions) or (None, None)))
+
+def estimate_over(key: str, blocks: Mapping[str, Block]) -> Estimate:
+    """A figure that compares subgroups, such as the spread, likewise."""
+    found = fairness_limits({name: sample_of(block) for name, block in blocks.items()})
+    return Estimate.of(found[key]) if key in found else Estimate(None)
 
 
 def total(blocks: Mapping[str, Block]) -> Block:

@@ -8,10 +8,10 @@ from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import BY_KEY, Estimate, compared, estimate, estimate_over, total
 from personalization.report.numerals import interval, number, pictures, with_interval
 from personalization.report.table import Cell, Row, Table, cell
-from registry.bundle.counts.count import Block, Counts
-from registry.bundle.metrics import fairness
-from registry.bundle.metrics.classification import accuracy, balanced_accuracy
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.counts.count import Block
+from registry.bundle.metrics.classification import accuracy
+from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.sample import sample_of
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,8 @@ def _verdict(stage: str, groups: Mapping[str, Block]) -> str:
     worst = worst_served(groups)
     others = {name: block for name, block in groups.items() if name != worst}
 
-    def behind(subgroups: Mapping[str, Counts]) -> Figure:
-        rest = [counts for name, counts in subgroups.items() if name != worst]
-        return accuracy(sum(rest[1:], rest[0])) - accuracy(subgroups[worst])
-
-    difference = estimate_over(behind, groups)
+    of_worst, of_others = (limits_of("accuracy", sample_of(of)) for of in (groups[worst], total(others)))
+    difference = Estimate.of(of_others - of_worst)
     sentence = (
         f"After the {stage} stage, {worst} is served worst: {with_interval(difference, 'points')} below "
         f"{'all other subgroups together' if len(others) > 1 else next(iter(others))} in accuracy."
@@ -82,16 +79,16 @@ def _verdict(stage: str, groups: Mapping[str, Block]) -> str:
 def _fairness_cards(groups: Mapping[str, Block]) -> tuple[Card, ...]:
     worst = worst_served(groups)
     best = max(groups, key=lambda name: float(accuracy(groups[name].point)))
-    at_worst, at_best = (estimate(accuracy, groups[name]) for name in (worst, best))
-    apart = estimate_over(fairness.spread, groups)
-    standardised = estimate_over(fairness.spread_standardised, groups)
+    at_worst, at_best = (estimate("accuracy", groups[name]) for name in (worst, best))
+    apart = estimate_over("spread", groups)
+    standardised = estimate_over("spread_standardised", groups)
     return (
         Card(
             "Worst-served subgroup",
             number(at_worst.value, "percent"),
             interval(at_worst, "percent"),
             f"accuracy on {pictures(int(groups[worst].point.n))}; balanced accuracy "
-            f"{number(estimate(balanced_accuracy, groups[worst]).value, 'percent')}",
+            f"{number(estimate('balanced_accuracy', groups[worst]).value, 'percent')}",
             subject=worst,
         ),
         Card(
@@ -107,8 +104,8 @@ def _fairness_cards(groups: Mapping[str, Block]) -> tuple[Card, ...]:
 
 def _all_pictures(blocks: Mapping[str, Block]) -> Card:
     everything = total(blocks)
-    found = estimate(accuracy, everything)
-    balanced = number(estimate(balanced_accuracy, everything).value, "percent")
+    found = estimate("accuracy", everything)
+    balanced = number(estimate("balanced_accuracy", everything).value, "percent")
     return Card(
         "All pictures",
         number(found.value, "percent"),
@@ -119,7 +116,7 @@ def _all_pictures(blocks: Mapping[str, Block]) -> Card:
 
 def _discrimination(blocks: Mapping[str, Block]) -> tuple[Card, ...]:
     for key in ("malignancy_auroc", "auroc"):
-        found = estimate(BY_KEY[key].figure, total(blocks))
+        found = estimate(key, total(blocks))
         if found.value is not None:
             return (Card(BY_KEY[key].title, number(found.value), interval(found), BY_KEY[key].meaning),)
     return ()
@@ -142,18 +139,17 @@ def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:
     rows = []
     for stage, blocks in counts.items():
         everything, groups = total(blocks), compared(blocks)
-        cells = [cell(estimate(figure, everything), "percent") for figure in (accuracy, balanced_accuracy)]
+        cells = [cell(estimate(key, everything), "percent") for key in ("accuracy", "balanced_accuracy")]
         if len(groups) > 1:
             worst = worst_served(groups)
-            lowest = estimate(accuracy, groups[worst])
+            lowest = estimate("accuracy", groups[worst])
             cells.append(Cell(number(lowest.value, "percent"), f"{worst}; {interval(lowest, 'percent')}"))
         else:
             cells.append(Cell(number(None)))
         cells += [
-            cell(estimate_over(figure, groups), "points")
-            for figure in (fairness.spread, fairness.spread_standardised, fairness.gap)
+            cell(estimate_over(key, groups), "points") for key in ("spread", "spread_standardised", "gap")
         ]
-        variance = estimate_over(fairness.variance, groups) if groups else Estimate(None)
+        variance = estimate_over("variance", groups) if groups else Estimate(None)
         cells.append(Cell(f"{variance.value:.5f}" if variance.value is not None else number(None)))
         rows.append(Row(stage, tuple(cells)))
     columns = (

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.report.data import CalibratedModel
-from personalization.report.measures import Estimate, estimate_over
+from personalization.report.measures import Estimate
 from registry.bundle.counts.count import Block, Counts
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.lesion_sums import LesionSums
 from registry.bundle.metrics.decided import mean_interval, mean_of, share_interval
-from registry.bundle.metrics.ratio import Figure, ratio
+from registry.bundle.metrics.exact import clopper_pearson
+from registry.bundle.metrics.interval import interval
+from registry.bundle.metrics.ratio import ratio
 from registry.bundle.metrics.sets import label_histogram
 from training.messages.message import GLOBAL
 
@@ -78,13 +80,24 @@ def _exact(sums: LesionSums, interval_of: Callable[[LesionSums], list[float] | N
 
 
 def _cut(answered_by: Routes, blocks: Blocks, tally: Callable[[Counts, CalibratedModel], _Tally]) -> Estimate:
-    """A figure from histograms, each cut at the thresholds of the model that answers."""
+    """A figure from histograms, each cut at the thresholds of the model that answers.
 
-    def figure(subgroups: Mapping[str, Counts]) -> Figure:
+    Its interval is of the replicates that clients sent, or else exact of a share, and of pictures.
+    """
+
+    def tallied(subgroups: Mapping[str, Counts]) -> _Tally:
         tallies = [tally(counts, answered_by[name]) for name, counts in subgroups.items()]
-        return ratio(*(np.sum(parts, axis=0) for parts in zip(*tallies, strict=True)))
+        x, n = (np.sum(parts, axis=0) for parts in zip(*tallies, strict=True))
+        return x, n
 
-    return estimate_over(figure, blocks)
+    x, n = tallied({name: block.point for name, block in blocks.items()})
+    if not n:
+        return Estimate(None)
+    sent = {name: block.sent for name, block in blocks.items() if block.sent is not None}
+    ends = interval(ratio(*tallied(sent))) if len(sent) == len(blocks) else None
+    if ends is None and tally is not _in_sets:
+        ends = clopper_pearson(float(x), float(n))
+    return Estimate(float(x / n), *(ends or (None, None)))
 
 
 def _covered(counts: Counts, model: CalibratedModel) -> _Tally:

@@ -2,7 +2,7 @@
 
 Each subgroup counts with the version that answers for it in the release: its own where it has one,
 the global one elsewhere. With p1 the best and p2 the worst accuracy, and (l, u) the 95 % interval of
-each (bootstrap by lesion, from disjoint pictures), the spread is d = p1 - p2 and its interval
+each (of disjoint pictures), the spread is d = p1 - p2 and its interval
 
     low  = max(0, d - sqrt((p1 - l1)^2 + (u2 - p2)^2))
     high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2)

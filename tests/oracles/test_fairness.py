@@ -53,8 +53,6 @@ def test_gap_and_worst_are_those_of_one_subgroup_against_the_rest(cohort, seed, 
     frames = [frame(accuracy_score, drawn, drawn.groups == name) for name in names]
     gaps = [one.difference(method="between_groups") for one in frames]
     worsts = [one.group_min() for one in frames]
-    np.testing.assert_allclose(fairness.gaps(drawn.subgroups), gaps, atol=1e-12)
-    np.testing.assert_allclose(fairness.worsts(drawn.subgroups), worsts)
     assert fairness.gap(drawn.subgroups) == pytest.approx(np.mean(gaps))
     assert fairness.worst(drawn.subgroups) == pytest.approx(np.mean(worsts))
 

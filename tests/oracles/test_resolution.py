@@ -8,15 +8,22 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
-from registry.bundle.counts.count import SCORE_BINS, Counts, score_bin
+from registry.bundle.counts.count import SCORE_BINS, Counts, count, score_bin
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics.calibration import ece, mce
-from registry.bundle.metrics.classification import auprcs, aurocs, malignancy_auroc
+from registry.bundle.metrics.classification import (
+    FEWEST_FOR_AUPRC,
+    auprc,
+    auprcs,
+    auroc,
+    aurocs,
+    malignancy_auroc,
+)
 from registry.bundle.metrics.selective import aurc, risk_coverage
 
 FEW = settings(max_examples=25, deadline=None)
 SEED = st.integers(0, 2**32)
-HALF_A_BIN = 0.5 / SCORE_BINS + 1e-9
+HALF_A_BIN = 1 / 128 + 1e-9  # of the widest, at one half: 1/16 of log-odds
 
 
 def counts_of(confidence, right):
@@ -41,10 +48,13 @@ def errors_of(right, confidence, bins, strategy):
 
 @given(seed=SEED, n=st.integers(2, 300), bins=st.sampled_from([2, 5, 10, 20, 50]))
 @FEW
-def test_errors_of_fixed_width_are_scikit_learns_to_a_thousandth(seed, n, bins):
-    """The bins' edges are edges of score bins, so that both sort the pictures alike."""
+def test_errors_of_fixed_width_are_scikit_learns_to_half_a_score_bin(seed, n, bins):
+    """Of pictures whose score bins lie within a bin of the diagram, so that both sort them alike."""
     rng = np.random.default_rng(seed)
     confidence = rng.beta(3, 1, size=n)
+    middles = LOGIT_BINS.middles[score_bin(confidence)]
+    confidence = confidence[(confidence * bins).astype(int) == (middles * bins).astype(int)]
+    n = len(confidence)
     right = rng.random(n) < confidence**2
     assume(0 < right.sum() < n)
     expected, largest = errors_of(right, confidence, bins, "uniform")
@@ -55,13 +65,13 @@ def test_errors_of_fixed_width_are_scikit_learns_to_a_thousandth(seed, n, bins):
 
 @given(seed=SEED, each=st.integers(1, 20), bins=st.sampled_from([2, 5, 15]))
 @FEW
-def test_errors_of_equal_mass_are_scikit_learns_to_a_thousandth(seed, each, bins):
+def test_errors_of_equal_mass_are_scikit_learns_to_half_a_score_bin(seed, each, bins):
     """Where no two pictures share a score bin and all bins can hold equally many."""
     rng = np.random.default_rng(seed)
     n = each * bins
-    confidence = (
-        rng.choice(SCORE_BINS, size=n, replace=False) + rng.uniform(0.01, 0.99, size=n)
-    ) / SCORE_BINS
+    places = rng.choice(SCORE_BINS, size=n, replace=False)
+    low, high = LOGIT_BINS.edges[places], LOGIT_BINS.edges[places + 1]
+    confidence = low + rng.uniform(0.01, 0.99, size=n) * (high - low)
     right = rng.random(n) < confidence
     assume(0 < right.sum() < n)
     expected, largest = errors_of(right, confidence, bins, "quantile")
@@ -86,13 +96,13 @@ def histograms(scores, truth):
     return counts
 
 
-@given(seed=SEED, n=st.integers(2, 400), sharp=st.booleans())
+@given(seed=SEED, n=st.integers(90, 400), sharp=st.booleans())
 @FEW
 def test_average_precision_is_off_by_no_more_than_the_order_within_bins_allows(seed, n, sharp):
     """With T of N above a bin of p positives and q negatives, the precision at each of the p, whatever their
     order, and that at the bin's end lie between (T + 1) / (N + q + 1) and (T + p) / (N + p)."""
     scores, truth = drawn(seed, n, sharp)
-    assume(0 < truth.sum() < n)
+    assume(FEWEST_FOR_AUPRC <= truth.sum() < n)
     bound, positives_above, above = 0.0, 0, 0
     for place in sorted(set(score_bin(scores)), reverse=True):
         inside = score_bin(scores) == place
@@ -140,13 +150,36 @@ def test_the_area_of_risk_and_coverage_lies_between_the_orders_that_bins_allow(s
 @FEW
 def test_risk_and_coverage_at_a_threshold_are_exact(seed, n, place):
     confidence, right = drawn(seed, n, sharp=False)
-    answered = confidence >= place / SCORE_BINS
+    answered = confidence >= LOGIT_BINS.edges[place]
     curve = risk_coverage(counts_of(confidence, right))
     assert curve.coverage[place] == pytest.approx(answered.mean())
     if answered.any():
         assert curve.risk[place] == pytest.approx((~right)[answered].mean())
     else:
         assert np.isnan(curve.risk[place])
+
+
+def test_merged_histograms_of_five_hospitals_are_near_the_scores_themselves():
+    """100 pictures each, eight classes of which the rarest have one or two, bins merged to three patients."""
+    rng, classes, total, all_p, all_y = np.random.default_rng(0), 8, None, [], []
+    labels = np.repeat(np.arange(classes), [41, 24, 14, 9, 5, 3, 2, 2])
+    for _ in range(5):
+        odds = np.exp(rng.normal(size=(100, classes)) + 2 * np.eye(classes)[labels])
+        probabilities = odds / odds.sum(axis=1, keepdims=True)
+        told = count(probabilities, labels, malignant=np.arange(classes) == 1, smallest_cell=3).point
+        total = told if total is None else total + told
+        all_p.append(probabilities)
+        all_y.append(labels)
+    scores, truth = np.concatenate(all_p), np.concatenate(all_y)
+    right, confidence = scores.argmax(axis=1) == truth, scores.max(axis=1)
+    roc = [roc_auc_score(truth == k, scores[:, k]) for k in range(classes)]
+    precision = [average_precision_score(truth == k, scores[:, k]) for k in range(4)]
+    assert auroc(total) == pytest.approx(np.mean(roc), abs=0.005)
+    assert malignancy_auroc(total) == pytest.approx(roc[1], abs=0.005)
+    assert np.isnan(auprcs(total)).tolist() == [False] * 4 + [True] * 4
+    assert auprc(total) == pytest.approx(np.mean(precision), abs=0.03)
+    assert aurc(total) == pytest.approx(area(~right[np.argsort(-confidence)]), abs=0.002)
+    assert ece(total, 10, "width") == pytest.approx(errors_of(right, confidence, 10, "uniform")[0], abs=0.02)
 
 
 @given(seed=SEED, n=st.integers(9, 400), coverage=st.sampled_from([0.5, 0.8, 0.9]))

@@ -1,6 +1,7 @@
 """Stored runs continued by this version, and held against what their own version reached."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from tests.fixtures.making.packed import unpack
 from training.federation.blocks import read_blocks
 
 COUNTS = "test/"  # before the names of the counts in a stage's outcome
+AS_COUNTED_BEFORE = Path(__file__).with_name("as_counted_before")  # see the file in it
 
 # How far arithmetic of another kind may lead in two rounds and what comes after them, of a tensor's norm:
 # half of a stage's tensors, and any of them. Biases that began at zero have been but a few steps, some of
@@ -53,7 +55,7 @@ def resume(runs: Sequence[tuple[Path, Path]], folder: Path) -> None:
     """Continue runs, each given by its job file and its folder, to their ends."""
     ended = subprocess.run(
         [sys.executable, "-c", FORKING, json.dumps([(str(job), str(out)) for job, out in runs])],
-        env=pinned(PYTHONPATH=str(ROOT), DERMFED_CACHE=str(folder / "cache")),
+        env=pinned(PYTHONPATH=f"{AS_COUNTED_BEFORE}{os.pathsep}{ROOT}", DERMFED_CACHE=str(folder / "cache")),
         cwd=folder,
         capture_output=True,
         text=True,

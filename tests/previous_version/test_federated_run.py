@@ -12,7 +12,7 @@ from tests.fixtures import PREVIOUS, ROOT, command
 from tests.fixtures.making.checkout import Checkout
 from tests.fixtures.making.federation import FLARE_SECONDS, HOSPITALS, KITS, PORT, Nodes
 from tests.fixtures.making.packed import unpack
-from tests.previous_version.resuming import assert_reached, assert_went_on, resume
+from tests.previous_version.resuming import AS_COUNTED_BEFORE, assert_reached, assert_went_on, resume
 
 FOLDER = PREVIOUS / "federation"
 
@@ -59,6 +59,7 @@ def test_the_federation_takes_it_up_with_the_kits_that_it_has(left, tmp_path, mo
     with pytest.raises(SystemExit) as ended:
         command("dermfed-node")()
     assert not ended.value.code
+    shutil.copyfile(AS_COUNTED_BEFORE / "sitecustomize.py", tmp_path / "sitecustomize.py")
     nodes = Nodes(Checkout(ROOT, Path(sys.executable), tmp_path), folder)
     try:
         nodes.start()

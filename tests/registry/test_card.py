@@ -126,10 +126,11 @@ def test_how_many_it_was_trained_on_is_unknown_without_gaussians(bundle):
     assert "On how many pictures it was trained is not in the bundle." in limits_of(bundle, metrics=METRICS)
 
 
-def test_that_intervals_of_auroc_can_be_too_narrow_is_said_where_there_are_intervals(bundle):
-    assert "Those of AUROC are too narrow where a disease has few pictures" in limits_of(
-        bundle, metrics=METRICS
-    )
+def test_that_intervals_of_auroc_can_be_too_narrow_is_said_of_those_of_the_version_before(bundle):
+    sentence = "Those of AUROC are too narrow where a disease has few pictures"
+    assert "Intervals are of 95 %" in limits_of(bundle, metrics=METRICS)
+    assert sentence not in limits_of(bundle, metrics=METRICS)
+    assert sentence in limits_of(bundle, metrics=METRICS, schema_version=1)
     assert "AUROC" not in limits_of(bundle, metrics={"n": 3, "accuracy": 0.5})
 
 

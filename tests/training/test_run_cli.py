@@ -11,8 +11,12 @@ import pytest
 import yaml
 
 import training.run
-from training.jobs.job import Job
+from clients.federation.federation_file import read_federation
+from clients.federation.provision import provision
+from training.jobs.counts_under_masks import over_network
+from training.jobs.job import Job, read_job
 from training.jobs.recipes import BASES, FOLDER, GROUPS
+from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 OPTIONS = (
     "--out",
@@ -148,6 +152,36 @@ def test_check_counts_pictures_and_leaves_nothing(train_command, job_file, tiny,
     assert {row["client"] for row in rows} == {"light", "dark"}
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["job.yaml"]
     assert "malignant" in train_command("--check", job).out
+
+
+def test_check_says_who_sees_what(train_command, job_file, tiny):
+    job = job_file(tiny)
+    said = flat(train_command("--check", job).out.replace("┃", "│").replace("┡", ""))
+    assert "Who sees what" in said
+    for header in COLUMNS:
+        assert header in said
+    assert "trained weights" in said
+    assert "in-process" in said
+
+
+def test_check_of_a_federation_needs_no_pictures(train_command, job_file, tiny, tmp_path):
+    """They are at the hospitals; who these are says the kit."""
+    names = [{"name": name} for name in ("north", "south", "west")]
+    federation = {"name": "skin", "coordinator": {"host": "localhost"}, "hospitals": names}
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(federation))
+    provision(read_federation(tmp_path / "federation.yaml"), tmp_path, tmp_path / "kits")
+    tiny["data"] = {**tiny["data"], "clients": {"by": "manifest"}, "manifest": ["elsewhere.csv"]}
+    for key in ("adapter", "options"):
+        del tiny["data"][key]
+    job, kit = job_file(tiny), ("--kit", tmp_path / "kits" / "admin")
+    told = json.loads(train_command("--check", job, *kit, "--json").out)
+    assert told["hospitals"] == ["north", "south", "west"]
+    expected = who_sees_what(over_network(read_job(job)), told["hospitals"])
+    assert [Seen(**row) for row in told["seen"]] == list(expected)
+    said = train_command("--check", job, *kit).out
+    assert "3 hospitals: north, south, west" in said
+    assert "under masks over 3" in flat(said)
+    assert train_command("--check", job, "--kit", tmp_path / "kits" / "north").code == 2
 
 
 @pytest.mark.usefixtures("without_report")

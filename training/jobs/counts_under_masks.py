@@ -14,6 +14,11 @@ from training.jobs.job import Job
 FEWEST = 3  # hospitals, without which a sum tells each of two what the other's part is
 
 
+def over_network(job: Job) -> Job:
+    """The job as it is at a site of a network, wherever it says that clients run."""
+    return job.model_copy(update={"engine": job.engine.model_copy(update={"name": "nvflare"})})
+
+
 def hospitals_of(data: DataConfig, known: Iterable[str]) -> frozenset[str]:
     """Those of the known hospitals that such a job is for: of its sources, if any; none that is unseen."""
     named = {client for source in data.sources for client in source.clients}

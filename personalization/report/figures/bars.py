@@ -43,7 +43,7 @@ def bars(measure: Measure, stages: Mapping[str, Mapping[str, Block]], order: tup
 
 def _estimates(measure: Measure, blocks: Mapping[str, Block]) -> dict[str, Estimate]:
     with_all = {**present(blocks), ALL: total(blocks)}
-    return {name: estimate(measure.figure, block) for name, block in with_all.items()}
+    return {name: estimate(measure.key, block) for name, block in with_all.items()}
 
 
 def _draw(

@@ -8,7 +8,6 @@ from personalization.report.palette import INK, MUTED
 from personalization.report.svg import Panel, drawn
 from personalization.report.table import Row, Table, texts
 from registry.bundle.counts.count import Block
-from registry.bundle.metrics.calibration import ece
 from registry.bundle.metrics.calibration import reliability as reliability_of
 
 
@@ -35,7 +34,7 @@ def reliability(name: str, identity: str, block: Block, colour: str) -> Panel:
             axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
             axis.set_ticks([0, 0.25, 0.5, 0.75, 1])
 
-    error = with_interval(estimate(ece, block))
+    error = with_interval(estimate("ece", block))
     table = Table(
         f"Reliability, {name}",
         ("confidence", "share right", "pictures"),

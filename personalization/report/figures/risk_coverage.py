@@ -11,7 +11,6 @@ from personalization.report.palette import INK, MUTED, series_colour, series_das
 from personalization.report.svg import Panel, drawn
 from personalization.report.table import Cell, Row, Table
 from registry.bundle.counts.count import Block, Counts
-from registry.bundle.metrics.selective import aurc
 from registry.bundle.metrics.selective import risk_coverage as risk_coverage_of
 
 _COVERAGES = (0.25, 0.5, 0.75, 0.9, 1.0)  # where the table reads the curves
@@ -49,7 +48,7 @@ def risk_coverage(
             for name, (curve, _) in shown.items()
         ),
     )
-    areas = [f"{name} {with_interval(estimate(aurc, block))}" for name, (_, block) in shown.items()]
+    areas = [f"{name} {with_interval(estimate('aurc', block))}" for name, (_, block) in shown.items()]
     alternative = f"Risk-coverage curves; area under the curve: {listed(areas)}"
     svg = drawn("risk-coverage", alternative, draw, width=4.2, height=2.9)
     return Panel("Risk against coverage", svg, "Lower is better.", table)

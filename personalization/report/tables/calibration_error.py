@@ -8,7 +8,6 @@ from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
 from personalization.report.tables.subgroups import FEW
 from registry.bundle.counts.count import Block
-from registry.bundle.metrics.calibration import ece, mce
 
 
 def calibration_error_table(data: ReportData) -> Table | None:
@@ -25,7 +24,7 @@ def calibration_error_table(data: ReportData) -> Table | None:
         n = int(block.point.n)
         cells = [
             cell(estimate(error, of[name])) if name in of else Cell("–")
-            for error in (ece, mce)
+            for error in ("ece", "mce")
             for of in (earlier, later)
         ]
         rows.append(Row(name, (Cell(whole(n), faint=n < FEW), *cells), is_total=name == ALL))

@@ -1,42 +1,36 @@
 """Accuracy by class: over all pictures with intervals, and as means over clients."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from personalization.report.data import ReportData
-from personalization.report.measures import of_values, total
+from personalization.report.measures import Estimate, total
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, label_name, texts
 from personalization.report.tables.subgroups import FEW
-from registry.bundle.counts.count import Block, Counts
+from registry.bundle.counts.count import Block
 from registry.bundle.manifest.labels import Label
-from registry.bundle.metrics import classification
-from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.estimate import BY_CLASS
+from registry.bundle.metrics.sample import sample_of
 
-FIGURES: Mapping[str, tuple[str, Callable[[Counts], Figure]]] = {
-    "recall": ("recall", classification.recalls),
-    "precision": ("precision", classification.precisions),
-    "f1": ("F1", classification.f1_scores),
-    "auroc": ("AUROC", classification.aurocs),
-    "auprc": ("AUPRC", classification.auprcs),
+FIGURES: Mapping[str, str] = {
+    "recall": "recall",
+    "precision": "precision",
+    "f1": "F1",
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
 }
+"""Names in `BY_CLASS`, and on the page."""
 
 
 def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]) -> Table:
     """Every class over all test pictures after one stage, with 95 % intervals."""
     everything = total(blocks)
-    points = {key: figure(everything.point) for key, (_, figure) in FIGURES.items()}
-    replicates = {
-        key: None if everything.replicates is None else figure(everything.replicates)
-        for key, (_, figure) in FIGURES.items()
-    }
+    found = [BY_CLASS[key](sample_of(everything)).limits() for key in FIGURES]
     rows = []
     for k, label in enumerate(labels):
         n = int(everything.point.confusion[k].sum())
-        found = []
-        for key, values in points.items():
-            drawn = replicates[key]
-            found.append(cell(of_values(values[k], None if drawn is None else drawn[:, k])))
-        rows.append(Row(label_name(label), (Cell(whole(n), faint=n < FEW), *found)))
+        cells = [cell(Estimate.of(limits[k])) for limits in found]
+        rows.append(Row(label_name(label), (Cell(whole(n), faint=n < FEW), *cells)))
     return Table(
         f"Figures of every disease after {stage}, with 95 % intervals", _columns("pictures"), tuple(rows)
     )
@@ -61,4 +55,4 @@ def class_tables_over_clients(data: ReportData) -> tuple[Table, ...]:
 
 
 def _columns(counted: str) -> tuple[str, ...]:
-    return ("disease", counted, *(title for title, _ in FIGURES.values()))
+    return ("disease", counted, *FIGURES.values())

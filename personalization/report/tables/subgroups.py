@@ -15,7 +15,7 @@ FEW = 30
 def figures_table(stage: str, blocks: Mapping[str, Block]) -> Table:
     """All measures of all subgroups after one stage, all pictures last."""
     shown = {**present(blocks), ALL: total(blocks)}
-    estimates = {name: [estimate(m.figure, block) for m in MEASURES] for name, block in shown.items()}
+    estimates = {name: [estimate(m.key, block) for m in MEASURES] for name, block in shown.items()}
     defined = [any(row[at].value is not None for row in estimates.values()) for at in range(len(MEASURES))]
     columns = [m for m, any_defined in zip(MEASURES, defined, strict=True) if any_defined]
     rows = []

@@ -13,7 +13,6 @@ from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.lesion_sums import LesionSums
 from registry.bundle.counts.noisy import NOISE, NoisyCounts
-from registry.bundle.counts.resample import resample, resample_noisy
 from registry.bundle.errors import CountsError
 
 __all__ = ["Block", "Counts"]
@@ -55,13 +54,6 @@ class Block:
             return self.lesions[: self.point.num_classes]
         confusion = self.point.confusion
         return LesionSums.of_independent(np.diagonal(confusion), confusion.sum(axis=-1))
-
-    @cached_property
-    def replicates(self) -> Counts:
-        """Counts as other test pictures could have given, `(replicates, ...)`, drawn from the sums alone."""
-        if self.noisy is not None:
-            return resample_noisy(self.noisy)
-        return self.sent if self.sent is not None else resample(self.point, self.by_lesion)
 
     def __add__(self, other: "Block") -> "Block":
         if (self.noisy is None) != (other.noisy is None):

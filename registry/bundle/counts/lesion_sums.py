@@ -103,30 +103,3 @@ class LesionSums:
         if (rows < 0).any() or (sums.nn < sums.n).any() or (sums.several > sums.n // 2).any():
             raise CountsError(f"`{name}` holds sums by lesion that no pictures have; the block is broken")
         return sums
-
-
-def design_effects(right: LesionSums) -> tuple[float, NDArray[np.float64]]:
-    """By how much pictures of one lesion widen the variance of a share.
-
-    deff = 1 + (Σ n_g² / Σ n_g − 1) ρ (Kish 1965), with ρ the correlation of right answers within a lesion,
-    estimated over all classes: Σ_g Σ_{i≠j} e_i e_j / (pairs · mean e²), e = right − recall of the class. Few
-    lesions with several pictures tell little of ρ, so it is taken to be 1 / √lesions higher, up to 1.
-
-    Args:
-        right: the sums of right answers by true class.
-
-    Returns:
-        That of all pictures, and of each class `(classes,)`; 1 where every lesion has one picture.
-    """
-    pairs = float((right.nn - right.n).sum())
-    held = np.maximum(right.n, 1)
-    if not pairs:
-        return 1.0, np.ones(len(right.n))
-    recall = right.x / held
-    of_pictures = right.n * recall * (1 - recall)  # Σ e² of each class
-    of_lesions = right.xx - 2 * recall * right.xn + recall**2 * right.nn  # Σ_g (Σ_i e_i)²
-    spread = float(of_pictures.sum()) / max(int(right.n.sum()), 1)
-    found = float((of_lesions - of_pictures).sum()) / (pairs * spread) if spread else 1.0
-    correlation = min(1.0, max(found, 0.0) + 1 / np.sqrt(max(int(right.several.sum()), 1)))
-    overall = 1 + (float(right.nn.sum()) / max(int(right.n.sum()), 1) - 1) * correlation
-    return overall, np.where(right.n > 0, 1 + (right.nn / held - 1) * correlation, 1.0)

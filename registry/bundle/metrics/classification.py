@@ -1,8 +1,9 @@
 """Classification figures: accuracy, recall, precision, F1, specificity, AUROC and AUPRC.
 
-Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin of 1/500: they are
-exactly those of the binned scores, and two scores of one bin count as equal. AUROC is then off by at
-most half the share of pairs, one of the class and one not, that fall into one bin.
+Figures of the confusion matrix are exact. AUROC and AUPRC see a score as its bin: they are exactly those of
+the binned scores, and two scores of one bin count as equal. AUROC is then off by at most half the share of
+pairs, one of the class and one not, that fall into one bin. AUPRC depends on who comes first, which merged
+bins hide of a rare class: it is told of classes with `FEWEST_FOR_AUPRC` pictures.
 
 Macro figures are means over the classes that are present among the true labels: a class that no
 picture has, has no recall. (scikit-learn's macro precision also counts, as 0, a class that was
@@ -14,7 +15,11 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, mean_defined, ratio
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.metrics.ratio import Figure, Tally, harmonic_between, mean_defined, ratio
+
+FEWEST_FOR_AUPRC = 30
+"""Pictures of a class; bins of the version before were not merged, and there one is enough."""
 
 
 def _right(counts: HasConfusion) -> NDArray[np.int64]:
@@ -32,20 +37,10 @@ def _answered(counts: HasConfusion) -> NDArray[np.int64]:
     return np.asarray(counts.confusion.sum(axis=-2))
 
 
-def all_answers(counts: HasConfusion) -> Tally:
-    """Right answers and pictures, both `(..., 1)`: the proportion that accuracy is."""
-    return _right(counts).sum(axis=-1, keepdims=True), counts.n[..., np.newaxis]
-
-
-def answers_by_class(counts: HasConfusion) -> Tally:
-    """Right answers and pictures of each class, both `(..., classes)`: the proportions that recalls are."""
-    return _right(counts), _support(counts)
-
-
-def other_answers_by_class(counts: HasConfusion) -> Tally:
+def _other_answers(counts: HasConfusion) -> Tally:
     """Pictures of other classes that were not answered with the class, and pictures of other classes.
 
-    Both `(..., classes)`, the proportions that specificities are; 0 of 0 for an absent class.
+    Both `(..., classes)`; 0 of 0 for an absent class.
     """
     support = _support(counts)
     others = np.where(support > 0, counts.n[..., np.newaxis] - support, 0)
@@ -83,7 +78,7 @@ def specificities(counts: HasConfusion) -> Figure:
 
     nan for an absent class, and where there are no other pictures.
     """
-    return ratio(*other_answers_by_class(counts))
+    return ratio(*_other_answers(counts))
 
 
 def balanced_accuracy(counts: HasConfusion) -> Figure:
@@ -137,12 +132,22 @@ def _area_under_roc(histograms: NDArray[np.int64]) -> Figure:
 
 
 def _average_precision(histograms: NDArray[np.int64]) -> Figure:
-    """Sum over thresholds, from high to low, of the gain in recall times the precision there."""
-    found = histograms[..., ::-1].cumsum(axis=-1)
-    true_positives = found[..., 1, :]
-    precision = ratio(true_positives, np.maximum(found.sum(axis=-2), 1))
-    gained = histograms[..., 1, ::-1]
-    return ratio((gained * precision).sum(axis=-1), true_positives[..., -1])
+    """The mean over positives of the precision at each, from high to low, from `(..., 2, bins)`.
+
+    Pictures of one bin enter in expectation over their order. With N pictures of which T positive above a bin
+    of m, p of them positive, its p positives add
+
+        sum_{j=1..m} p/m (T + 1 + (j − 1) (p − 1)/(m − 1)) / (N + j),
+
+    which is p/m ((T + 1) h + (p − 1)/(m − 1) (m − (N + 1) h)), where h = sum_{j=1..m} 1/(N + j).
+    """
+    positives, total = histograms[..., 1, ::-1], histograms.sum(axis=-2)[..., ::-1]
+    positives_above = np.cumsum(positives, axis=-1) - positives
+    above = np.cumsum(total, axis=-1) - total
+    h = harmonic_between(above, above + total)
+    others = (positives - 1) / np.maximum(total - 1, 1)  # the share of positives beside one of them
+    gained = (positives_above + 1) * h + others * (total - (above + 1) * h)
+    return ratio((positives / np.maximum(total, 1) * gained).sum(axis=-1), positives.sum(axis=-1))
 
 
 def aurocs(counts: Counts) -> Figure:
@@ -160,16 +165,18 @@ def auroc(counts: Counts) -> Figure:
 
 
 def auprcs(counts: Counts) -> Figure:
-    """Average precision of each class, one-vs-rest, `(..., classes)`.
+    """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs` or of few pictures.
 
-    nan as `aurocs`, and of counts with noise: at the top, where precision is made, it is all noise.
+    And of counts with noise: at the top, where precision is made, it is all noise.
     """
-    both = (counts.scores.sum(axis=-1) > 0).all(axis=-1) & counts.tells_confidence[..., np.newaxis]
-    return np.where(both, _average_precision(counts.scores), np.nan)
+    others, positives = counts.scores[..., 0, :].sum(axis=-1), counts.scores[..., 1, :].sum(axis=-1)
+    fewest = FEWEST_FOR_AUPRC if counts.scores.shape[-1] == SCORE_BINS else 1
+    enough = (others > 0) & (positives >= fewest) & counts.tells_confidence[..., np.newaxis]
+    return np.where(enough, _average_precision(counts.scores), np.nan)
 
 
 def auprc(counts: Counts) -> Figure:
-    """The mean of `auprcs` over the classes that have pictures of both kinds."""
+    """The mean of `auprcs` over the classes of which it is told."""
     return mean_defined(auprcs(counts))
 
 

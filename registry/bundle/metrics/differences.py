@@ -1,16 +1,13 @@
 """Differences between pairs of subgroups, at one class mix: intervals, p-values, and Holm's correction.
 
 For subgroups a and b and a standardised accuracy f (`registry.bundle.metrics.fairness`, over the classes that
-both have), d = f_a − f_b. Subgroups have different pictures, so d of the r-th replicates of both is a
-replicate of d. With s its standard error,
+both have), d = f_a − f_b. Subgroups have different pictures, so with v_i the variance of q_k r_k of a class
+of one of them (r its smoothed recall, `shares`, and q the class mix), that of d is s² = Σ_i v_i, and
 
     interval d ± t_{0.975} s,   p = P(|T| > |d| / s),
 
-with T of Student's distribution with ν degrees of freedom, so that the interval leaves out 0 exactly where p
-< 0.05. s² is the variance of the replicates or, where that is larger, Σ_i v_i with v_i = q_i² r̃_i (1 − r̃_i)
-/ (n_i + 2) over the classes of both subgroups, q the class mix and r̃ = (x + 1) / (n + 2) for x of n right
-(Agresti & Caffo 2000): a class with a few pictures all answered alike would else seem certain. ν = (Σ v_i)² /
-Σ v_i² / (n_i − 1) (Satterthwaite 1946) is small where a class with few pictures has most of the weight.
+with T of Student's distribution with ν = (Σ v_i)² / Σ v_i² / (n_i − 1) degrees of freedom (Satterthwaite
+1946), n_i the effective number of pictures. So the interval leaves out 0 exactly where p < 0.05.
 
 Many pairs give many chances to be wrong. Holm (1979) keeps the chance of calling any of m equal pairs
 different at the level: with p_(1) ≤ … ≤ p_(m), the adjusted p_(i) is the largest of min(1, (m − j + 1) p_(j))
@@ -30,8 +27,10 @@ from numpy.typing import NDArray
 from registry.bundle.counts.count import Block, Counts
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.exact import bisect, incomplete_beta
-from registry.bundle.metrics.interval import LEVEL
+from registry.bundle.metrics.limits import LEVEL
 from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.shares import RECALLS, each_share
 
 Pair = Mapping[str, Counts]
 
@@ -62,13 +61,13 @@ class SubgroupDifference:
 
     Attributes:
         value: d.
-        interval: its ends, cut at −1 and 1; None without replicates, or where most are undefined.
-        p: two-sided; None as the interval.
+        interval: its ends, cut at −1 and 1.
+        p: two-sided.
     """
 
     value: float
-    interval: tuple[float, float] | None = None
-    p: float | None = None
+    interval: tuple[float, float]
+    p: float
 
 
 def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
@@ -89,7 +88,7 @@ def differences(blocks: Mapping[str, Block]) -> list[dict[str, Any]]:
                 "between": list(pair),
                 "figure": name,
                 "value": each.value,
-                "interval": None if each.interval is None else list(each.interval),
+                "interval": list(each.interval),
                 "p": each.p,
                 "p_adjusted": p_adjusted,
             }
@@ -104,29 +103,20 @@ def difference(first: Block, second: Block, standardised: Standardised) -> Subgr
     value = float(np.subtract(*standardised.figure(pair)))
     if np.isnan(value):
         return None
-    if first.replicates is None or second.replicates is None:
-        return SubgroupDifference(value)
-    of_each = standardised.figure({"first": first.replicates, "second": second.replicates})
-    replicates = of_each[0] - of_each[1]
-    defined = replicates[~np.isnan(replicates)]
-    if 2 * defined.size < replicates.size or defined.size < 2:
-        return SubgroupDifference(value)
-    variance, freedom = _binomial_variance(pair, standardised)
-    error = sqrt(max(float(np.var(defined, ddof=1)), variance))
+    variance, freedom = _variance(first, second, standardised.mix(pair))
+    error = sqrt(variance)
     half = _student_quantile(freedom) * error
     ends = max(value - half, -1.0), min(value + half, 1.0)
     return SubgroupDifference(value, ends, student_tails(value / error, freedom))
 
 
-def _binomial_variance(pair: Pair, standardised: Standardised) -> tuple[float, float]:
+def _variance(first: Block, second: Block, mix: NDArray[np.int64]) -> tuple[float, float]:
     """Σ v_i and its degrees of freedom ν, at least 1."""
-    mix = standardised.mix(pair)
     share = mix / mix.sum()
     variances, freedoms = [], []
-    for counts in pair.values():
-        n = counts.confusion.sum(axis=-1)
-        recall = (np.diagonal(counts.confusion) + 1) / (n + 2)
-        variances.append(share**2 * recall * (1 - recall) / (n + 2))
+    for sample in (sample_of(first), sample_of(second)):
+        n = sample.counts.confusion.sum(axis=-1) / sample.effect.of_classes
+        variances.append(share**2 * each_share(RECALLS, sample).variance)
         freedoms.append(np.maximum(n - 1, 1))
     v, of = np.concatenate(variances), np.concatenate(freedoms)
     return float(v.sum()), float(v.sum() ** 2 / (v**2 / of).sum())
@@ -136,8 +126,8 @@ def student_tails(t: float, freedom: float) -> float:
     """P(|T| > |t|) = I_{ν / (ν + t²)}(ν / 2, 1 / 2), with T of Student's distribution."""
     whole = freedom + t**2
     if t**2 < freedom:  # the same, without losing a small t beside 1
-        return 1 - incomplete_beta(t**2 / whole, 0.5, freedom / 2)
-    return incomplete_beta(freedom / whole, freedom / 2, 0.5)
+        return float(1 - incomplete_beta(t**2 / whole, 0.5, freedom / 2))
+    return float(incomplete_beta(freedom / whole, freedom / 2, 0.5))
 
 
 def _student_quantile(freedom: float) -> float:

@@ -1,14 +1,110 @@
-"""A figure beside its interval, ready for JSON: what every group of figures in a summary is made of."""
+"""Figures beside their 95 % intervals, ready for JSON; how the interval of each is made.
 
-from collections.abc import Callable, Mapping
+| figure | limits |
+| --- | --- |
+| of right and wrong answers | exact, of effective numbers (`moments`), by its variance (`shares`) |
+| an area under a ROC, precision-recall or risk-coverage curve | likewise (`areas`, `risk`) |
+| a calibration error | of a distance (`calibration_limits`, `distances`) |
+| a fairness figure | of a distance (`fairness_limits`) |
+| a mean over clients | as of the figure; clients are independent |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from registry.bundle.metrics.exact import exact_interval
-from registry.bundle.metrics.interval import NOISE, interval
-from registry.bundle.metrics.ratio import Figure, Tally
-from registry.bundle.metrics.wilson import widened
+from registry.bundle.counts.confusion import HasConfusion
+from registry.bundle.counts.histograms import Counts
+from registry.bundle.metrics import areas, risk
+from registry.bundle.metrics.calibration_limits import expected_error, largest_error
+from registry.bundle.metrics.distances import Distance, mean_distance
+from registry.bundle.metrics.limits import Limits
+from registry.bundle.metrics.moments import Moments
+from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.shares import (
+    ACCURACY,
+    F1,
+    PRECISIONS,
+    RECALLS,
+    SPECIFICITIES,
+    Shares,
+    by_pictures,
+    each_share,
+    malignant_answers,
+    mean_share,
+    other_answers,
+)
+
+ANSWERS: Mapping[str, Callable[[Sample[HasConfusion]], Moments]] = {
+    "accuracy": lambda sample: mean_share(ACCURACY, sample),
+    "balanced_accuracy": lambda sample: mean_share(RECALLS, sample),
+    "macro_precision": lambda sample: mean_share(PRECISIONS, sample),
+    "macro_f1": lambda sample: mean_share(F1, sample),
+    "weighted_precision": lambda sample: by_pictures(PRECISIONS, sample),
+    "weighted_recall": lambda sample: mean_share(ACCURACY, sample),
+    "weighted_f1": lambda sample: by_pictures(F1, sample),
+    "specificity": lambda sample: mean_share(SPECIFICITIES, sample),
+}
+"""Figures of right and wrong answers: a confusion matrix is enough."""
+
+MALIGNANCY: Mapping[str, Callable[[NDArray[np.bool_]], Shares]] = {
+    "malignant_sensitivity": malignant_answers,
+    "malignant_specificity": other_answers,
+}
+"""Shares that need to know which classes are malignant."""
+
+AREAS: Mapping[str, Callable[[Sample[Counts]], Moments]] = {
+    "auroc": areas.auroc,
+    "auprc": areas.auprc,
+    "malignancy_auroc": areas.malignancy_auroc,
+    "aurc": risk.aurc,
+}
+
+DISTANCES: Mapping[str, Callable[[Sample[Counts]], Distance]] = {
+    "ece": expected_error,
+    "mce": largest_error,
+}
+
+BY_CLASS: Mapping[str, Callable[[Sample[Counts]], Moments]] = {
+    "recall": lambda sample: each_share(RECALLS, sample),
+    "precision": lambda sample: each_share(PRECISIONS, sample),
+    "f1": lambda sample: each_share(F1, sample),
+    "specificity": lambda sample: each_share(SPECIFICITIES, sample),
+    "auroc": areas.aurocs,
+    "auprc": areas.auprcs,
+}
+"""Of each class, `(..., classes)`."""
+
+
+def limits_of(name: str, sample: Sample[Any], malignant: NDArray[np.bool_] | None = None) -> Limits:
+    """The limits of a figure by its name in `summary.json`.
+
+    Args:
+        name: of `ANSWERS`, `AREAS`, `DISTANCES` or `MALIGNANCY`.
+        sample: of counts, or of a confusion matrix where that is enough.
+        malignant: which classes are malignant, `(classes,)`, where the figure is of `MALIGNANCY`.
+    """
+    if name in MALIGNANCY:
+        assert malignant is not None, f"{name} is of malignant classes"
+        return mean_share(MALIGNANCY[name](malignant), sample).limits()
+    if name in DISTANCES:
+        return DISTANCES[name](sample).limits()
+    return _moments(name, sample).limits()
+
+
+def mean_of_limits(name: str, samples: Sequence[Sample[Counts]]) -> Limits:
+    """The limits of the mean of a figure over independent samples, such as clients, that define it."""
+    if name in DISTANCES:
+        held = [sample for sample in samples if sample.counts.n > 0]
+        return mean_distance([DISTANCES[name](sample) for sample in held]).limits()
+    return Moments.stack([_moments(name, sample) for sample in samples]).mean().limits()
+
+
+def _moments(name: str, sample: Sample[Counts]) -> Moments:
+    return ANSWERS[name](sample) if name in ANSWERS else AREAS[name](sample)
 
 
 def number(value: Figure) -> float | None:
@@ -16,54 +112,24 @@ def number(value: Figure) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def ends(
-    name: str,
-    point: Figure,
-    replicates: Figure | None,
-    proportions: Tally | None = None,
-) -> list[float] | None:
-    """The ends of a figure's 95 % interval, by the method that suits the figure; None where there is none.
-
-    Args:
-        name: the figure's, which says what noise does to it.
-        point: the figure, `()`.
-        replicates: the figure of each replicate, if there are any.
-        proportions: how many of how many, where the figure is a mean of proportions: they give an exact
-            interval where replicates give none, and widen that of several where some are of few pictures.
-    """
-    if np.isnan(point):
-        return None
-    found = None if replicates is None else interval(replicates, point, NOISE.get(name))
-    if proportions is not None:
-        found = exact_interval(*proportions) if found is None else widened(found, *proportions)
-    return None if found is None else list(found)
-
-
 def figures_and_intervals(
-    point: Any,
-    replicates: Any,
+    sample: Sample[Any],
     figures: Mapping[str, Callable[[Any], Figure]],
-    tallies: Mapping[str, Callable[[Any], Tally]],
+    malignant: NDArray[np.bool_],
 ) -> dict[str, Any]:
-    """`n`, each figure of some counts, and `intervals`: of all with replicates, else the exact ones.
+    """`n`, figures of some counts, and their `intervals`.
 
     Args:
-        point: the counts, of a block or of a cell.
-        replicates: their replicates, or None.
+        sample: of the counts of a block or of a cell.
         figures: what to compute, by name.
-        tallies: of figures that are means of proportions, by name.
+        malignant: which classes are malignant, `(classes,)`.
     """
-    figures_and_n: dict[str, Any] = {"n": int(point.n)}
-    values = {name: figure(point) for name, figure in figures.items()}
-    figures_and_n |= {name: number(value) for name, value in values.items()}
-    figures_and_n["intervals"] = {
-        name: ends(
-            name,
-            value,
-            None if replicates is None else figures[name](replicates),
-            tallies[name](point) if name in tallies else None,
-        )
-        for name, value in values.items()
-        if replicates is not None or name in tallies
+    values = {name: figure(sample.counts) for name, figure in figures.items()}
+    return {
+        "n": int(sample.counts.n),
+        **{name: number(value) for name, value in values.items()},
+        "intervals": {
+            name: None if np.isnan(value) else limits_of(name, sample, malignant).ends()
+            for name, value in values.items()
+        },
     }
-    return figures_and_n

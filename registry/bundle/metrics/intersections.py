@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from registry.bundle.counts.confusion import Cell, HasConfusion
 from registry.bundle.counts.count import Block
 from registry.bundle.metrics import classification, malignancy
+from registry.bundle.metrics.design_effect import DesignEffect
 from registry.bundle.metrics.estimate import figures_and_intervals
-from registry.bundle.metrics.ratio import Figure, Tally
+from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.sample import Sample
 
 FEWEST = 30
 UNKNOWN = "unknown"
@@ -40,13 +42,14 @@ def intersections(
         known: the columns that were asked for, and their values as far as they are known beforehand, in
             order; what clients send of other columns is left out.
     """
+    effects = {name: DesignEffect.of(block) for name, block in blocks.items()}
     traits = {trait for block in blocks.values() for trait in block.cells}
     return {
         column: {
             value: {
-                name: _figures_of_cell(
-                    blocks[name].cells.get((column, value)) if name in blocks else None, malignant
-                )
+                name: _figures_of_cell(blocks[name].cells.get((column, value)), effects[name], malignant)
+                if name in blocks
+                else None
                 for name in subgroups
             }
             for value in _in_order({value for own, value in traits if own == column}, values)
@@ -61,7 +64,9 @@ def _in_order(found: set[str], known: Sequence[str]) -> list[str]:
     return sorted(values, key=lambda value: value == UNKNOWN)
 
 
-def _figures_of_cell(cell: Cell | None, malignant: NDArray[np.bool_]) -> dict[str, Any] | None:
+def _figures_of_cell(
+    cell: Cell | None, effect: DesignEffect, malignant: NDArray[np.bool_]
+) -> dict[str, Any] | None:
     if cell is None or cell.point.n < FEWEST:
         return None
     figures: Mapping[str, Callable[[HasConfusion], Figure]] = {
@@ -69,9 +74,4 @@ def _figures_of_cell(cell: Cell | None, malignant: NDArray[np.bool_]) -> dict[st
         "balanced_accuracy": classification.balanced_accuracy,
         "malignant_sensitivity": partial(malignancy.malignant_sensitivity, malignant=malignant),
     }
-    tallies: Mapping[str, Callable[[HasConfusion], Tally]] = {
-        "accuracy": classification.all_answers,
-        "balanced_accuracy": classification.answers_by_class,
-        "malignant_sensitivity": partial(malignancy.malignant_answers, malignant=malignant),
-    }
-    return figures_and_intervals(cell.point, cell.replicates, figures, tallies)
+    return figures_and_intervals(Sample(cell.point, effect), figures, malignant)

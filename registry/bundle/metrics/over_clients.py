@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from registry.bundle.counts.count import Block, Counts
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import calibration, classification, selective
-from registry.bundle.metrics.estimate import ends, number
+from registry.bundle.metrics.estimate import mean_of_limits, number
 from registry.bundle.metrics.ratio import Figure, mean_defined
+from registry.bundle.metrics.sample import Sample, sample_of
 
 FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
     "accuracy": classification.accuracy,
@@ -54,8 +55,7 @@ def over_clients(
     sqrt((1/C) Σ_c (f_c − mean)²) over the C clients that define the figure, and C as `clients`.
 
     A figure that a client's test pictures do not define (AUROC with one class) is None there and left out
-    of the mean. Clients are independent, so the mean over clients of their r-th bootstrap replicates is a
-    replicate of the mean.
+    of the mean. Clients are independent.
 
     Args:
         blocks: each client's counts.
@@ -67,6 +67,7 @@ def over_clients(
     Raises:
         CountsError: the counts are not of as many classes as there are codes.
     """
+    samples = [sample_of(block) for block in blocks.values()]
     points = {client: _points(block.point) for client, block in blocks.items()}
     facts: dict[str, Any] = {
         "by_client": {
@@ -76,9 +77,7 @@ def over_clients(
             }
             for client, own in points.items()
         },
-        "over_clients": {
-            name: _over(name, figure, list(blocks.values())) for name, figure in FIGURES.items()
-        },
+        "over_clients": {name: _over(name, figure, samples) for name, figure in FIGURES.items()},
     }
     if communities is not None:
         judged = {name: [client for client in of if client in blocks] for name, of in communities.items()}
@@ -103,19 +102,14 @@ def _points(counts: Counts) -> dict[str, Figure]:
     return {name: figure(counts) for name, figure in FIGURES.items()}
 
 
-def _over(name: str, figure: Callable[[Counts], Figure], blocks: list[Block]) -> dict[str, Any]:
-    points = np.array([float(figure(block.point)) for block in blocks])
-    replicates = [figure(block.replicates) for block in blocks if block.replicates is not None]
-    mean = mean_defined(points)
-    found = None
-    if replicates and len(replicates) == len(blocks):
-        found = ends(name, mean, mean_defined(np.stack(replicates), axis=0))
+def _over(name: str, figure: Callable[[Counts], Figure], samples: list[Sample[Counts]]) -> dict[str, Any]:
+    points = np.array([float(figure(sample.counts)) for sample in samples])
     defined = points[~np.isnan(points)]
     return {
-        "mean": number(mean),
+        "mean": number(mean_defined(points)),
         "median": float(np.median(defined)) if defined.size else None,
         "std": float(np.std(defined)) if defined.size else None,
-        "interval": found,
+        "interval": mean_of_limits(name, samples).ends() if defined.size else None,
         "clients": int(defined.size),
     }
 

@@ -24,3 +24,10 @@ def mean_defined(values: Figure, axis: int = -1) -> Figure:
     """The mean over `axis` of the values that are defined, nan where none is."""
     defined = ~np.isnan(values)
     return ratio(np.where(defined, values, 0.0).sum(axis=axis), defined.sum(axis=axis))
+
+
+def harmonic_between(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Σ 1/i over first < i ≤ last."""
+    sums = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(last.max(initial=0)) + 1))])
+    between: NDArray[np.float64] = sums[last] - sums[first]
+    return between

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, ratio
+from registry.bundle.metrics.ratio import Figure, harmonic_between, ratio
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,6 @@ def risk_coverage(counts: Counts) -> RiskCoverage:
     )
 
 
-def answered_at(counts: Counts, threshold_bin: int) -> Tally:
-    """Pictures whose confidence bin is at least `threshold_bin`, and all pictures, both `(..., 1)`."""
-    answered = counts.confidence[..., threshold_bin:].sum(axis=(-2, -1))
-    return answered[..., np.newaxis], counts.n[..., np.newaxis]
-
-
-def wrong_at(counts: Counts, threshold_bin: int) -> Tally:
-    """Wrong answers among the pictures that `answered_at` counts, and these pictures, both `(..., 1)`."""
-    wrong = counts.confidence[..., 0, threshold_bin:].sum(axis=-1)
-    return wrong[..., np.newaxis], answered_at(counts, threshold_bin)[0]
-
-
 def aurc(counts: Counts) -> Figure:
     """Area under the risk-coverage curve: the mean over i = 1..n of the risk among the i most confident.
 
@@ -62,7 +50,6 @@ def aurc(counts: Counts) -> Figure:
     wrong_above = np.cumsum(wrong, axis=-1) - wrong
     above = np.cumsum(total, axis=-1) - total
     n = total.sum(axis=-1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(n.max(initial=0)) + 1))])
-    h = harmonic[above + total] - harmonic[above]
+    h = harmonic_between(above, above + total)
     share_wrong = wrong / np.maximum(total, 1)
     return ratio((wrong_above * h + share_wrong * (total - above * h)).sum(axis=-1), n)

@@ -7,18 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.counts.count import Counts
-from registry.bundle.metrics.ratio import Figure, Tally, ratio
+from registry.bundle.metrics.ratio import Figure, ratio
 
 
 def label_histogram(counts: Counts) -> NDArray[np.int64]:
     """Histogram of p_y, the probability of the true class, `(..., bins)`."""
     return np.asarray(counts.scores[..., 1, :].sum(axis=-2))
-
-
-def covered_at(counts: Counts, threshold_bin: int) -> Tally:
-    """Pictures whose set holds the true class, and all pictures, both `(..., 1)`."""
-    held = label_histogram(counts)[..., threshold_bin:].sum(axis=-1, keepdims=True)
-    return held, counts.n[..., np.newaxis]
 
 
 def coverage_at(counts: Counts, threshold_bin: int) -> Figure:

@@ -13,9 +13,11 @@ from registry.bundle.errors import CountsError
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, malignancy, selective
 from registry.bundle.metrics.differences import differences
-from registry.bundle.metrics.estimate import ends, figures_and_intervals, number
+from registry.bundle.metrics.estimate import figures_and_intervals, number
+from registry.bundle.metrics.fairness_limits import fairness_limits
 from registry.bundle.metrics.intersections import intersections
-from registry.bundle.metrics.ratio import Figure, Tally
+from registry.bundle.metrics.ratio import Figure
+from registry.bundle.metrics.sample import sample_of
 
 FIGURES: Mapping[str, Callable[[Counts], Figure]] = {
     "accuracy": classification.accuracy,
@@ -104,17 +106,7 @@ def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -
         **FIGURES,
         **{name: partial(figure, malignant=malignant) for name, figure in MALIGNANCY.items()},
     }
-    tallies: Mapping[str, Callable[[Counts], Tally]] = {
-        "accuracy": classification.all_answers,
-        "weighted_recall": classification.all_answers,
-        "balanced_accuracy": classification.answers_by_class,
-        "specificity": classification.other_answers_by_class,
-        "malignant_sensitivity": partial(malignancy.malignant_answers, malignant=malignant),
-        "malignant_specificity": partial(malignancy.other_answers, malignant=malignant),
-    }
-    return figures_and_intervals(
-        block.point, block.replicates, {name: known[name] for name in names}, tallies
-    )
+    return figures_and_intervals(sample_of(block), {name: known[name] for name in names}, malignant)
 
 
 def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,11 +132,9 @@ def _by_class(counts: Counts, labels: Sequence[Label]) -> dict[str, Any]:
 
 def _fairness(blocks: Mapping[str, Block]) -> dict[str, Any]:
     points = {name: block.point for name, block in blocks.items()}
-    values = {name: figure(points) for name, figure in FAIRNESS.items()}
-    figures: dict[str, Any] = {name: number(value) for name, value in values.items()}
-    replicates = {name: block.replicates for name, block in blocks.items() if block.replicates is not None}
-    if replicates:
-        figures["intervals"] = {
-            name: ends(name, values[name], figure(replicates)) for name, figure in FAIRNESS.items()
-        }
+    figures: dict[str, Any] = {name: number(figure(points)) for name, figure in FAIRNESS.items()}
+    found = fairness_limits({name: sample_of(block) for name, block in blocks.items()})
+    figures["intervals"] = (
+        {name: found[name].ends() for name in FAIRNESS} if found else dict.fromkeys(FAIRNESS)
+    )
     return figures

@@ -1,6 +1,7 @@
 """`dermfed-node`: what it makes, checks, refuses and documents."""
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -8,8 +9,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from clients.federation.kit import open_kit
 from clients.node import check as checks
 from clients.node.cli import app, main
+from clients.node.identity import known_path, open_identity
+from training.jobs.counts_under_masks import over_network
+from training.jobs.job import read_job
+from training.jobs.who_sees_what import who_sees_what
 
 FEDERATION = {
     "name": "skin",
@@ -63,6 +69,7 @@ def test_check_says_what_is_wrong_and_ends_with_one(kits, monkeypatch):
         "certificate",
         "clock",
         "disk",
+        "identity",
     }
     assert "CN=north" in found["certificate"]["text"]
 
@@ -83,6 +90,50 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     assert "12 pictures" in ended.output
     assert "classes benign, malignant" in ended.output
     assert "Never: pictures, file names" in ended.output
+    assert (
+        "sums over fewer than 2 patients, by themselves or as the difference of two answers" in ended.output
+    )
+    for row in who_sees_what(over_network(read_job(tmp_path / "job.yaml")), ("north", "south")):
+        assert f"ok  who sees {row.topic}: {row.line}\n" in ended.output
+    assert "2 hospitals take part (north, south), and a sum of fewer than 3 hides too little" in ended.output
+
+
+def test_who_sees_what_is_told_without_pictures_too(kits, tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(checks, "SECONDS", 0.5)
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(tiny))
+    found = json.loads(run("check", "--kit", kits / "north", "--job", tmp_path / "job.yaml", "--json").output)
+    abouts = [each["about"] for each in found]
+    assert {"who sees census", "who sees canary", "who sees counts"} <= set(abouts)
+    assert len(abouts) == len(set(abouts))
+
+
+def test_a_job_that_tells_of_single_patients_is_called_so():
+    assert "Counts and losses may be of one patient (privacy.min_count: 1)" in checks.never_leaves(1)
+    assert "fewer than 10 patients" in checks.never_leaves(10)
+    assert "a histogram with fewer than 5" in checks.never_leaves(10)
+
+
+def test_hospitals_can_compare_their_keys(kits, monkeypatch):
+    """What one is told of its own key is what another is told that it knows it by."""
+    monkeypatch.setattr(checks, "SECONDS", 0.5)
+
+    def identity(name):
+        found = json.loads(run("check", "--kit", kits / name, "--json").output)
+        [told] = [each for each in found if each["about"] == "identity"]
+        return told
+
+    south = identity("south")
+    [own] = re.findall(r"signs sums with the key (sha256:[0-9a-f]{64})", south["text"])
+    assert "no sum yet with north" in south["text"]
+    assert "no sum yet with south" in identity("north")["text"]
+    known = known_path(open_kit(kits / "north"))
+    open_identity(open_kit(kits / "north"), "run", lambda _: None).known.require({"south": own})
+    assert f"south is known by {own}" in identity("north")["text"]
+    known.write_text("{")
+    assert not identity("north")["fit"]
+    assert "hospitals.json of this kit cannot be read" in identity("north")["text"]
+    known.unlink()
+    assert "identity" not in run("check", "--kit", kits / "server", "--json").output
 
 
 def test_a_certificate_of_another_authority_is_not_fit(kits, tmp_path):
@@ -113,6 +164,4 @@ def test_wrong_use_ends_with_two_and_says_what_to_do(kits, arguments, told, monk
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    import re
-
     assert re.search(told, capsys.readouterr().err)

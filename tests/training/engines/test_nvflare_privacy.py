@@ -167,8 +167,11 @@ def test_8_bits_over_a_network_are_those_of_one_machine_after_a_kill_too(own_job
 
 
 @pytest.mark.long
-def test_what_rounding_lost_of_an_update_that_never_arrived_is_forgotten(own_job, net):
-    """East packs its update of round 2 and the answer is lost: its rest must be that of round 1 again."""
+def test_what_rounding_lost_of_an_update_that_never_arrived_is_forgotten(own_job, net, wait_until):
+    """East packs its update of round 2 and the answer is lost: its rest must be that of round 1 again.
+
+    Whoever loses an answer is away until its next heartbeat: round 3 begins when that has come.
+    """
     job = own_job(federate={"rounds": 3}, compression=PACKED, engine={"min_clients": 3})
     runs = []
     for when in ("after", "before"):
@@ -184,6 +187,11 @@ def test_what_rounding_lost_of_an_update_that_never_arrived_is_forgotten(own_job
             finally:
                 east.cut = None
 
+        def hear_of_east(header, there=there):
+            if asks(header, "evaluate", 2):
+                wait_until(lambda: "east" not in there.coordinator.status.away)
+
+        there.channels["north"].before_ask = hear_of_east
         if when == "after":
             east.after_ask = lose
         else:

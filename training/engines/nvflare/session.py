@@ -28,6 +28,7 @@ from training.jobs.job import Job, read_job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
+from training.jobs.who_sees_what import who_sees_what
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 
@@ -111,7 +112,8 @@ class CoordinatorSession:
                 self._job, self._session, self._channels, liveness, own, self.log, expected
             )
             path = self._folder.path / ROSTER
-            if path.exists():
+            begun = path.exists()
+            if begun:
                 self._evict(path)
                 participants = registration.rejoin(path)
             else:
@@ -120,7 +122,11 @@ class CoordinatorSession:
                 )
                 participants = replace(participants, roster=self._evict(path))
             self.unreached = participants.unreached
-            job = decide_masks(self._job, {*expected, *participants.roster.everybody})
+            known = {*expected, *participants.roster.everybody}
+            job = decide_masks(self._job, known)
+            if not begun:
+                for seen in who_sees_what(self._job, known):
+                    self.log(f"who sees what: {seen.line}")
             for name, why in participants.missing.items():
                 liveness.exclude(name, why)
             self._engine = engine = NvflareEngine(

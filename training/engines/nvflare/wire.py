@@ -16,7 +16,7 @@ from training.engines.nvflare.payload import Payload, read_payload, write_payloa
 from training.errors import MessageError
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
 
-PROTOCOL = 2  # raised whenever what crosses changes its meaning
+PROTOCOL = 3  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
 
 

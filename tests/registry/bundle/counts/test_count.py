@@ -169,32 +169,7 @@ def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     assert arrays["scores"].shape == (4, 2, SCORE_BINS)
     arrived = Block.from_arrays(arrays)
     assert same(arrived.point, block.point)
-    assert same(arrived.replicates, block.replicates)
-
-
-def test_replicates_are_drawn_from_what_was_told_and_always_the_same(predictions):
-    probabilities, labels = predictions(5, 200, 3)
-    lesions = np.arange(200) // 4
-    block = count(probabilities, labels, malignant=MALIGNANT, lesions=lesions)
-    assert block.replicates.confusion.shape == (200, 3, 3)
-    assert same(block.replicates, Block.from_arrays(block.to_arrays()).replicates)
-    # Poisson(c) about c, for pictures that are lesions of their own.
-    alone = count(probabilities, labels, malignant=MALIGNANT).replicates
-    assert alone.n.mean() == pytest.approx(200, abs=4)
-    assert alone.n.std() == pytest.approx(200**0.5, rel=0.2)
-
-
-def test_replicates_vary_more_where_pictures_of_a_lesion_are_alike(predictions):
-    probabilities, labels = predictions(5, 50, 2)
-    four = np.repeat(np.arange(50), 4)
-    malignant = np.array([False, True])
-    alike = count(probabilities[four], labels[four], malignant=malignant, lesions=four).replicates
-    alone = count(probabilities[four], labels[four], malignant=malignant).replicates
-
-    def spread(of):
-        return (np.trace(of.confusion, axis1=1, axis2=2) / of.n).std()
-
-    assert spread(alike) == pytest.approx(2 * spread(alone), rel=0.3)
+    np.testing.assert_array_equal(arrived.lesions.to_array(), block.lesions.to_array())
 
 
 def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(predictions):
@@ -215,7 +190,7 @@ def test_a_block_of_the_version_before_is_read_with_the_replicates_that_it_sent(
     arrays["confidence"][:, 0, 400], arrays["confidence"][:, 1, 400] = n - right, right
     block = Block.from_arrays(arrays)
     assert block.point.bins is EQUAL_BINS
-    np.testing.assert_array_equal(block.replicates.confusion, confusion[1:])
+    np.testing.assert_array_equal(block.sent.confusion, confusion[1:])
     back = block.to_arrays()
     assert back.keys() == arrays.keys()
     assert all((back[name] == arrays[name]).all() for name in arrays)

@@ -22,7 +22,8 @@ from registry.bundle.counts.noisy import (
 from registry.bundle.counts.score_bins import COARSE_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
-from registry.bundle.metrics.estimate import ends
+from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.sample import sample_of
 
 CLASSES = 3
 MALIGNANT = np.array([False, False, True])
@@ -171,9 +172,7 @@ def coverage(exact_too=False):
         if exact_too:  # as if there were no noise
             arrays[NOISE] = np.array([0, 1], dtype=np.int32)
         block = Block.from_arrays(arrays)
-        low, high = ends(
-            "accuracy", classification.accuracy(block.point), classification.accuracy(block.replicates)
-        )
+        low, high = limits_of("accuracy", sample_of(block)).ends()
         held += low <= truth <= high
     return held / 150
 

@@ -1,6 +1,7 @@
-"""Counts drawn at random with known recalls, with bootstrap replicates of one picture a lesion."""
+"""Counts drawn at random with known recalls, and counts along a leading axis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,8 @@ def of_confusion() -> Callable[[np.ndarray], Counts]:
 
 @pytest.fixture(scope="session")
 def block_of(of_confusion: Callable[[np.ndarray], Counts]) -> Callable[..., Block]:
-    """A block of this confusion matrix, with replicates where given a generator."""
-
-    def make(confusion: Any, rng: np.random.Generator | None = None, replicates: int = 200) -> Block:
-        matrix = np.array(confusion)
-        if rng is None:
-            return Block(of_confusion(matrix))
-        # A sum of c weights of Poisson(1) is Poisson(c).
-        drawn = rng.poisson(np.broadcast_to(matrix, (replicates, *matrix.shape)))
-        return Block(of_confusion(matrix), of_confusion(drawn))
-
-    return make
+    """A block of this confusion matrix, every picture a lesion of its own."""
+    return lambda confusion: Block(of_confusion(np.array(confusion)))
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +39,13 @@ def draw_confusion() -> Callable[..., np.ndarray]:
         return matrix
 
     return draw
+
+
+@pytest.fixture(scope="session")
+def stack() -> Callable[[Sequence[Counts]], Counts]:
+    """Counts along a leading axis."""
+
+    def together(several: Sequence[Counts]) -> Counts:
+        return Counts(*(np.stack([getattr(one, each.name) for one in several]) for each in fields(Counts)))
+
+    return together

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from registry.bundle.counts.count import SCORE_BINS, Counts, count
+from registry.bundle.counts.count import Counts, count
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics import classification as of
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))
@@ -17,7 +18,7 @@ def counted(probabilities, labels, **keywords):
 
 
 def binned(scores):
-    return np.minimum(np.floor(scores * SCORE_BINS), SCORE_BINS - 1)
+    return LOGIT_BINS.bin(scores)
 
 
 @CASES
@@ -61,23 +62,18 @@ def test_specificity_is_the_recall_of_not_being_the_class(predictions, seed, n, 
 def test_areas_are_scikit_learns_of_the_binned_scores(predictions, seed, n, num_classes):
     probabilities, labels = predictions(seed, n, num_classes)
     counts = counted(probabilities, labels).point
-    rocs, precisions = [], []
+    rocs = []
     for k in range(num_classes):
         truth = labels == k
         if truth.all() or not truth.any():
             assert np.isnan(of.aurocs(counts)[k])
-            assert np.isnan(of.auprcs(counts)[k])
             continue
         rocs.append(sk.roc_auc_score(truth, binned(probabilities[:, k])))
-        precisions.append(sk.average_precision_score(truth, binned(probabilities[:, k])))
         assert of.aurocs(counts)[k] == pytest.approx(rocs[-1])
-        assert of.auprcs(counts)[k] == pytest.approx(precisions[-1])
     if rocs:
         assert of.auroc(counts) == pytest.approx(np.mean(rocs))
-        assert of.auprc(counts) == pytest.approx(np.mean(precisions))
     else:
         assert np.isnan(of.auroc(counts))
-        assert np.isnan(of.auprc(counts))
 
 
 @CASES
@@ -92,6 +88,28 @@ def test_auroc_is_off_by_at_most_half_the_pairs_that_share_a_bin(predictions, se
         tied = (binned(scores)[truth][:, None] == binned(scores)[~truth][None, :]).mean()
         exact = sk.roc_auc_score(truth, scores)
         assert abs(of.aurocs(counts)[k] - exact) <= tied / 2 + 1e-12
+
+
+def test_auprc_is_scikit_learns_in_the_mean_over_orders_within_a_bin(predictions):
+    probabilities, labels = predictions(1, 300, 2)
+    first = np.clip(probabilities[:, :1].round(1), 0.05, 0.95)  # 300 pictures in 11 bins
+    rounded = np.hstack([first, 1 - first])
+    counts = counted(rounded, labels).point
+    rng = np.random.default_rng(0)
+    told = [k for k in range(2) if (labels == k).sum() >= of.FEWEST_FOR_AUPRC]
+    for k in told:
+        places = binned(rounded[:, k])
+        orders = [sk.average_precision_score(labels == k, places + 0.5 * rng.random(300)) for _ in range(400)]
+        assert of.auprcs(counts)[k] == pytest.approx(np.mean(orders), abs=4 * np.std(orders) / 20)
+        assert np.std(orders) > 0
+    assert of.auprc(counts) == pytest.approx(np.mean(of.auprcs(counts)[told]))
+
+
+def test_auprc_of_a_class_of_few_pictures_is_not_told(predictions):
+    probabilities, labels = np.tile([0.6, 0.4], (90, 1)), np.repeat([0, 1], [61, 29])
+    assert np.isnan(of.auprcs(counted(probabilities, labels).point)).tolist() == [False, True]
+    labels[0] = 1
+    assert not np.isnan(of.auprcs(counted(probabilities, labels).point)).any()
 
 
 def test_areas_of_many_pictures_are_close_to_exact(predictions):
@@ -147,15 +165,14 @@ FIGURES = [
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_a_figure_of_replicates_is_the_figure_of_each(predictions, figure):
-    block = counted(*predictions(3, 40, 3), replicates=6)
-    together = figure(block.replicates)
+def test_a_figure_along_an_axis_is_the_figure_of_each(predictions, stack, figure):
+    several = [counted(*predictions(i, 90, 3)).point for i in range(6)]
+    together = figure(stack(several))
     assert together.shape == (6,)
-    for index in range(6):
-        np.testing.assert_allclose(together[index], figure(block.replicates.replicate(index)))
+    np.testing.assert_allclose(together, [figure(counts) for counts in several])
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_nothing_is_known_of_no_pictures(figure):
+def test_nothing_is_known_of_no_pictures(figure, stack):
     assert np.isnan(figure(Counts.zeros(3)))
-    assert np.isnan(figure(Counts.zeros(3, replicates=2))).tolist() == [True, True]
+    assert np.isnan(figure(stack([Counts.zeros(3)] * 2))).tolist() == [True, True]

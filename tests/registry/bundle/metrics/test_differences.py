@@ -35,7 +35,7 @@ def test_holm_lies_between_the_p_value_and_bonferroni_and_keeps_their_order(p_va
 
 @given(st.floats(-60, 60), st.floats(1, 10_000))
 def test_the_tails_are_those_of_students_distribution(t, freedom):
-    assert student_tails(t, freedom) == pytest.approx(2 * student.sf(abs(t), freedom), abs=1e-9)
+    assert student_tails(t, freedom) == pytest.approx(2 * student.sf(abs(t), freedom), abs=1e-8)
 
 
 def test_values_by_hand(block_of):
@@ -53,10 +53,9 @@ def test_only_classes_that_both_have_are_compared(block_of):
     assert difference(block_of(np.diag([4, 0, 0])), nothing, ACCURACY) is None
 
 
-def test_pairs_in_order_with_interval_and_p_or_null(block_of):
-    rng = np.random.default_rng(0)
+def test_pairs_in_order_with_interval_and_p(block_of):
     matrices = {"dark": [[30, 10], [8, 20]], "medium": [[50, 9], [8, 40]], "light": [[70, 8], [9, 50]]}
-    told = differences({name: block_of(matrix, rng) for name, matrix in matrices.items()})
+    told = differences({name: block_of(matrix) for name, matrix in matrices.items()})
     pairs = [["dark", "medium"], ["dark", "light"], ["medium", "light"]]
     assert [entry["between"] for entry in told] == pairs * 2
     assert [entry["figure"] for entry in told] == [name for name in DIFFERENCES for _ in pairs]
@@ -65,14 +64,10 @@ def test_pairs_in_order_with_interval_and_p_or_null(block_of):
         assert low < entry["value"] < high
         assert (low <= 0 <= high) == (entry["p"] >= 0.05)
         assert entry["p"] <= entry["p_adjusted"] <= 1
-    without = differences({name: block_of(matrix) for name, matrix in matrices.items()})
-    assert [entry["value"] for entry in without] == [entry["value"] for entry in told]
-    assert all(entry["interval"] is entry["p"] is entry["p_adjusted"] is None for entry in without)
 
 
 def test_all_right_is_not_certain(block_of):
-    rng = np.random.default_rng(1)
-    first, second = (block_of(np.diag([n, 4]), rng) for n in (20, 30))
+    first, second = (block_of(np.diag([n, 4])) for n in (20, 30))
     found = difference(first, second, ACCURACY)
     assert found.value == 0
     assert found.interval[0] < 0 < found.interval[1]
@@ -94,7 +89,7 @@ def test_equal_subgroups_are_called_different_no_more_often_than_said(
     """At the level 0.05, 300 draws exceed 0.09 in less than one of 200 cases."""
     rng, rejected = np.random.default_rng(2), np.zeros(2)
     for _ in range(300):
-        pair = [block_of(draw_confusion(rng, pictures, recalls), rng) for pictures in (small, large)]
+        pair = [block_of(draw_confusion(rng, pictures, recalls)) for pictures in (small, large)]
         rejected += [difference(*pair, figure).p < 0.05 for figure in DIFFERENCES.values()]
     assert (rejected / 300 <= 0.09).all()
 
@@ -102,8 +97,8 @@ def test_equal_subgroups_are_called_different_no_more_often_than_said(
 def test_a_large_difference_is_found(block_of, draw_confusion):
     rng, found = np.random.default_rng(3), np.zeros(2)
     for _ in range(60):
-        dark = block_of(draw_confusion(rng, [70, 30], [0.6, 0.4]), rng)
-        light = block_of(draw_confusion(rng, [300, 200], [0.85, 0.7]), rng)
+        dark = block_of(draw_confusion(rng, [70, 30], [0.6, 0.4]))
+        light = block_of(draw_confusion(rng, [300, 200], [0.85, 0.7]))
         told = differences({"dark": dark, "light": light})
         found += [entry["p_adjusted"] < 0.05 and entry["value"] < 0 for entry in told]
     assert (found / 60 >= 0.9).all()

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc
-from scipy.stats import binom, binomtest
+from scipy.stats import beta, binom, binomtest
 
-from registry.bundle.metrics.exact import clopper_pearson, exact_interval, incomplete_beta
+from registry.bundle.metrics.exact import clopper_pearson, exact_limits, incomplete_beta
 
 
 # scipy loses digits where x is subnormal: its I(5e-324; 1/64, 1/2) is 8.680e-6, and x^a / (a B) is 8.692e-6.
@@ -34,8 +34,12 @@ def test_it_holds_the_truth_at_least_as_often_as_it_says(n, truth):
     assert binom.pmf(held, n, truth).sum() >= 0.95
 
 
-def test_a_mean_of_proportions_averages_intervals_at_a_higher_level():
-    found = exact_interval(np.array([10, 0, 3]), np.array([10, 0, 5]))
-    first, second = clopper_pearson(10, 10, 0.975), clopper_pearson(3, 5, 0.975)
-    assert found == pytest.approx(((first[0] + second[0]) / 2, (first[1] + second[1]) / 2))
-    assert exact_interval(np.array([0, 0]), np.array([0, 0])) is None
+def test_an_array_has_the_limits_of_each_and_nothing_is_known_of_none():
+    found = exact_limits(np.array([[3, 0], [4.5, np.nan]]), np.array([[5, 0], [7.5, 2]]))
+    assert (found.low[0, 0], found.high[0, 0]) == pytest.approx(clopper_pearson(3, 5))
+    assert (found.value[0, 1], found.low[0, 1], found.high[0, 1]) == (0, 0, 1)
+    # Numbers that are not whole: quantiles of beta distributions.
+    assert found.low[1, 0] == pytest.approx(beta.ppf(0.025, 4.5, 4))
+    assert found.high[1, 0] == pytest.approx(beta.ppf(0.975, 5.5, 3))
+    assert np.isnan(found.low[1, 1])
+    assert np.isnan(found.high[1, 1])

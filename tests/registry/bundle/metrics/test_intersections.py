@@ -23,7 +23,7 @@ def blocks(predictions):
     for name, n, women in (("dark", 90, 40), ("light", 50, 20)):
         first = np.arange(n) < women
         parts = {("sex", "female"): first, ("sex", "male"): ~first, ("age", "under 40"): first}
-        made[name] = count(*predictions(n, n, 2), malignant=MALIGNANT, replicates=30, seed=n, parts=parts)
+        made[name] = count(*predictions(n, n, 2), malignant=MALIGNANT, parts=parts)
     return made
 
 

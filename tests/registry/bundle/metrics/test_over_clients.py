@@ -3,6 +3,7 @@ import pytest
 from sklearn import metrics as sk
 
 from registry.bundle.counts.count import count
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics.over_clients import over_clients
 
@@ -16,10 +17,7 @@ def drawn(predictions):
 
 @pytest.fixture
 def blocks(drawn):
-    return {
-        name: count(*pair, malignant=MALIGNANT, replicates=40, seed=i)
-        for i, (name, pair) in enumerate(drawn.items())
-    }
+    return {name: count(*pair, malignant=MALIGNANT) for name, pair in drawn.items()}
 
 
 def test_a_mean_over_clients_counts_every_client_once(drawn, blocks):
@@ -41,16 +39,11 @@ def test_a_mean_over_clients_counts_every_client_once(drawn, blocks):
 def test_what_a_client_cannot_tell_is_left_out_and_counted(drawn, blocks):
     probabilities, labels = drawn["south"]
     one_class = labels == labels[0]
-    alone = count(probabilities[one_class], labels[one_class], malignant=MALIGNANT, replicates=40, seed=9)
+    alone = count(probabilities[one_class], labels[one_class], malignant=MALIGNANT)
     figures = over_clients({"north": blocks["north"], "south": alone})
     assert figures["by_client"]["south"]["auroc"] is None
     assert figures["over_clients"]["auroc"]["clients"] == 1
     assert figures["over_clients"]["auroc"]["mean"] == figures["by_client"]["north"]["auroc"]
-
-
-def test_without_replicates_there_is_no_interval(drawn):
-    plain = {name: count(*pair, malignant=MALIGNANT, replicates=0, seed=0) for name, pair in drawn.items()}
-    assert over_clients(plain)["over_clients"]["accuracy"]["interval"] is None
 
 
 def answered(right, wrong, confidence=0.75):
@@ -95,13 +88,13 @@ def test_what_is_undefined_is_in_no_median_and_no_deviation():
 
 def test_figures_of_calibration_and_curves_are_told_of_every_client():
     own = over_clients(THREE)["by_client"]
-    # All answers have one confidence, 0.75 (the middle of its bin is 0.751): one bin holds them all.
+    middle = LOGIT_BINS.middles[LOGIT_BINS.bin(0.75)]
+    # All answers have one confidence, 0.75 (or the middle of its bin): one bin holds them all.
     for name, accuracy in (("a", 0.5), ("b", 0.8), ("c", 0.95)):
-        assert own[name]["ece"] == pytest.approx(abs(accuracy - 0.751))
-        assert own[name]["mce"] == pytest.approx(abs(accuracy - 0.751))
+        assert own[name]["ece"] == pytest.approx(abs(accuracy - middle))
+        assert own[name]["mce"] == pytest.approx(abs(accuracy - middle))
         assert own[name]["aurc"] == pytest.approx(1 - accuracy)
-    # Of b, class by class: 4 of 5 found above everything else, then all 10 at one score.
-    assert own["b"]["auprc"] == pytest.approx(0.8 * 0.8 + 0.2 * 0.5)
+    assert own["b"]["auprc"] is None  # of 5 pictures a class
 
 
 def test_without_clients_nothing_is_known():
@@ -150,7 +143,7 @@ def test_a_class_is_averaged_over_the_clients_that_have_it():
     # South has pictures of one class alone, so it defines no curve: these are north's.
     north = np.repeat([1, 0], [8, 2]), np.array([0.75] * 6 + [0.25] * 2 + [0.25] + [0.75])
     assert x["auroc"] == pytest.approx(sk.roc_auc_score(*north))
-    assert x["auprc"] == pytest.approx(sk.average_precision_score(*north))
+    assert x["auprc"] is None  # of 8 pictures
 
 
 def test_codes_that_are_not_those_of_the_counts_are_refused():

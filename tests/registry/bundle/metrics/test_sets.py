@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.bundle.counts.count import SCORE_BINS, Counts, count
+from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics.sets import coverage_at, label_histogram, mean_set_size_at
 
 
@@ -12,10 +13,7 @@ from registry.bundle.metrics.sets import coverage_at, label_histogram, mean_set_
 def test_coverage_and_size_are_exactly_those_of_the_sets(predictions, seed, threshold):
     probabilities, labels = predictions(seed, 50, 4)
     counts = count(probabilities, labels, malignant=np.arange(4) < 1).point
-    sets = [
-        [k for k in range(4) if min(int(p[k] * SCORE_BINS), SCORE_BINS - 1) >= threshold]
-        for p in probabilities
-    ]
+    sets = [[k for k in range(4) if LOGIT_BINS.bin(p[k]) >= threshold] for p in probabilities]
     held = np.mean([label in one for label, one in zip(labels, sets, strict=True)])
     assert coverage_at(counts, threshold) == pytest.approx(held)
     assert mean_set_size_at(counts, threshold) == pytest.approx(np.mean([len(one) for one in sets]))
@@ -29,8 +27,8 @@ def test_the_ends(predictions):
     assert np.isnan(coverage_at(Counts.zeros(4), 0))
 
 
-def test_replicates_are_each_their_own(predictions):
-    drawn = count(*predictions(2, 50, 3), malignant=np.arange(3) < 1, replicates=4).replicates
+def test_counts_along_an_axis_are_each_their_own(predictions, stack):
+    several = [count(*predictions(i, 50, 3), malignant=np.arange(3) < 1).point for i in range(4)]
     for figure in (coverage_at, mean_set_size_at):
-        alone = [figure(drawn.replicate(index), 200) for index in range(4)]
-        np.testing.assert_allclose(figure(drawn, 200), alone)
+        alone = [figure(counts, 130) for counts in several]
+        np.testing.assert_allclose(figure(stack(several), 130), alone)

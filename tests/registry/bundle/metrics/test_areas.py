@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from registry.bundle.counts.count import SCORE_BINS, Counts, count
+from registry.bundle.metrics import areas, classification, risk
+from registry.bundle.metrics.design_effect import DesignEffect
+from registry.bundle.metrics.sample import Sample, sample_of
+from registry.bundle.metrics.selective import aurc
+
+MALIGNANT = np.array([True, False])
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """300 splits of 40 and 60 pictures as one sample."""
+    rng, labels, blocks = np.random.default_rng(0), np.repeat([0, 1], [40, 60]), []
+    for _ in range(300):
+        log_odds = rng.normal(size=100) + np.where(labels == 1, 1.0, -1.0)
+        scores = 1 / (1 + np.exp(-log_odds))
+        blocks.append(count(np.stack([1 - scores, scores], axis=1), labels, malignant=MALIGNANT).point)
+    names = ("confusion", "scores", "malignancy", "confidence")
+    counts = Counts(*(np.stack([getattr(block, name) for block in blocks]) for name in names))
+    return Sample(counts, DesignEffect(np.zeros(300), np.ones((300, 2))))
+
+
+def test_values_are_those_of_the_figures(drawn):
+    np.testing.assert_allclose(areas.auroc(drawn).value, classification.auroc(drawn.counts))
+    np.testing.assert_allclose(areas.auprcs(drawn).value, classification.auprcs(drawn.counts))
+    np.testing.assert_allclose(areas.malignancy_auroc(drawn).value, areas.aurocs(drawn).value[:, 0])
+    np.testing.assert_allclose(risk.aurc(drawn).value, aurc(drawn.counts))
+
+
+@pytest.mark.parametrize(
+    ("figure", "most"),
+    [(areas.auroc, 2), (areas.malignancy_auroc, 2), (areas.auprc, 2.5), (risk.aurc, 5)],
+)
+def test_the_variance_is_that_of_draws_or_larger(drawn, figure, most):
+    """That of AURC has half the square of its largest weight in it, which counts where few are wrong."""
+    found = figure(drawn)
+    assert 0.85 <= found.variance.mean() / found.value.var() <= most
+
+
+def test_an_area_of_one_of_three_pictures_is_far_from_certain():
+    scores = np.r_[np.full(3, 0.9), np.linspace(0.05, 0.3, 60)]
+    block = count(np.stack([scores, 1 - scores], axis=1), np.repeat([0, 1], [3, 60]), malignant=MALIGNANT)
+    found = areas.aurocs(sample_of(block)).limits()
+    assert found.value[0] == 1
+    assert found.low[0] < 0.7
+    assert found.high[0] == 1
+
+
+def test_pairs_that_a_bin_hides_may_all_be_in_order():
+    """All in order but for one bin of both kinds: the truth may be 1."""
+    counts = Counts.zeros(2)
+    counts.confusion[:] = [[40, 0], [0, 40]]
+    counts.scores[:, 0, [10, SCORE_BINS // 2]] = counts.scores[:, 1, [-10, SCORE_BINS // 2]] = 20
+    found = areas.aurocs(Sample(counts, DesignEffect(np.array(0.0), np.ones(2))))
+    np.testing.assert_allclose(found.value, 1 - 0.25 / 2)
+    np.testing.assert_allclose(found.limits().high, 1)
+
+
+def test_no_wrong_answer_is_no_certain_area_of_risk():
+    scores = np.tile([0.9, 0.1], (50, 1))
+    found = risk.aurc(sample_of(count(scores, np.zeros(50, int), malignant=MALIGNANT))).limits()
+    assert found.value == found.low == 0
+    assert 0.02 < found.high < 0.5

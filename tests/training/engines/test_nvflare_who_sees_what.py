@@ -1,0 +1,67 @@
+"""The table of who sees what, held against each answer that reaches the coordinator."""
+
+import pytest
+
+from training.engines.nvflare.payload import read_payload
+from training.engines.nvflare.wire import AnswerHeader
+from training.federation.canary import CANARY
+from training.jobs.counts_under_masks import over_network
+from training.jobs.who_sees_what import MASKED, who_sees_what
+from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
+
+NAMES = ("north", "south", "east", "west")
+TOPICS = {
+    "census": "census",
+    CANARY: "canary",
+    "fit": "weights",
+    "evaluate": "counts",
+    "test": "counts",
+    "parity": "parity",
+    "log_likelihoods": "calibration",
+    "thresholds": "calibration",
+    "distances": "calibration",
+    "counts": "counts",
+    "embeddings": "embeddings",
+}
+WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity"}
+
+
+@pytest.mark.parametrize(
+    ("privacy", "masked"),
+    [
+        ({}, {"counts", "calibration", "embeddings"}),
+        ({"secure_aggregation": {"counts": False}}, {"weights"}),
+    ],
+    ids=["by default", "weights alone"],
+)
+def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy, masked):
+    stages = [federate_block(rounds=1), {"stage": "export"}, {"stage": "calibrate"}]
+    job = over_network(own_job(stages=stages, privacy={"min_count": 2, **privacy}))
+    there, answers = net(job), []
+    for channel in there.channels.values():
+
+        def note(header, answer):
+            answers.append((AnswerHeader.model_validate_json(answer[0]), read_payload(answer[1])))
+            return answer
+
+        channel.after_ask = note
+    there.run()
+    table = {row.topic: row for row in who_sees_what(job, NAMES)}
+
+    assert {topic for topic, row in table.items() if row.coordinator == MASKED} == masked
+    heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in QUESTIONS}
+    assert heard == table.keys() - {"introduction", "scalars"}
+    for header, tensors in answers:
+        if header.ask in QUESTIONS:
+            continue
+        if tensors:
+            withheld = {KEYS, LAYOUT} <= set(tensors) <= {KEYS, LAYOUT, EARLIER}
+            assert withheld == (TOPICS[header.ask] in masked), header.ask
+        assert bool(header.losses) == (header.ask in WITH_LOSSES)
+        assert bool(header.scalars) == (header.ask in WITH_SCALARS)
+
+    told = [f"job {job.name}, who sees what: {row.line}" for row in table.values()]
+    first_task = next(place for place, line in enumerate(there.said) if "census: done" in line)
+    assert there.said[:first_task].count(told[0]) == len(NAMES)
+    assert set(told) <= set(there.said[:first_task])
+    assert all(there.progress.getvalue().count(f"who sees what: {row.line}") == 1 for row in table.values())

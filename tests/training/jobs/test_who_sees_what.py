@@ -1,0 +1,130 @@
+"""The table of who sees what: a row for all that a job sends, and the reason where nothing is masked."""
+
+import pytest
+
+from training.jobs.counts_under_masks import over_network, why_open
+from training.jobs.job import Job
+from training.jobs.recipes import read_recipes
+from training.jobs.stages import Federate
+from training.jobs.who_sees_what import MASKED, who_sees_what
+
+THREE = ("north", "south", "west")
+
+
+def rows(job, hospitals=THREE):
+    return {row.topic: row for row in who_sees_what(job, hospitals)}
+
+
+@pytest.fixture
+def recipes(monkeypatch):
+    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
+    return {recipe.name: recipe.job for recipe in read_recipes()}
+
+
+def test_three_hospitals_of_a_network_are_seen_in_sums_and_two_are_not(make_job):
+    job = over_network(make_job(privacy={"min_count": 7}))
+    three, two = rows(job)["counts"], rows(job, THREE[:2])["counts"]
+    assert three.coordinator == MASKED
+    assert three.holds.startswith("a sum under masks over 3 hospitals or more; 7 patients or more")
+    assert "exact confusion matrices" in two.coordinator
+    assert two.holds.startswith(f"in the clear: {why_open(job, THREE[:2])}")
+    assert "2 hospitals take part (north, south)" in two.holds
+    for row in (three, two):
+        assert "bins of histograms of 4 patients or more" in row.holds
+        assert row.others == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": {"counts": {"masks": False}}}, "the job says privacy.counts.masks: false"),
+        (
+            {"privacy": {"secure_aggregation": {"counts": False}}},
+            "the job says privacy.secure_aggregation.counts: false",
+        ),
+    ],
+)
+def test_who_leaves_masks_out_reads_why(make_job, changes, reason):
+    assert f"in the clear: {reason}" in rows(over_network(make_job(**changes)))["counts"].holds
+
+
+def test_one_machine_is_told_apart_from_a_network(make_job):
+    here, there = rows(make_job()), rows(over_network(make_job()))
+    assert there.keys() - here.keys() == {"introduction", "canary"}
+    assert "all clients are on one machine" in here["counts"].holds
+    quiet = over_network(make_job(engine={"network": {"canary": False}}))
+    assert "canary" not in rows(quiet)
+
+
+def test_weights_are_seen_as_the_privacy_block_says(make_job):
+    level = {"clip": 2.0, "noise_multiplier": 1.5, "noise": "together"}
+    assert "in the clear: no privacy.secure_aggregation" in rows(make_job())["weights"].holds
+    equal = {"aggregator": {"name": "fedequal"}}
+    job = make_job(federate=equal, privacy={"secure_aggregation": {"fewest": 4}, "client_level": level})
+    weights, scalars = rows(job)["weights"], rows(job)["scalars"]
+    assert weights.coordinator == MASKED
+    assert weights.holds == (
+        "a sum under masks over 4 hospitals or more; clipped to 2, with noise 1.5 times that"
+    )
+    assert "losses" not in scalars.what + scalars.holds
+    assert "the account of its noise" in scalars.what
+    assert "losses of 10 patients or more" in rows(make_job(privacy={"min_count": 10}))["scalars"].holds
+
+
+def test_what_an_aggregator_asks_for_is_told(make_job):
+    told = rows(make_job(federate={"aggregator": {"name": "q-ffl"}}))["scalars"].what
+    assert "losses of the model that came, by subgroup; how far the model moved" in told
+    assert "moved" not in rows(make_job())["scalars"].what
+
+
+def test_splits_and_columns_of_counts_are_named(make_job):
+    job = make_job(
+        federate={"evaluate_on": None}, evaluation={"intersections": [{"column": "sex"}, {"column": "site"}]}
+    )
+    assert rows(job)["counts"].what == "counts of answers on test pictures, by subgroup and sex, site"
+    assert "on validation and test pictures" in rows(make_job())["counts"].what
+
+
+def test_one_patient_is_enough_for_a_job_that_says_so(make_job):
+    assert "any number of patients" in rows(make_job(privacy={"min_count": 1}))["counts"].holds
+
+
+@pytest.mark.parametrize(
+    ("recipe", "topic", "others"),
+    [
+        ("fedclf", "features", "those of all others, mixed and without names"),
+        ("fedirm", "relations", "the mean over hospitals"),
+        ("fedperl", "peers", "the average of the models of up to 2 others"),
+        ("fedbeit", "codebook", "the codebook made of all of them"),
+    ],
+)
+def test_what_goes_beside_weights_has_a_row(recipes, recipe, topic, others):
+    job = next(job for name, job in recipes.items() if name.replace("-", "") == recipe)
+    assert rows(job)[topic].others == others
+
+
+def test_every_built_in_job_has_a_table_without_gaps(recipes):
+    for name, job in recipes.items():
+        for each in (job, over_network(job)):
+            table = who_sees_what(each, THREE)
+            assert all(cell and cell[-1] not in ".;" for row in table for cell in row.cells), name
+            topics = [row.topic for row in table]
+            assert "census" in topics
+            assert "others' parts" not in topics
+            stages = {stage.stage for stage in job.stages}
+            assert ("calibration" in topics) == ("calibrate" in stages), name
+            assert ("parity" in topics) == ("export" in stages), name
+            assert ("counts" in topics) == bool(stages - {"pretrain", "register"}), name
+
+
+def test_of_a_part_from_elsewhere_nothing_is_claimed(make_job):
+    class Elsewhere(Federate):
+        """A stage of somebody else's."""
+
+    job = make_job()
+    strange = Elsewhere.model_construct(
+        **{name: getattr(job.stages[0], name) for name in Federate.model_fields}
+    )
+    table = rows(Job.model_construct(**{**dict(job), "stages": (strange,)}))
+    assert "whatever the stage federate sends" in table["others' parts"].what
+    assert table["others' parts"].coordinator == "not known here"

@@ -1,0 +1,269 @@
+"""Who sees what: what a job has every hospital send, who can read it, and what holds.
+
+One table for all who ask, in the same words: whoever is to begin a run (`dermfed-train --check`), a hospital
+before it takes part (`dermfed-node check --job`), and the logs of both before anything is asked.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from registry.bundle.counts.merged_bins import smallest_cell
+from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
+from training.algorithms.exchanges.features import SharedFeatures
+from training.algorithms.exchanges.peers import Peers
+from training.algorithms.exchanges.relations import SharedRelations
+from training.algorithms.objectives.beit import BEiT
+from training.algorithms.objectives.dp_sgd import DPSGD
+from training.algorithms.objectives.tokenizers.codebook import Codebook
+from training.federation.canary import STEPS
+from training.jobs.counts_under_masks import decide_masks, why_open
+from training.jobs.job import Job
+from training.jobs.stages.export import PARITY_PICTURES
+from training.jobs.stages.federate import Federate
+from training.jobs.stages.finetune import Finetune
+from training.jobs.stages.rounds import RoundsStage
+from training.updates.settings import PrivacyConfig, SecureAggregationConfig
+
+COLUMNS = ("what is sent", "the coordinator sees of one hospital", "other hospitals see", "what holds")
+NOTHING = "nothing"
+MASKED = "masked numbers, with names and shapes; the sum of all"
+OURS = ("training", "personalization")  # whose parts this module knows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row of the table.
+
+    Attributes:
+        topic: the row in one word.
+        what: what is sent.
+        coordinator: what the coordinator sees of one hospital.
+        others: what other hospitals see.
+        holds: what stands between it and a patient.
+    """
+
+    topic: str
+    what: str
+    coordinator: str
+    others: str
+    holds: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells below `COLUMNS`."""
+        return self.what, self.coordinator, self.others, self.holds
+
+    @property
+    def line(self) -> str:
+        """The row as text."""
+        return (
+            f"{self.what}. The coordinator sees of one hospital: {self.coordinator}. Other hospitals see: "
+            f"{self.others}. What holds: {self.holds}"
+        )
+
+
+def who_sees_what(job: Job, hospitals: Iterable[str]) -> tuple[Seen, ...]:
+    """The table of a job.
+
+    Args:
+        job: the job, as it is where its clients run.
+        hospitals: all that are known of.
+    """
+    known = frozenset(hospitals)
+    privacy = decide_masks(job, known).privacy
+    return (
+        *of_the_network(job),
+        *of_training(job, privacy),
+        *of_exchanges(job, privacy.min_count),
+        *of_counts(job, privacy, why_open(job, known)),
+        *of_strangers(job),
+    )
+
+
+def of_the_network(job: Job) -> Iterator[Seen]:
+    """What every job has hospitals tell, and what is needed to work together at a distance."""
+    if job.engine.name == "nvflare":
+        yield Seen(
+            "introduction",
+            "names of classes and subgroups, a fingerprint of the pictures, versions, times, sizes, errors",
+            "all of it; of an error its kind alone where its text may name a file",
+            "names and fingerprints",
+            "in the clear: all have to agree on it",
+        )
+    yield Seen(
+        "census",
+        "how many pictures by split, subgroup and class",
+        "exact numbers, however small",
+        NOTHING,
+        "in the clear: who is asked, and who weighs how much, follows from it",
+    )
+    first = job.stages[0]
+    if (
+        job.engine.name == "nvflare"
+        and job.engine.network.canary
+        and isinstance(first, RoundsStage | Finetune)
+    ):
+        yield Seen(
+            "canary",
+            f"whether {STEPS} batches could be trained, before the first round",
+            "yes, or the error",
+            NOTHING,
+            "what was trained is thrown away, and nothing of it is sent",
+        )
+
+
+def of_training(job: Job, privacy: PrivacyConfig) -> Iterator[Seen]:
+    """Weights, and the numbers that come with them."""
+    rounds = [stage for stage in job.stages if isinstance(stage, RoundsStage)]
+    trained = [stage for stage in job.stages if isinstance(stage, RoundsStage | Finetune)]
+    personal = any(stage.stage == "personalize" for stage in job.stages)
+    secure, level = privacy.secure_aggregation, privacy.client_level
+    private = [stage for stage in trained if isinstance(stage.objective, DPSGD)]
+    noise = [f"clipped to {level.clip:g}, with noise {level.noise_multiplier:g} times that"] if level else []
+    noise += ["with noise on every step (dp-sgd)"] if private else []
+    if personal or any(stage.sync.name != "none" or stage.sync.average_at_end for stage in rounds):
+        yield Seen(
+            "weights",
+            "trained weights",
+            MASKED if secure else "its model, after every round",
+            "the models made of all",
+            "; ".join([under_masks(secure) or "in the clear: no privacy.secure_aggregation", *noise]),
+        )
+    if personal or trained:
+        losses = [] if level or private == trained else [*losses_told(rounds)]
+        account = ["the account of its noise"] if noise else []
+        yield Seen(
+            "scalars",
+            "; ".join(["numbers of training pictures by subgroup", *losses, *account]),
+            "all of it",
+            NOTHING,
+            "in the clear: weights follow from it; numbers exact, however small"
+            + (f"; losses of {of_patients(privacy.min_count)}" if losses else ""),
+        )
+
+
+def losses_told(rounds: Sequence[RoundsStage]) -> Iterator[str]:
+    """The losses and their like that leave with an update."""
+    needs = {need for stage in rounds for need in stage.aggregator.needs}
+    yield "mean losses by subgroup"
+    if RECEIVED_LOSSES in needs:
+        yield "losses of the model that came, by subgroup"
+    if SQUARED_CHANGE in needs:
+        yield "how far the model moved"
+    if any(stage.objective.uses_unlabelled for stage in rounds):
+        yield "means over pictures without a label"
+
+
+def of_exchanges(job: Job, min_count: int) -> Iterator[Seen]:
+    """What objectives and exchanges send beside weights."""
+    for stage in job.stages:
+        if not isinstance(stage, RoundsStage):
+            continue
+        exchange, objective = stage.exchange, stage.objective
+        if isinstance(exchange, SharedFeatures):
+            yield Seen(
+                "features",
+                "a feature vector of each of many training pictures",
+                "all of them",
+                "those of all others, mixed and without names",
+                "in the clear: nothing holds; features are personal data",
+            )
+        if isinstance(exchange, SharedRelations):
+            yield Seen(
+                "relations",
+                "what the model says of the pictures of a class on average",
+                "its means, one a class",
+                "the mean over hospitals",
+                f"classes of {of_patients(min_count)}; in the clear",
+            )
+        if isinstance(exchange, Peers) and exchange.carries_weights:
+            averaged = "the average of" if exchange.anonymous else "each of"
+            yield Seen(
+                "peers",
+                "trained weights, passed on",
+                "which hospitals resemble each other",
+                f"{averaged} the models of up to {exchange.peers} others",
+                "in the clear: nothing holds",
+            )
+        if isinstance(objective, BEiT) and isinstance(objective.tokenizer, Codebook):
+            yield Seen(
+                "codebook",
+                "sums of patches of pixels, before the first round",
+                "its sums, no patch in two of them",
+                "the codebook made of all of them",
+                f"sums of {objective.tokenizer.min_members} patches or more, of {of_patients(min_count)}; in "
+                "the clear",
+            )
+
+
+def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Iterator[Seen]:
+    """Counts of answers, what is calibrated by, and the look at an exported model."""
+    masks, names = privacy.masked_counts, {stage.stage for stage in job.stages}
+    way = under_masks(masks) or f"in the clear: {open_because}"
+    apart = f"{of_patients(privacy.min_count)}, also as the difference of two answers"
+    bins = f"bins of histograms of {of_patients(smallest_cell(privacy.min_count))}"
+    judging = [stage for stage in job.stages if isinstance(stage, Federate | Finetune)]
+    splits = {stage.evaluate_on for stage in judging if stage.evaluate_on is not None}
+    splits |= {"validation"} if "personalize" in names else set()
+    splits |= {"test"} if judging or names & {"personalize", "calibrate"} else set()
+    if splits:
+        also = [each.column for each in job.evaluation.intersections]
+        yield Seen(
+            "counts",
+            f"counts of answers on {' and '.join(sorted(splits, reverse=True))} pictures, by subgroup"
+            + (f" and {', '.join(also)}" if also else ""),
+            MASKED if masks is not None else "exact confusion matrices, and histograms of scores",
+            NOTHING,
+            f"{way}; {apart}; {bins}",
+        )
+    if "calibrate" in names:
+        yield Seen(
+            "calibration",
+            "sums of log-likelihoods, histograms of scores and distances of calibration pictures",
+            MASKED if masks is not None else "its sums, by subgroup",
+            "temperature and thresholds fitted to all of them",
+            f"{way}; {apart}; {bins}",
+        )
+        yield Seen(
+            "embeddings",
+            "sums of embeddings of training pictures by class, and their scatter over all classes",
+            MASKED if masks is not None else "its sums",
+            "means of classes and a spread fitted to all of them",
+            f"{way}; classes of {apart}",
+        )
+    if "export" in names:
+        yield Seen(
+            "parity",
+            f"the largest difference of an exported model's answers, on up to {PARITY_PICTURES} pictures",
+            "one number for each model",
+            NOTHING,
+            "in the clear, of however few patients: how far two programs differ",
+        )
+
+
+def of_strangers(job: Job) -> Iterator[Seen]:
+    """Parts of other distributions, of which nothing is known here."""
+    parts = [(f"stage {stage.stage}", stage) for stage in job.stages]
+    for stage in job.stages:
+        for kind in ("objective", "exchange", "aggregator", "strategy"):
+            part = getattr(stage, kind, None)
+            parts += [] if part is None else [(f"{kind} {part.name}", part)]
+    for name, part in parts:
+        if type(part).__module__.partition(".")[0] not in OURS:
+            yield Seen(
+                "others' parts",
+                f"whatever the {name} sends",
+                "not known here",
+                "not known here",
+                "it is of another distribution: ask who made it",
+            )
+
+
+def under_masks(config: SecureAggregationConfig | None) -> str:
+    """How a sum is hidden, in words; nothing where it is not."""
+    return "" if config is None else f"a sum under masks over {config.fewest} hospitals or more"
+
+
+def of_patients(least: int) -> str:
+    """So many patients, in words."""
+    return f"{least} patients or more" if least > 1 else "any number of patients"
