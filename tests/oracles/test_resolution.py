@@ -1,5 +1,7 @@
 """Figures of histograms against those of the scores themselves, within the stated resolution."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -9,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from personalization.calibration.conformal import ConformalConfig, fit_threshold
 from registry.bundle.counts.count import SCORE_BINS, Counts, count, score_bin
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts.score_bins import LOGIT_BINS, bins_of
 from registry.bundle.metrics.calibration import ece, mce
 from registry.bundle.metrics.classification import (
     FEWEST_FOR_AUPRC,
@@ -180,6 +182,34 @@ def test_merged_histograms_of_five_hospitals_are_near_the_scores_themselves():
     assert auprc(total) == pytest.approx(np.mean(precision), abs=0.03)
     assert aurc(total) == pytest.approx(area(~right[np.argsort(-confidence)]), abs=0.002)
     assert ece(total, 10, "width") == pytest.approx(errors_of(right, confidence, 10, "uniform")[0], abs=0.02)
+
+
+def in_equal_bins(probabilities, labels):
+    """Histograms of each class as version 0.1.0 told them, not merged, `(classes, 2, 500)`."""
+    classes = probabilities.shape[1]
+    told = np.zeros((classes, 2, 500), dtype=np.int64)
+    for k in range(classes):
+        np.add.at(told[k], ((labels == k).astype(int), bins_of(500).bin(probabilities[:, k])), 1)
+    return told
+
+
+def test_areas_of_a_sure_model_are_nearer_than_500_equal_bins_had_them():
+    """Eleven classes, many probabilities within 1/500 of 0: merged to five patients, and nearer all the same."""
+    rng, classes, total, all_p, all_y = np.random.default_rng(1), 11, None, [], []
+    labels = rng.choice(classes, size=200, p=np.arange(classes, 0, -1) / 66)
+    for _ in range(5):
+        logits = 4 * (rng.normal(size=(200, classes)) + np.eye(classes)[labels])
+        probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        told = count(probabilities, labels, malignant=np.arange(classes) == 1, smallest_cell=5).point
+        total = told if total is None else total + told
+        all_p.append(probabilities)
+        all_y.append(labels)
+    scores, truth = np.concatenate(all_p), np.concatenate(all_y)
+    exact = np.array([roc_auc_score(truth == k, scores[:, k]) for k in range(classes)])
+    equal = aurocs(replace(total, scores=in_equal_bins(scores, truth)))
+    now, before = aurocs(total) - exact, equal - exact
+    assert abs(now.mean()) < -before.mean() / 2
+    assert np.abs(now).max() < np.abs(before).max() / 2
 
 
 @given(seed=SEED, n=st.integers(9, 400), coverage=st.sampled_from([0.5, 0.8, 0.9]))

@@ -15,10 +15,6 @@ Pictures of one bin count as equal, and more of them are where bins are merged. 
 like the others: upper limits start at the area as it is if so. Of AUROC that is the share of pairs in
 different bins that are in order; of AUPRC the area where the pictures of the class come first in each bin.
 
-Noise of variance v in each bin adds v times the squares of what a picture there adds, in either side, and
-v² times those of what pairs of bins add, less what the known sums of both sides take off. Bins below 0, as
-noise leaves them, have no pictures whose order is seen.
-
 A mean over classes needs to know how the areas hang together, which histograms of one class each do not tell.
 Taken is how the figures of the answers do: the AUROC of the answers, (recall + specificity) / 2, and
 their F1.
@@ -31,7 +27,7 @@ from registry.bundle.counts.histograms import Counts
 from registry.bundle.metrics import classification
 from registry.bundle.metrics.moments import Moments
 from registry.bundle.metrics.ratio import Figure, harmonic_between, ratio
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.sample import Sample, of_noise
 from registry.bundle.metrics.shares import F1, RECALLS, SPECIFICITIES, correlation
 
 Effects = tuple[Figure, Figure]
@@ -40,8 +36,8 @@ Effects = tuple[Figure, Figure]
 
 def aurocs(sample: Sample[Counts]) -> Moments:
     """Of each class, `(..., classes)`."""
-    areas = classification.aurocs(sample.counts)
-    return _under_roc(areas, sample.counts.scores, _effects(sample), sample.noise)
+    area = classification.aurocs(sample.counts)
+    return _under_roc(area, sample.counts.scores, _effects(sample), sample.noise)
 
 
 def auroc(sample: Sample[Counts]) -> Moments:
@@ -85,31 +81,19 @@ def _effects(sample: Sample[Counts]) -> Effects:
 
 
 def _under_roc(value: Figure, histograms: NDArray[np.int64], effects: Effects, noise: float) -> Moments:
-    n, m = (np.maximum(histograms[..., side, :].sum(axis=-1), 1) for side in (0, 1))
+    n_told, m_told = n, m = [np.maximum(histograms[..., side, :].sum(axis=-1), 1) for side in (0, 1)]
     smooth = (np.nan_to_num(value) * m * n + (m + n + 1) / 2) / ((m + 1) * (n + 1))
     m, n = m / effects[0], n / effects[1]
     of_class = np.maximum(m - 1, 0) * (1 - smooth) / (2 - smooth)
     of_others = np.maximum(n - 1, 0) * smooth / (1 + smooth)
     model = smooth * (1 - smooth) * (1 + of_class + of_others) / (m * n)
-    shown = _variance_of_placements(np.maximum(histograms, 0)) * np.maximum(*effects)
+    shown = _variance_of_placements(histograms) * np.maximum(*effects)
     variance = np.maximum(model, shown)
-    if noise:
-        return Moments(value, smooth, variance + noise * _of_noise(histograms, noise), value, value)
-    return Moments(value, smooth, variance, value, _ordered_share(value, histograms))
-
-
-def _of_noise(histograms: NDArray[np.int64], noise: float) -> Figure:
-    """The variance of AUROC that noise in each bin adds, by that of the noise, from `(..., 2, bins)`."""
-    sides = np.maximum(histograms.sum(axis=-1, keepdims=True), 1)
+    if not noise:
+        return Moments(value, smooth, variance, value, _ordered_share(value, histograms))
     below, above = _placements(histograms)
-    pairs = np.tri(histograms.shape[-1], k=-1) + np.eye(histograms.shape[-1]) / 2
-    pairs = pairs - pairs.mean(axis=0) - pairs.mean(axis=1, keepdims=True) + pairs.mean()
-    n, m = sides[..., 0, 0], sides[..., 1, 0]
-    linear = sum(
-        ((of - of.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1) / side**2
-        for of, side in ((below, m), (above, n))
-    )
-    return np.asarray(linear + noise * (pairs**2).sum() / (m * n) ** 2)
+    added = of_noise(below) / m_told**2 + of_noise(above) / n_told**2
+    return Moments(value, smooth, variance + noise * added, value, value)
 
 
 def _ordered_share(area: Figure, histograms: NDArray[np.int64]) -> Figure:
@@ -133,20 +117,21 @@ def _best_average_precision(histograms: NDArray[np.int64]) -> Figure:
     return ratio(gained.sum(axis=-1), positives.sum(axis=-1))
 
 
-def _variance_of_placements(histograms: NDArray[np.int64]) -> Figure:
-    """DeLong's variance of AUROC, from `(..., 2, bins)`, ties counted half."""
-    below, above = _placements(histograms)
-    return _variance_of_mean(below, histograms[..., 1, :]) + _variance_of_mean(above, histograms[..., 0, :])
-
-
-def _placements(histograms: NDArray[np.int64]) -> tuple[Figure, Figure]:
-    """The share of others below each bin, and of the class above it, ties counted half, `(..., bins)`."""
+def _placements(histograms: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The share of others below each bin, and of the class above, `(..., bins)` each, ties counted half."""
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     n = np.maximum(negatives.sum(axis=-1, keepdims=True), 1)
     m = np.maximum(positives.sum(axis=-1, keepdims=True), 1)
     below = (np.cumsum(negatives, axis=-1) - negatives / 2) / n
     above = (positives.sum(axis=-1, keepdims=True) - np.cumsum(positives, axis=-1) + positives / 2) / m
     return below, above
+
+
+def _variance_of_placements(histograms: NDArray[np.int64]) -> Figure:
+    """DeLong's variance of AUROC, from `(..., 2, bins)`."""
+    below, above = _placements(histograms)
+    negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
+    return _variance_of_mean(below, positives) + _variance_of_mean(above, negatives)
 
 
 def _variance_of_mean(values: NDArray[np.float64], counts: NDArray[np.int64]) -> Figure:

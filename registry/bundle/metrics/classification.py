@@ -167,12 +167,12 @@ def auroc(counts: Counts) -> Figure:
 def auprcs(counts: Counts) -> Figure:
     """Average precision of each class, one-vs-rest, `(..., classes)`; nan as `aurocs` or of few pictures.
 
-    And of counts with noise: at the top, where precision is made, it is all noise.
+    nan of counts with noise, too: at the top, where precision is made, it is all noise.
     """
     others, positives = counts.scores[..., 0, :].sum(axis=-1), counts.scores[..., 1, :].sum(axis=-1)
     fewest = FEWEST_FOR_AUPRC if counts.scores.shape[-1] == SCORE_BINS else 1
-    enough = (others > 0) & (positives >= fewest) & counts.tells_confidence[..., np.newaxis]
-    return np.where(enough, _average_precision(counts.scores), np.nan)
+    told = (others > 0) & (positives >= fewest) & counts.tells_confidence[..., np.newaxis]
+    return np.where(told, _average_precision(counts.scores), np.nan)
 
 
 def auprc(counts: Counts) -> Figure:

@@ -9,9 +9,6 @@ what a picture there adds to x/n, the variance is Σ_cells d c g², d being the 
 (`design_effect`); of a mean, g is the mean of theirs, so that cells that shares have in common are seen as
 that. c is smoothed: each class's answers as if one more had been, spread evenly over all answers, and still
 as many as they are. The limits follow from it (`moments`).
-
-Noise of variance v in each cell adds v Σ_cells (g − mean of g in the row)², since rows add up to what is
-known (`registry.bundle.counts.noisy`).
 """
 
 from collections.abc import Callable
@@ -25,7 +22,7 @@ from registry.bundle.counts.confusion import HasConfusion
 from registry.bundle.metrics import classification, malignancy
 from registry.bundle.metrics.moments import Moments
 from registry.bundle.metrics.ratio import Figure, ratio
-from registry.bundle.metrics.sample import Sample
+from registry.bundle.metrics.sample import Sample, of_noise
 
 Cells = NDArray[np.bool_]
 """Which cells are meant, `(shares, classes, classes)`, true by predicted class."""
@@ -96,7 +93,7 @@ def each_share(shares: Shares, sample: Sample[HasConfusion]) -> Moments:
     smoothed = _smoothed(sample.counts)
     smooth, linear = _linear(shares, smoothed)
     variance = np.einsum("...fij,...ij->...f", linear**2, smoothed * _by_row(sample))
-    variance = variance + _of_noise(sample, linear)
+    variance = variance + sample.noise * of_noise(linear).sum(axis=-1)
     return _moments(shares, shares.figure(sample.counts), smooth, variance)
 
 
@@ -115,7 +112,8 @@ def mean_share(
     heavy = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
     weight = ratio(heavy, heavy.sum(axis=-1, keepdims=True))
     together = np.einsum("...f,...fij->...ij", weight, linear)
-    variance = (together**2 * smoothed * _by_row(sample)).sum(axis=(-2, -1)) + _of_noise(sample, together)
+    variance = (together**2 * smoothed * _by_row(sample)).sum(axis=(-2, -1))
+    variance = variance + sample.noise * of_noise(together).sum(axis=-1)
     value = (weight * np.where(np.isnan(values), 0.0, values)).sum(axis=-1)
     return _moments(shares, value, (weight * smooth).sum(axis=-1), variance)
 
@@ -156,12 +154,6 @@ def _linear(shares: Shares, confusion: NDArray[np.float64]) -> tuple[Figure, NDA
     if not shares.is_f1:
         return share, linear
     return 2 * share / (1 + share), linear * (2 / (1 + share) ** 2)[..., np.newaxis, np.newaxis]
-
-
-def _of_noise(sample: Sample[HasConfusion], linear: NDArray[np.float64]) -> Figure:
-    """The variance that noise adds to figures with these g, `(..., classes, classes)`."""
-    within = linear - linear.mean(axis=-1, keepdims=True)
-    return np.asarray(sample.noise * (within**2).sum(axis=(-2, -1)))
 
 
 def _by_row(sample: Sample[HasConfusion]) -> Figure:

@@ -160,26 +160,28 @@ def test_right_answers_are_not_pushed_to_one_side(rng):
     assert np.abs((patients - right).mean(axis=0) - half).max() < 0.1
 
 
-def coverage(exact_too=False):
-    """How often the interval of accuracy holds the true one, over 150 test splits of 100 patients."""
+TRUE = {"accuracy": classification.accuracy, "malignancy_auroc": classification.malignancy_auroc}
+
+
+def coverage(figure, exact_too=False):
+    """How often the interval of a figure holds the true one, over 150 test splits of 100 patients."""
     rng = np.random.default_rng(11)
-    labels, probabilities = pictures(rng, 100_000)
-    truth = (probabilities.argmax(axis=1) == labels).mean()
+    truth = TRUE[figure](counted(rng, 100_000))
     held = 0
     for _ in range(150):
-        exact = NoisyCounts.of(counted(rng, 100), histogram=False, both_kinds=True)
+        exact = NoisyCounts.of(counted(rng, 100), histogram=True, both_kinds=True)
         arrays = with_noise(exact, rng, 16.0)
         if exact_too:  # as if there were no noise
             arrays[NOISE] = np.array([0, 1], dtype=np.int32)
-        block = Block.from_arrays(arrays)
-        low, high = limits_of("accuracy", sample_of(block)).ends()
+        low, high = limits_of(figure, sample_of(Block.from_arrays(arrays))).ends()
         held += low <= truth <= high
     return held / 150
 
 
-def test_intervals_contain_the_noise():
-    assert coverage() >= 0.91  # 0.95 less two standard errors of 150
-    assert coverage(exact_too=True) < 0.9  # the control: intervals that forget it
+@pytest.mark.parametrize("figure", TRUE)
+def test_intervals_contain_the_noise(figure):
+    assert coverage(figure) >= 0.91  # 0.95 less two standard errors of 150
+    assert coverage(figure, exact_too=True) < 0.9  # the control: intervals that forget it
 
 
 def test_bins_of_histograms_with_noise():
