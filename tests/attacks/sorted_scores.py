@@ -29,14 +29,10 @@ class Sorted:
     Attributes:
         scores: log-odds of the second class, `(pictures,)`.
         labels: true classes, `(pictures,)`.
-        groups: in how many pictures each ends up that share what is known of them, `(groups,)`.
-        certain: pictures in groups of one true class.
     """
 
     scores: NDArray[np.float64]
     labels: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    certain: int
 
     @property
     def records(self) -> Records:
@@ -69,8 +65,7 @@ def solve(releases: Sequence[Release], confusion: NDArray[np.int64] | None = Non
     labels = np.concatenate(
         [np.arange(size) < some for size, some in zip(groups, found, strict=True)]
     ).astype(np.int64)
-    certain = int(groups[(found == 0) | (found == groups)].sum())
-    return Sorted(_scores(np.stack(equations), np.array(values)), labels, groups, certain)
+    return Sorted(_scores(np.stack(equations), np.array(values)), labels)
 
 
 def _scores(equations: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -194,7 +194,7 @@ def in_equal_bins(probabilities, labels):
 
 
 def test_areas_of_a_sure_model_are_nearer_than_500_equal_bins_had_them():
-    """Eleven classes, many probabilities within 1/500 of 0: merged to five patients, and nearer all the same."""
+    """Eleven classes, many probabilities within 1/500 of 0: merged to five patients, and nearer still."""
     rng, classes, total, all_p, all_y = np.random.default_rng(1), 11, None, [], []
     labels = rng.choice(classes, size=200, p=np.arange(classes, 0, -1) / 66)
     for _ in range(5):
