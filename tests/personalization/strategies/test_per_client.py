@@ -95,7 +95,7 @@ def test_the_pictures_of_one_client_change_nobody_elses_model(stages, make_job, 
 def test_who_has_too_few_pictures_keeps_the_global_model_and_is_named(
     stages, make_job, stand, draw_hospitals
 ):
-    sizes = {"light": (12, 6, 0, 5), "dark": (8, 4, 0, 5)}
+    sizes = {"light": (12, 6, 0, 6), "dark": (8, 4, 0, 6)}  # of 6 pictures, two are of one patient
     data = draw_hospitals(sizes, {"north": "light", "south": "dark", "west": "light"})
     held = dict(data.held)
     held["west", "train"] = held["west", "train"].where(np.arange(12) < 1)  # one picture is no batch

@@ -18,7 +18,14 @@ from serving.http.codegen import BEGIN, END, FILES, client_types, documented, re
 from serving.protocol.fields import Fact
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("clients", "registry", "serving", "tests/serving/conftest.py", "docs/service.md")
+COPIED = (
+    "clients",
+    "registry",
+    "serving",
+    "tests/serving/conftest.py",
+    "tests/thresholds.py",
+    "docs/service.md",
+)
 
 DEFINED = 'issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]\n'
 MODEL = 'version: Annotated[int, Fact("its version there", 3)]\n'

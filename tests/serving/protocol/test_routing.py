@@ -6,6 +6,7 @@ from registry.bundle.manifest.schema import Subgroup
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.protocol.routing import ROUTES, Route, select_subgroup
+from tests.thresholds import logistic
 
 TONES = {
     "global": Subgroup(),
@@ -121,8 +122,12 @@ def test_an_answer_is_what_the_contract_says(service):
     }
     assert answer["malignancy"]["probability"] == pytest.approx(melanoma["probability"], abs=1e-9)
     confidence = answer["confidence"]
-    assert confidence == {"value": probabilities[0], "threshold": 0.55, "calibrated_on_n": 412}
-    assert answer["decision"] == ("report" if confidence["value"] >= 0.55 else "refer")
+    assert confidence == {
+        "value": probabilities[0],
+        "threshold": pytest.approx(logistic(0.25)),
+        "calibrated_on_n": 412,
+    }
+    assert answer["decision"] == ("report" if confidence["value"] >= logistic(0.25) else "refer")
     assert answer["prediction_set"]["coverage"] == 0.9
     assert answer["created"].endswith("Z")
     assert "not a medical device" in answer["disclaimer"]

@@ -187,7 +187,6 @@ def test_who_needs_what_is_part_of_the_aggregator(make_job):
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        ({}, "south does not report received_loss/dark, which the aggregator needs"),
         ({"received_loss/dark": float("nan")}, "south reports {'received_loss/dark': nan}: not a finite"),
         (
             {"received_loss/dark": -1.0},
