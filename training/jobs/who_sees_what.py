@@ -22,7 +22,7 @@ from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
 from training.jobs.stages.rounds import RoundsStage
-from training.updates.settings import PrivacyConfig, SecureAggregationConfig
+from training.updates.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
 
 COLUMNS = ("what is sent", "the coordinator sees of one hospital", "other hospitals see", "what holds")
 NOTHING = "nothing"
@@ -208,13 +208,15 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
     splits |= {"test"} if judging or names & {"personalize", "calibrate"} else set()
     if splits:
         also = [each.column for each in job.evaluation.intersections]
+        noise = privacy.noisy_counts
+        matrices = "exact confusion matrices" if noise is None else "confusion matrices with noise"
         yield Seen(
             "counts",
             f"counts of answers on {' and '.join(sorted(splits, reverse=True))} pictures, by subgroup"
             + (f" and {', '.join(also)}" if also else ""),
-            MASKED if masks is not None else "exact confusion matrices, and histograms of scores",
+            MASKED if masks is not None else f"{matrices}, and histograms of scores",
             NOTHING,
-            f"{way}; {apart}; {bins}",
+            f"{way}; {apart}; {bins}" if noise is None else f"{way}; {of_noise(noise)}",
         )
     if "calibrate" in names:
         yield Seen(
@@ -262,6 +264,14 @@ def of_strangers(job: Job) -> Iterator[Seen]:
 def under_masks(config: SecureAggregationConfig | None) -> str:
     """How a sum is hidden, in words; nothing where it is not."""
     return "" if config is None else f"a sum under masks over {config.fewest} hospitals or more"
+
+
+def of_noise(counts: CountsConfig) -> str:
+    """What noise on counts promises, in words."""
+    return (
+        f"noise over all rounds: ({counts.epsilon:g}, {counts.delta:g})-differential privacy of a patient; "
+        "how many patients of each class there are is exact"
+    )
 
 
 def of_patients(least: int) -> str:

@@ -128,3 +128,10 @@ def test_of_a_part_from_elsewhere_nothing_is_claimed(make_job):
     table = rows(Job.model_construct(**{**dict(job), "stages": (strange,)}))
     assert "whatever the stage federate sends" in table["others' parts"].what
     assert table["others' parts"].coordinator == "not known here"
+
+
+def test_noise_on_counts_is_told_of(make_job):
+    row = rows(make_job(privacy={"counts": {"epsilon": 4}}))["counts"]
+    assert row.coordinator == "confusion matrices with noise, and histograms of scores"
+    assert "noise over all rounds: (4, 1e-05)-differential privacy of a patient" in row.holds
+    assert "patients or more" not in row.holds
