@@ -22,6 +22,7 @@ from tables import print_conditions, print_table
 
 from registry.bundle.counts.count import Block, Counts, count
 from registry.bundle.counts.lesion_sums import LesionSums
+from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from registry.bundle.metrics.design_effect import DesignEffect
 from registry.bundle.metrics.differences import DIFFERENCES, difference
@@ -32,7 +33,7 @@ from registry.bundle.metrics.ratio import Figure
 from registry.bundle.metrics.sample import Sample, sample_of
 from registry.bundle.metrics.summary import FAIRNESS, FIGURES, MALIGNANCY
 
-CELL = 3
+CELL = smallest_cell(10)  # as of a job that does not say otherwise
 LONG_RUN = 200_000  # pictures
 ROUNDED = 5e-4  # by the bins in which the truth is counted
 SKILLS = {"alike": (1.4, 1.4, 1.4), "apart": (0.9, 1.4, 1.9)}  # of three subgroups, or of three clients
