@@ -8,9 +8,9 @@ positive scalar divides all logits, so calibration never changes the arg max.
 Sums leave rounded: in double precision, those of a few pictures tell every one of their margins, and at T
 near 0, where T L(T) is the sum of the wrong answers' margins, that of a single one. Grid points are 5 %
 apart; a cubic in log T, through those as likely as the highest to two nats and three at least, brings the fit
-to within 1 % of the exact maximum where pictures are many, and within half of the fit's own standard error
-where they are few. A temperature that is no more likely than 1, but for rounding, is 1, which changes
-nothing; one stays within the grid's ends.
+to within 1 % of the exact maximum where pictures are many, and within three quarters of the fit's own
+standard error where they are few, from T = 0.5 on; below, sums are coarser. A temperature that is no more
+likely than 1, but for rounding, is 1, which changes nothing; one stays within the grid's ends.
 """
 
 from dataclasses import dataclass
