@@ -20,22 +20,18 @@ import typer
 from quick import is_quick, start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from tables import print_conditions, print_table
-from told_figures import folders
+from told_figures import answered
 
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from personalization.stages.calibrate import run as answers
 from registry.bundle.counts.block import Block
 from registry.bundle.counts.count import count
 from registry.bundle.counts.histograms import Counts
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.noisy import NoisyCounts
-from registry.bundle.folder import read_bundle
 from registry.bundle.manifest.labels import Label, malignant_classes
-from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.metrics.summary import summarise
-from registry.bundle.model_file.graph import Graph
-from training.data.dataset import Dataset, Examples
+from training.data.dataset import Dataset
 from training.data.of_patients import OfPatients
 from training.federation.client.noisy_blocks import Noise, with_noise
 from training.jobs.job import Job, read_job
@@ -51,29 +47,18 @@ Blocks = dict[str, Block]
 
 def blocks_of(run: Path, dataset: Dataset, cell: int) -> Blocks:
     """Counts of the test pictures as hospitals tell them, summed over them, by subgroup."""
-    bundles = {bundle.manifest.subgroup.name: bundle for bundle in map(read_bundle, folders(run))}
     found: Blocks = {}
-    for client in dataset.clients:
-        examples = dataset.examples(client, "test")
-        for number, place in enumerate(dataset.subgroups):
-            part = examples.where((examples.subgroups == number) & (examples.labels >= 0))
-            if len(part):
-                graph = Graph(bundles.get(place, bundles[GLOBAL]).model, threads=1)
-                block = counted(graph, part, dataset.labels, cell)
-                found[place] = found[place] + block if place in found else block
+    for place, part, told in answered(run, dataset):
+        block = count(
+            told,
+            part.labels,
+            malignant=malignant_classes(dataset.labels),
+            lesions=part.lesions,
+            patients=part.people,
+            smallest_cell=cell,
+        )
+        found[place] = found[place] + block if place in found else block
     return found
-
-
-def counted(graph: Graph, part: Examples, labels: Any, cell: int) -> Block:
-    """The counts of some pictures."""
-    return count(
-        labels=part.labels,
-        probabilities=answers(graph, part).probabilities.astype(np.float64),
-        malignant=malignant_classes(labels),
-        lesions=part.lesions,
-        patients=part.people,
-        smallest_cell=cell,
-    )
 
 
 def noised(blocks: Blocks, epsilon: float, hospitals: int) -> Blocks:

@@ -12,7 +12,7 @@ and the widths.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +30,7 @@ from personalization.stages.calibrate import run as answers
 from registry.bundle.folder import read_bundle
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Graph
+from training.data.dataset import Dataset, Examples
 from training.jobs.job import Job, read_job
 
 FIGURES = ("accuracy", "balanced_accuracy", "auroc", "auprc", "malignancy_auroc", "ece")
@@ -39,18 +40,26 @@ Predictions = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 def predictions(run: Path, job: Job) -> dict[str, Predictions]:
     """Probabilities `(n, classes)` and labels `(n,)` of the test pictures, by subgroup."""
-    bundles = {bundle.manifest.subgroup.name: bundle for bundle in map(read_bundle, folders(run))}
     dataset = prepare(job.data, seed=job.seed, folder=Path(), cache=cache_folder())
     found: dict[str, list[Predictions]] = {}
+    for place, part, told in answered(run, dataset):
+        found.setdefault(place, []).append((told, part.labels))
+    return {place: together(parts) for place, parts in found.items()}
+
+
+def answered(run: Path, dataset: Dataset) -> Iterator[tuple[str, Examples, NDArray[np.float64]]]:
+    """Each client's labelled test pictures of each subgroup, and what the model that serves it answers.
+
+    The answers are probabilities `(n, classes)`.
+    """
+    bundles = {bundle.manifest.subgroup.name: bundle for bundle in map(read_bundle, folders(run))}
     for client in dataset.clients:
         examples = dataset.examples(client, "test")
         for number, place in enumerate(dataset.subgroups):
             part = examples.where((examples.subgroups == number) & (examples.labels >= 0))
             if len(part):
                 graph = Graph(bundles.get(place, bundles[GLOBAL]).model, threads=1)
-                told = answers(graph, part).probabilities.astype(np.float64)
-                found.setdefault(place, []).append((told, part.labels))
-    return {place: together(parts) for place, parts in found.items()}
+                yield place, part, answers(graph, part).probabilities.astype(np.float64)
 
 
 def folders(run: Path) -> list[Path]:

@@ -325,6 +325,9 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
             shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
             table.add_row(name, str(row["n"]), *shown)
         Console().print(table)
+    for name, of in summary.get("not_counted", {}).items():
+        missing = of["held"] - of["counted"]
+        print(f"not counted: {missing} of {of['held']} test pictures of {name}; see the report")
     for row in summary["versions"]:
         print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
     if (out / "report.html").exists():

@@ -1,8 +1,9 @@
 """What a client tells of its calibration pictures: two histograms from which thresholds are fitted.
 
-Both are merged where pictures are few, and each run is counted at its lowest bin: a threshold at an occupied
-bin has exactly the counted pictures at or above it. Of `truth` runs begin at the bottom, where the threshold
-of prediction sets lies; of `confidence` at the top, where that of referral is looked for.
+Both are merged where pictures are few, and each run is counted halfway down to the run below: a threshold at
+an occupied bin has exactly the pictures counted there and above at or above it. Of `truth` runs begin at the
+bottom, where the threshold of prediction sets lies; of `confidence` at the top, where that of referral is
+looked for.
 """
 
 from dataclasses import dataclass

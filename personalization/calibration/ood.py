@@ -111,8 +111,8 @@ def count_distances(
         distances: of each picture, `(pictures,)`.
         patients: of each picture, `(pictures,)`; each its own where not given.
         smallest_cell: the fewest patients of an occupied bin.
-        pick: where merged bins are counted. At the highest, a threshold at an occupied bin has exactly the
-            counted pictures at or below it.
+        pick: where merged bins are counted. With `highest`, a threshold at an occupied bin has exactly the
+            pictures counted there and below at or below it.
     """
     patients = np.arange(len(distances)) if patients is None else patients
     merged = merge(distance_bin(distances), patients, smallest_cell, pick)

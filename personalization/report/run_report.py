@@ -54,12 +54,32 @@ def report_data(result: RunResult) -> ReportData:
             (),
         ),
         smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
-        notes=[
-            f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
-            "for tests. What it taught the models before is in them."
-            for name, when in result.summary.get("dismissed", {}).items()
-        ],
+        notes=[*dismissed(result.summary), *not_counted(result)],
     )
+
+
+def dismissed(summary: Mapping[str, Any]) -> list[str]:
+    """A note on each hospital that left the run."""
+    return [
+        f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
+        "for tests. What it taught the models before is in them."
+        for name, when in summary.get("dismissed", {}).items()
+    ]
+
+
+def not_counted(result: RunResult) -> list[str]:
+    """A note on each subgroup of which hospitals hold more test pictures than they told counts of."""
+    privacy = result.job.privacy
+    why = (
+        f"A hospital tells nothing of fewer than {privacy.min_count} patients, nor what differs from an "
+        "earlier answer by fewer (privacy.min_count); its own log says which."
+    )
+    if privacy.counts.epsilon is not None:
+        why += " With noise on counts one picture of each patient is counted."
+    return [
+        f"Not counted: {of['held'] - of['counted']} of {of['held']} test pictures of {name}. {why}"
+        for name, of in result.summary.get("not_counted", {}).items()
+    ]
 
 
 def stage_names(result: RunResult) -> dict[str, str]:

@@ -8,6 +8,7 @@ import torch
 
 from tests.attacks.summing import (
     THREE,
+    Anybody,
     authority,
     certified,
     evaluate,
@@ -23,13 +24,6 @@ from training.updates.secure_aggregation.identity import Signed
 from training.updates.secure_aggregation.messages import SIGNATURE, read_json
 
 ASH, *OTHERS = THREE
-
-
-class Anybody:
-    """Knows every hospital."""
-
-    def require(self, fingerprints):
-        pass
 
 
 def test_without_signatures_it_learns_everything(tmp_path):

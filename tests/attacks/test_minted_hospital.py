@@ -9,6 +9,7 @@ import torch
 from clients.node.identity import read_known
 from tests.attacks.summing import (
     THREE,
+    Anybody,
     asker,
     certified,
     evaluate,
@@ -24,13 +25,6 @@ from training.updates.secure_aggregation.identity import fingerprint
 
 ASH, *OTHERS = THREE
 GHOSTS = ("ghost", "wraith")
-
-
-class Anybody:
-    """Knows every hospital, as a node without its kit's list and without memory would."""
-
-    def require(self, fingerprints):
-        pass
 
 
 def minted(name, statement):

@@ -47,7 +47,7 @@ def until_masked(made, signed):
     held = [read_withheld(each) for each in updates_of(asker(made)(questions))]
     summing = SecureSum(
         asker(made),
-        updates_of([])[0] if False else questions[0],
+        questions[0],
         list(FIVE),
         [each.keys for each in held],
         3,
@@ -151,7 +151,7 @@ def test_hospitals_that_are_asked_different_things_do_not_add_up(tmp_path, monke
     with pytest.raises(QuorumError, match="of another session"):
         sum_answers(asker(unsigned), questions, config)
 
-    monkeypatch.setattr(cohorts, "digest_of", lambda question: "")
+    monkeypatch.setattr(cohorts, "question_digest", lambda question: "")
     control = hospitals(tmp_path / "control", signed=True)
     sums, _ = sum_answers(asker(control), questions, config)
     assert torch.equal(sums[0].tensors["counts"], control["ash"].counts)

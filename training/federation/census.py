@@ -118,6 +118,22 @@ class Census:
         """
         return tuple(name for name in subgroups if self.hospitals(split, [name]))
 
+    def not_counted(self, split: Split, counted: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """The subgroups of which hospitals hold more labelled pictures than were counted, with both numbers.
+
+        Only a hospital knows why: of how few patients its pictures are, and what it told before.
+
+        Args:
+            split: of the pictures.
+            counted: how many were, by subgroup; none of those that are missing.
+        """
+        found = {}
+        for name in self.all_subgroups:
+            held = sum(self.held(client, split, [name]) for client in self.hospitals(split, [name]))
+            if counted.get(name, 0) < held:
+                found[name] = {"counted": counted.get(name, 0), "held": held}
+        return found
+
     def check(self, *, whole: bool = True) -> None:
         """Refuse a federation that cannot be trained or judged.
 

@@ -21,8 +21,9 @@ from training.federation.client.noisy_blocks import Noise, noisy_blocks
 from training.federation.questions import EVALUATE, TEST
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply
+from training.messages.question_digest import question_digest
 from training.updates.differential_privacy.concentrated import epsilon_of, rho_of_units, variance_for
-from training.updates.differential_privacy.counts_account import question_of, spend, told_before
+from training.updates.differential_privacy.counts_account import spend, told_before
 from training.updates.settings import PrivacyConfig
 
 JUDGING = SPLITS[1:]  # the splits whose pictures judge a model
@@ -120,7 +121,7 @@ def answer_with_noise(plan: NoisePlan, stage: Stage, broadcast: Broadcast, clien
             f"{client.id} tells nothing of its {question.split} pictures: no stage of the job asks of them "
             "(privacy.counts.epsilon); do the coordinator and this site run the same job?"
         )
-    asked = question_of(broadcast)
+    asked = question_digest(broadcast)
     told = told_before(client, asked)
     if told is None:
         noise = Noise(plan.variance(question.split), together=plan.privacy.noise_sharers > 1)

@@ -151,6 +151,9 @@ def summarise_run(job: Job, context: StageContext, finished: Mapping[str, Finish
     privacy = privacy_facts(
         job.privacy, context.metrics_log.lines(), NoisePlan(job.privacy, job.stages).facts()
     )
+    last = [done.outcome for done in finished.values()][-1]
+    counted = {name: int(block.point.n) for name, block in last.test.items()}
+    not_counted = context.census.not_counted("test", counted) if counted else {}
     return {
         "job": job.name,
         "recipe": job.about.system if job.about else job.name,
@@ -169,7 +172,8 @@ def summarise_run(job: Job, context: StageContext, finished: Mapping[str, Finish
             }
             for key, done in finished.items()
         ],
-        "test": figures(context, [done.outcome for done in finished.values()][-1]),
+        "test": figures(context, last),
+        **({"not_counted": not_counted} if not_counted else {}),
         "versions": [
             version for done in finished.values() for version in done.outcome.facts.get("versions", ())
         ],

@@ -122,6 +122,16 @@ def test_whose_scores_are_counted_together_follows_from_the_jobs_least_count(fin
     assert report_data(result).smallest_cell == max(-(-least // 2), 1)
 
 
+def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
+    result = finish(FEDERATE)
+    assert report_data(result).notes == []
+    missing = {"not_counted": {"dark": {"counted": 96, "held": 99}}}
+    (note,) = report_data(replace(result, summary={**result.summary, **missing})).notes
+    assert note.startswith(
+        "Not counted: 3 of 99 test pictures of dark. A hospital tells nothing of fewer than"
+    )
+
+
 def test_thresholds_of_runs_of_the_version_before_are_read_in_their_bins(finish):
     """Theirs are known by the histograms that they stand beside: 500 equal bins."""
     result = finish(FEDERATE, PERSONALIZE)

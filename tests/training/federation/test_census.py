@@ -58,6 +58,19 @@ def test_who_holds_labelled_pictures_of_what(unlabelled):
     assert census.held("north", "train", ["light", "dark"]) == 16
 
 
+def test_what_was_not_counted_is_told_with_both_numbers(unlabelled):
+    census = Census.of_dataset(unlabelled)
+    held = {
+        name: sum(census.held(client, "train", [name]) for client in ("north", "south", "west"))
+        for name in census.all_subgroups
+    }
+    assert census.not_counted("train", held) == {}
+    fewer = {**held, "dark": held["dark"] - 1}
+    assert census.not_counted("train", fewer) == {"dark": {"counted": held["dark"] - 1, "held": held["dark"]}}
+    del fewer["dark"]
+    assert census.not_counted("train", fewer) == {"dark": {"counted": 0, "held": held["dark"]}}
+
+
 def test_the_table_leaves_zeros_out_and_adds_up(unlabelled):
     rows = Census.of_dataset(unlabelled).table()
     assert all(row["n"] > 0 for row in rows)

@@ -10,30 +10,16 @@ Accounts and answers are in the client's own store, written before an answer lea
 costs each subgroup, a file each, then the answer. Stopped in between, it is paid for once.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
-
-import torch
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
 from training.data.dataset import Split
 from training.errors import MessageError
-from training.messages.message import Broadcast, Tensors
+from training.messages.message import Tensors
 
 ACCOUNT, ANSWER = "privacy/counts", "privacy/answers"  # in the client's store
 LAST = 2**31 - 1  # after every entry
-
-
-def question_of(broadcast: Broadcast) -> str:
-    """A digest of all of a question, but for whom it is for."""
-    about = [broadcast.stage, broadcast.round, broadcast.ask, broadcast.track, dict(broadcast.options)]
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name, tensor in sorted(broadcast.tensors.items()):
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def told_before(client: Client, question: str) -> Tensors | None:
@@ -55,7 +41,7 @@ def spend(
 
     Args:
         client: whose.
-        question: as `question_of` gives it.
+        question: its digest (`training.messages.question_digest`).
         split: of the pictures.
         subgroups: all that the question is about.
         units: what it costs each of them.

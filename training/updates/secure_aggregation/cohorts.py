@@ -16,18 +16,15 @@ lacks t of the first, and t is never below `fewest`. That holds of clients that 
 coordinator asks.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
 from training.data.dataset import SERVER
 from training.errors import MessageError
 from training.messages.message import Broadcast, Tensors
+from training.messages.question_digest import question_digest
 from training.updates.secure_aggregation.messages import json_tensor, read_json
 
 LEDGER = "sums"  # in a client's store; below no stage, so that nothing takes it back
@@ -57,20 +54,10 @@ def topic_of(question: Broadcast) -> Topic:
     split = question.options.get("split")
     if split is None:
         return Topic(f"{question.stage}/{question.track}/{question.ask}/{question.round}")
-    asked = digest_of(question)
+    asked = question_digest(question)
     if split == BY_ROUND:
         return Topic(f"{split}/{question.stage}/{question.round}", counts=True, asked=asked)
     return Topic(str(split), counts=True, whole=True, asked=asked)
-
-
-def digest_of(question: Broadcast) -> str:
-    """The SHA-256 of what is asked: options and tensors, whoever is asked."""
-    found = hashlib.sha256(json.dumps(dict(question.options), sort_keys=True).encode())
-    for name, tensor in sorted(question.tensors.items()):
-        head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
-        found.update(len(head).to_bytes(8, "big") + head)
-        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
 
 
 def earlier(client: Client, topic: Topic) -> frozenset[str] | None:

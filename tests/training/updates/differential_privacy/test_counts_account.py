@@ -8,9 +8,9 @@ import torch
 from tests.training.updates.conftest import MemoryStore, bare_client
 from training.errors import MessageError
 from training.messages.message import Broadcast
+from training.messages.question_digest import question_digest
 from training.updates.differential_privacy.counts_account import (
     ANSWER,
-    question_of,
     spend,
     spent_on,
     told_before,
@@ -38,14 +38,13 @@ def client():
     ],
 )
 def test_a_question_is_every_byte_of_it(other):
-    assert question_of(replace(QUESTION, client="south", tensors={"w": torch.ones(3)})) == question_of(
-        QUESTION
-    )
-    assert question_of(other) != question_of(QUESTION)
+    for_south = replace(QUESTION, client="south", tensors={"w": torch.ones(3)})
+    assert question_digest(for_south) == question_digest(QUESTION)
+    assert question_digest(other) != question_digest(QUESTION)
 
 
 def test_an_answer_is_kept_and_paid_for_once(client):
-    asked = question_of(QUESTION)
+    asked = question_digest(QUESTION)
     assert told_before(client, asked) is None
     spend(client, asked, "validation", ["light", "dark"], 2, 5, TOLD)
     assert torch.equal(told_before(client, asked)["confusion/light"], TOLD["confusion/light"])

@@ -3,15 +3,13 @@
 Sums around other centroids, of the same patches, would differ by the patches between two cells.
 """
 
-import hashlib
-
 import torch
-from torch import Tensor
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
 from training.errors import MessageError
 from training.messages.message import Broadcast
+from training.messages.question_digest import question_digest
 
 ASKED = "patches"  # in a client's store; below no stage, so that nothing takes it back
 
@@ -24,7 +22,7 @@ def answer_once(broadcast: Broadcast, client: Client, part: str) -> None:
     """
     state = client.store.load(client.id, ASKED, 1)
     known = dict(state.tensors) if state is not None else {}
-    asked = digest_of(broadcast)
+    asked = torch.frombuffer(bytearray.fromhex(question_digest(broadcast)), dtype=torch.uint8)
     if part not in known:
         client.store.save(client.id, ASKED, 0, State({**known, part: asked}))
     elif not torch.equal(known[part], asked):
@@ -33,11 +31,3 @@ def answer_once(broadcast: Broadcast, client: Client, part: str) -> None:
             "this run; the difference could tell single patches. A run learns one codebook: continue it with "
             "--resume, or begin another"
         )
-
-
-def digest_of(broadcast: Broadcast) -> Tensor:
-    """The SHA-256 of what is asked, `(32,)` uint8."""
-    found = hashlib.sha256(f"{broadcast.stage} {broadcast.track} {broadcast.ask}".encode())
-    for name, tensor in sorted(broadcast.tensors.items()):
-        found.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    return torch.frombuffer(bytearray(found.digest()), dtype=torch.uint8)
