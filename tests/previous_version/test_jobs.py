@@ -12,7 +12,12 @@ from training import run
 FOLDER = PREVIOUS / "recipes"
 DIGESTS: dict[str, str] = json.loads((FOLDER / "digests.json").read_text())
 # Paths of settings that came since, `stages.*` for those of any stage: they are in no file of that version.
-ADDED = frozenset(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations"))
+ADDED = frozenset(
+    (
+        *(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations")),
+        *(f"data.{name}" for name in ("unit", "cases")),
+    )
+)
 ABSENT = object()
 
 

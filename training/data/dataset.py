@@ -8,7 +8,9 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
+from training.data.cases import Cases
 
 Split = Literal["train", "validation", "calibration", "test"]
 
@@ -23,7 +25,7 @@ FOLDED_CLASSES = ("benign", "malignant")  # what the labels of unseen clients, 0
 
 @dataclass(frozen=True)
 class Examples:
-    """The pictures of one split of one client.
+    """The pictures of one split of one client, or its cases where the job is about lesions.
 
     Attributes:
         images: uint8 pictures `(pictures, height, width, 3)`, shared and usually memory-mapped.
@@ -36,6 +38,8 @@ class Examples:
         traits: value index `(n, columns)` int64 in each column of the dataset's `traits`, or None.
         names: digests of each picture and of its patient, `(n, 2)` int64, the same in every run; None where
             they are not known.
+        cases: all pictures and the facts of each example, where an example is a lesion; `rows` are then of
+            its first picture. None where an example is a picture.
     """
 
     images: NDArray[np.uint8]
@@ -45,6 +49,7 @@ class Examples:
     lesions: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
     names: NDArray[np.int64] | None = None
+    cases: Cases | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -63,6 +68,7 @@ class Examples:
             self.lesions[keep],
             None if self.traits is None else self.traits[keep],
             None if self.names is None else self.names[keep],
+            None if self.cases is None else self.cases.where(keep),
         )
 
     @property
@@ -132,6 +138,20 @@ class HasTraits(Protocol):
     @property
     def traits(self) -> Mapping[str, Sequence[str]]:
         """The columns of `Examples.traits`, in order, and the values that each column's indices stand for."""
+
+
+@runtime_checkable
+class HasCases(Protocol):
+    """A dataset whose examples may be cases; others need not know of them."""
+
+    @property
+    def case(self) -> CaseInput | None:
+        """Which pictures and facts a case has; None where an example is a picture."""
+
+
+def case_of(dataset: Dataset) -> CaseInput | None:
+    """What a case of a dataset has; None where its examples are pictures."""
+    return dataset.case if isinstance(dataset, HasCases) else None
 
 
 def traits_of(dataset: Dataset) -> Mapping[str, Sequence[str]]:

@@ -7,8 +7,12 @@ pictures (`clients.data`, or a test) turns its files into `Examples` as the sett
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import KNOWN, Fact
+from registry.bundle.cases.kinds import Kind
+from registry.bundle.nearest import nearest
 from registry.bundle.pictures.rule import PictureRule
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
@@ -123,6 +127,43 @@ class ServerConfig(FrozenConfig):
     train: float = Field(0.8, ge=0, le=1)
 
 
+class CasesConfig(FrozenConfig):
+    """What a lesion has: its pictures by the manifest's column `image_kind`, and facts from other columns.
+
+    Attributes:
+        slots: how many pictures; of a lesion that has more, one of each kind is taken first.
+        kinds: those that are told apart; others are pictures of unknown kind.
+        facts: `age`, `sex`, `site`, or another column with its bounds or values.
+    """
+
+    slots: int = Field(2, ge=1, le=8)
+    kinds: tuple[Kind, ...] = ("close-up", "dermoscopic")
+    facts: tuple[str | Fact, ...] = ("age", "sex", "site")
+
+    @field_validator("facts")
+    @classmethod
+    def _facts_with_a_vocabulary(cls, facts: tuple[str | Fact, ...]) -> tuple[str | Fact, ...]:
+        for fact in facts:
+            if isinstance(fact, str) and fact not in KNOWN:
+                raise ValueError(
+                    f"fact {fact} needs its values or bounds: {{kind: category, name: {fact}, "
+                    f"values: [...]}} or {{kind: number, name: {fact}, low: ..., high: ...}}; known by name "
+                    f"are {', '.join(KNOWN)}; {nearest(fact, list(KNOWN))}"
+                )
+        return facts
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "CasesConfig":
+        assert self.input  # refuses what is named twice
+        return self
+
+    @property
+    def input(self) -> CaseInput:
+        """What a model of such cases takes."""
+        facts = tuple(KNOWN[fact] if isinstance(fact, str) else fact for fact in self.facts)
+        return CaseInput(slots=self.slots, kinds=self.kinds, facts=facts)
+
+
 class SplitConfig(FrozenConfig):
     """Shares of the lesions in each split; lesions and patients are never divided."""
 
@@ -143,7 +184,16 @@ class DataConfig(FrozenConfig):
     """The `data` block of a job."""
 
     added_later: ClassVar[frozenset[str]] = frozenset(
-        {"label_fraction", "sources", "server", "labelled_clients", "unlabelled_at", "train_only"}
+        {
+            "label_fraction",
+            "sources",
+            "server",
+            "labelled_clients",
+            "unlabelled_at",
+            "train_only",
+            "unit",
+            "cases",
+        }
     )
     manifest: str | tuple[str, ...] | None = None
     adapter: str | None = None
@@ -164,6 +214,13 @@ class DataConfig(FrozenConfig):
     )
     unlabelled_at: Literal["clients", "one"] = "clients"  # one: at a client of their own, `UNLABELLED_CLIENT`
     on_broken: Literal["refuse", "skip"] = "refuse"  # a picture that cannot be decoded
+    unit: Literal["picture", "lesion"] = "picture"  # what is diagnosed: each picture by itself, or a case
+    cases: CasesConfig | None = None  # what a lesion has; null for `CasesConfig()`
+
+    @property
+    def case(self) -> CaseInput | None:
+        """What a case has; None where pictures are diagnosed by themselves."""
+        return (self.cases or CasesConfig()).input if self.unit == "lesion" else None
 
     @property
     def picture(self) -> PictureRule:
@@ -181,6 +238,12 @@ class DataConfig(FrozenConfig):
             )
         if self.sources and (self.folder is not None or self.options):
             raise ValueError("`folder` and `options` belong to one of the `sources`; move them there")
+        return self
+
+    @model_validator(mode="after")
+    def _cases_of_lesions(self) -> "DataConfig":
+        if self.unit == "picture" and self.cases is not None:
+            raise ValueError("`cases` says what a lesion has; set `unit: lesion`, or remove it")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import Field, JsonValue, model_validator
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS, ScoreBins
 from registry.bundle.familiarity import DISTANCE_BINS, Gaussians, upper_edge
@@ -25,6 +27,9 @@ from registry.bundle.skin_tone.typology_angle import ToneRanges
 
 SCHEMA_VERSION: Final = 2
 """That of new bundles: thresholds and histograms are in `LOGIT_BINS`; in schema 1 in `EQUAL_BINS`."""
+
+CASE_SCHEMA: Final = 3
+"""That of bundles whose model takes cases, which an older dermfed cannot serve."""
 
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
@@ -153,6 +158,25 @@ class Abstention(Frozen):
     threshold_bin: ThresholdBin = len(LOGIT_BINS)
     n: int = Field(0, ge=0)
     risk: float | None = Field(None, ge=0, le=1)
+
+
+class PatternCalibration(Frozen):
+    """The rules for cases of which this much is given; see `registry.bundle.cases.patterns`.
+
+    Attributes:
+        pattern: what is given.
+        temperature, conformal, abstention: as in the manifest, for these cases.
+        set_size: the mean number of classes in a prediction set of the calibration cases; None where nothing
+            is promised.
+        reported: the share of them that is reported.
+    """
+
+    pattern: Pattern
+    temperature: Temperature
+    conformal: Conformal
+    abstention: Abstention
+    set_size: float | None = Field(None, ge=0)
+    reported: float | None = Field(None, ge=0, le=1)
 
 
 class OutOfDistribution(Frozen):
@@ -286,9 +310,13 @@ class BundleManifest(Frozen):
             None where that is not told, as in bundles of older versions, and then not written either.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
             of older versions, and then not written either. Nothing is routed by it.
+        case: which pictures and facts of a case the model takes; None for a model of single pictures, and
+            then not written.
+        patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
+            `conformal` and `abstention` are for cases of all these patterns together.
     """
 
-    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -300,6 +328,8 @@ class BundleManifest(Frozen):
     out_of_distribution: OutOfDistribution | None = None
     parity: float | None = Field(None, ge=0, le=1)
     tones: ToneRanges | None = None
+    case: CaseInput | None = None
+    patterns: tuple[PatternCalibration, ...] = ()
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
@@ -333,6 +363,28 @@ class BundleManifest(Frozen):
         """The smallest highest probability that is reported; 1 where none is."""
         return self.bins.lower(self.reports_from)
 
+    def rules_of(self, pattern: Pattern) -> PatternCalibration | None:
+        """The rules of a pattern; None where it was not calibrated by itself."""
+        return next((one for one in self.patterns if one.pattern == pattern), None)
+
+    def under(self, pattern: Pattern) -> "BundleManifest":
+        """The manifest with the rules for cases of this pattern.
+
+        Where it was not calibrated by itself they are those of all patterns together. They promise nothing
+        for it: its cases may be harder than the others.
+        """
+        rules = self.rules_of(pattern)
+        if rules is None:
+            nothing = self.conformal.model_copy(update={"threshold_bin": 0, "guarantee": "none"})
+            return self.model_copy(update={"conformal": nothing})
+        return self.model_copy(
+            update={
+                "temperature": rules.temperature,
+                "conformal": rules.conformal,
+                "abstention": rules.abstention,
+            }
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _older_default(cls, given: Any) -> Any:
@@ -345,9 +397,29 @@ class BundleManifest(Frozen):
         return {**given, "abstention": {"threshold_bin": len(EQUAL_BINS), **abstention}}
 
     @model_validator(mode="after")
+    def _cases_have_their_schema(self) -> "BundleManifest":
+        if (self.schema_version == CASE_SCHEMA) != (self.case is not None):
+            raise ValueError(
+                f"a bundle has schema {CASE_SCHEMA} if its model takes cases and only then; this one has "
+                f"schema {self.schema_version} and {'no ' if self.case is None else ''}`case`"
+            )
+        names = [one.pattern.name for one in self.patterns]
+        if twice := _repeated(names):
+            raise ValueError(f"pattern {', '.join(twice)} is there twice; each is calibrated once")
+        for one in self.patterns:
+            if self.case is None or not one.pattern.within(self.case):
+                raise ValueError(f"pattern {one.pattern.name} is none that this model can be given")
+        return self
+
+    @model_validator(mode="after")
     def _scores_in_these_bins(self) -> "BundleManifest":
         most = len(self.bins)
-        for name, rule in (("conformal", self.conformal), ("abstention", self.abstention)):
+        rules: dict[str, Conformal | Abstention]
+        rules = {"conformal": self.conformal, "abstention": self.abstention}
+        for one in self.patterns:
+            of = one.pattern.name
+            rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
+        for name, rule in rules.items():
             if rule.threshold_bin > most:
                 raise ValueError(
                     f"{name}.threshold_bin is {rule.threshold_bin}; with the {most} score bins of schema "
@@ -382,7 +454,8 @@ class BundleManifest(Frozen):
                 f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
                 f"each once and in their order: {', '.join(codes)}"
             )
-        if self.conformal.guarantee == "subgroup" and self.subgroup.is_global:
+        promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
+        if "subgroup" in promised and self.subgroup.is_global:
             raise ValueError(
                 "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
             )

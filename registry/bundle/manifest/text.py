@@ -5,16 +5,17 @@ import json
 from pydantic import ValidationError
 
 from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
-from registry.bundle.manifest.schema import SCHEMA_VERSION, BundleManifest
+from registry.bundle.manifest.schema import CASE_SCHEMA, BundleManifest
 
-ADDED_LATER = ("parity", "tones")
+ADDED_LATER = ("parity", "tones", "case", "patterns")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 
 def canonical(manifest: BundleManifest) -> bytes:
     """The one text of a manifest: sorted keys, no spaces, UTF-8. Its sha256 is the bundle's digest."""
     record = manifest.model_dump(mode="json")
-    return _text({key: value for key, value in record.items() if value is not None or key not in ADDED_LATER})
+    silent = {key for key in ADDED_LATER if record[key] in (None, [])}
+    return _text({key: value for key, value in record.items() if key not in silent})
 
 
 def read_manifest(content: bytes) -> BundleManifest:
@@ -34,13 +35,13 @@ def read_manifest(content: bytes) -> BundleManifest:
     version = record.get("schema_version")
     if type(version) is not int or version < 1:
         raise ManifestError(
-            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {SCHEMA_VERSION}"
+            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {CASE_SCHEMA}"
         )
-    if version > SCHEMA_VERSION:
+    if version > CASE_SCHEMA:
         lineage = record.get("lineage")
         writer = lineage.get("code_version") if isinstance(lineage, dict) else None
         raise SchemaTooNew(
-            f"bundle.json has schema_version {version}; this dermfed reads up to {SCHEMA_VERSION}. Install "
+            f"bundle.json has schema_version {version}; this dermfed reads up to {CASE_SCHEMA}. Install "
             + (f"dermfed {writer} or newer, which wrote it" if writer else "a newer dermfed")
         )
     if content != _text(record):
