@@ -29,7 +29,8 @@ from training.jobs.job import Job, read_job
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL
 from training.models import initial_model
-from training.models.classifier import GLOBAL_IN_OUTCOME, to_model_input
+from training.models.build import GLOBAL_IN_OUTCOME
+from training.models.case_batch import to_model_input
 from training.models.groups import float_state
 from training.run import load_data
 from training.seeds import generator

@@ -200,7 +200,9 @@ def describe_data(own: OwnData) -> str:
 
 def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
     """Whether the model fits into memory; what of it is sent, and what never is."""
-    state = float_state(initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels)))
+    state = float_state(
+        initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels), job.data.case)
+    )
     size = tensor_bytes(state)
     free = free_memory()
     text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB"

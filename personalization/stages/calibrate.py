@@ -73,7 +73,7 @@ from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageRes
 from training.jobs.stages.export import subgroup_of
 from training.jobs.stages.lineage import with_parents
 from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update, reply, unknown_question
-from training.models.export import GRAPH, as_bytes, as_tensor, set_temperature
+from training.models.export import GRAPH, answer, as_bytes, as_tensor, graph_inputs, set_temperature
 
 LIKELIHOODS, THRESHOLDS, COUNTS = "log_likelihoods", "thresholds", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
@@ -313,7 +313,7 @@ def run(graph: Graph, examples: Examples) -> Outputs:
     """Run the graph over all examples, in batches."""
     starts = range(0, len(examples), EVALUATION_BATCH)
     batches = [
-        graph.run(examples.batch(np.arange(start, min(start + EVALUATION_BATCH, len(examples)))))
+        answer(graph, graph_inputs(examples, np.arange(start, min(start + EVALUATION_BATCH, len(examples)))))
         for start in starts
     ]
     return Outputs(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in OUTPUTS))

@@ -20,7 +20,7 @@ from training.algorithms.objectives.components.subgroup_losses import SubgroupLo
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Tensors, Update
-from training.models.classifier import to_model_input
+from training.models.case_batch import as_inputs
 
 RECEIVED, CHANGE = "received_loss/", "squared_change"
 
@@ -35,7 +35,7 @@ def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, floa
     with torch.no_grad(), local_model.autocast():
         for start in range(0, min(last, len(examples)), EVALUATION_BATCH):
             positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
-            logits = model(to_model_input(examples.batch(positions), work.device)).float()
+            logits = model(as_inputs(examples, positions, work.device)).float()
             targets = labels[start : start + EVALUATION_BATCH]
             subgroup_losses.add(positions, F.cross_entropy(logits, targets, reduction="none"))
     return {RECEIVED + subgroup: loss for subgroup, loss in subgroup_losses.losses().items()}

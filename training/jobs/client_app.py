@@ -162,7 +162,7 @@ class ClientApp:
         self._public_text = public_text
         self._releases = MemoryReleases() if releases is None else releases
         self._identity = identity
-        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels))
+        model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
     def answer(self, broadcast: Broadcast) -> Answer:

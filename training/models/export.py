@@ -1,11 +1,14 @@
 """ONNX export of a trained model, and the proof that graph and model compute the same.
 
-The graph takes uint8 pictures `(batch, size, size, 3)` and gives `probabilities`, `logits` (divided by the
-temperature) and `embedding`; scaling, normalisation, network, temperature and softmax are inside.
+The graph takes uint8 pictures, or cases, and gives `probabilities`, `logits` (divided by the temperature) and
+`embedding`; scaling, normalisation, network, temperature and softmax are inside. See
+`registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the embedding of one is
+the mean of its pictures' features, by which an unfamiliar picture is known whatever else is given.
 """
 
 import io
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -14,10 +17,15 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from registry.bundle.model_file.graph import INPUT, OUTPUTS, Graph
+from registry.bundle.cases.case_input import EMPTY
+from registry.bundle.cases.patterns import number_of_patterns
+from registry.bundle.model_file.graph import CONTEXT, INPUT, KINDS, OUTPUTS, Graph, Outputs
+from training.data.dataset import Examples
 from training.errors import ExportError
 from training.messages.message import Tensors
-from training.models import Classifier
+from training.models.case_batch import CaseBatch
+from training.models.cases import CaseClassifier
+from training.models.classifier import Classifier
 
 TEMPERATURE = "temperature"
 OPSET = 20
@@ -41,6 +49,54 @@ class ServedModel(nn.Module):
         return torch.softmax(logits, dim=1), logits, embedding
 
 
+class ServedCases(nn.Module):
+    """A classifier of cases from stored pictures, kinds and facts to calibrated answers.
+
+    Its temperatures `(patterns, 1)` are in the order of `registry.bundle.cases.patterns.pattern_number`.
+    """
+
+    temperature: Tensor
+
+    def __init__(self, classifier: CaseClassifier, temperatures: Tensor | None = None) -> None:
+        super().__init__()
+        self.classifier = classifier
+        ones = torch.ones(number_of_patterns(classifier.case))
+        self.register_buffer(TEMPERATURE, (ones if temperatures is None else temperatures)[:, None])
+
+    def forward(
+        self, images: Tensor, kinds: Tensor, context: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of cases."""
+        if context is None:
+            context = kinds[:, :0].float()
+        scaled = images.flatten(0, 1).permute(0, 3, 1, 2).float() / 255
+        features = Classifier.embed(self.classifier, scaled).view(*kinds.shape, -1)
+        present = (kinds != EMPTY)[..., None].float()
+        features = features * present
+        cases = CaseBatch(features, kinds, context)
+        logits = self.classifier.classify(self.classifier.fuse(features, cases))
+        # So selected, the temperatures keep their name in the graph.
+        logits = logits / torch.index_select(self.temperature, 0, self.pattern_numbers(kinds, context))
+        embedding = features.sum(dim=1) / present.sum(dim=1)
+        return torch.softmax(logits, dim=1), logits, embedding
+
+    def pattern_numbers(self, kinds: Tensor, context: Tensor) -> Tensor:
+        """The number of each case's pattern `(batch,)`, as `pattern_number` counts."""
+        known_kinds = 1 + len(self.classifier.case.kinds)
+        there = (kinds[..., None] == torch.arange(known_kinds, device=kinds.device)).any(dim=1)
+        bits = (there * (1 << torch.arange(known_kinds, device=kinds.device))).sum(dim=1)
+        if not context.shape[1]:
+            return bits
+        known = ~torch.isnan(context)
+        facts = known.any(dim=1).long() + known.all(dim=1).long()  # none, some, all
+        return bits + (1 << known_kinds) * facts
+
+
+def served(classifier: Classifier) -> nn.Module:
+    """What is exported of a classifier, with temperature 1."""
+    return ServedCases(classifier) if isinstance(classifier, CaseClassifier) else ServedModel(classifier)
+
+
 def export_graph(classifier: Classifier, size: int) -> bytes:
     """The classifier as ONNX, with temperature 1.
 
@@ -52,18 +108,30 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
         ExportError: when torch cannot express the model as ONNX.
     """
     # A temperature of exactly 1 would be optimised away; it is set to 1 once the graph exists.
-    served = ServedModel(classifier, temperature=2.0).eval()
-    example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
+    batch = torch.export.Dim("batch")
+    if isinstance(classifier, CaseClassifier):
+        slots, case = torch.export.Dim("slots", max=classifier.case.slots), classifier.case
+        model: nn.Module = ServedCases(classifier, 2 + torch.arange(float(number_of_patterns(case))))
+        example = [torch.zeros(2, 2, size, size, 3, dtype=torch.uint8), torch.zeros(2, 2, dtype=torch.int64)]
+        dimensions = [{0: batch, 1: slots}, {0: batch, 1: slots}]
+        if case.facts:
+            example.append(torch.zeros(2, len(case.facts)))
+            dimensions.append({0: batch})
+    else:
+        model = ServedModel(classifier, temperature=2.0)
+        example = [torch.zeros(2, size, size, 3, dtype=torch.uint8)]
+        dimensions = [{0: batch}]
+    names = [INPUT, KINDS, CONTEXT][: len(example)]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter's own deprecations
             program = torch.onnx.export(
-                served,
-                (example,),
+                model.eval(),
+                tuple(example),
                 dynamo=True,
-                input_names=[INPUT],
+                input_names=names,
                 output_names=list(OUTPUTS),
-                dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+                dynamic_shapes=dict(zip(names, dimensions, strict=True)),
                 opset_version=OPSET,
                 external_data=False,
                 verbose=False,
@@ -76,32 +144,56 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     return set_temperature(buffer.getvalue(), 1.0)
 
 
-def set_temperature(graph: bytes, temperature: float) -> bytes:
-    """The same graph with another temperature.
+def set_temperature(graph: bytes, temperature: float | Sequence[float]) -> bytes:
+    """The same graph with another temperature: one for all, or one for each pattern.
 
     Raises:
-        ExportError: when the graph holds no temperature.
+        ExportError: when the graph holds no temperature, or not so many.
     """
     model = onnx.load_from_string(graph)
     for tensor in model.graph.initializer:
         if tensor.name.endswith(TEMPERATURE):
-            tensor.CopyFrom(numpy_helper.from_array(np.array([temperature], np.float32), tensor.name))
+            values = np.empty(tuple(tensor.dims), np.float32)
+            values.reshape(-1)[:] = temperature
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
             changed: bytes = model.SerializeToString()
             return changed
     raise ExportError("the graph holds no temperature; export the model again with this version")
 
 
-def largest_difference(
-    graph: bytes, classifier: Classifier, images: NDArray[np.uint8], threads: int
-) -> float:
-    """The largest difference in probability between ONNX Runtime and torch, `images` `(n, size, size, 3)`."""
-    onnx_answers = Graph(graph, threads).run(images).probabilities
-    served = ServedModel(classifier).eval()
+def largest_difference(graph: bytes, classifier: Classifier, examples: Examples, threads: int) -> float:
+    """The largest difference in probability between ONNX Runtime and torch.
+
+    Args:
+        graph: as it was exported, with temperature 1.
+        classifier: of which it is.
+        examples: pictures or cases.
+        threads: of ONNX Runtime.
+    """
+    inputs = graph_inputs(examples, np.arange(len(examples)))
+    onnx_answers = answer(Graph(graph, threads), inputs).probabilities
+    device = next(classifier.parameters()).device
+    tensors = [torch.from_numpy(values).to(device) for values in inputs if values.size]
     with torch.inference_mode():
-        torch_answers = (
-            served(torch.from_numpy(images).to(next(classifier.parameters()).device))[0].cpu().numpy()
-        )
+        torch_answers = served(classifier).to(device).eval()(*tensors)[0].cpu().numpy()
     return float(np.abs(onnx_answers - torch_answers).max())
+
+
+GraphInputs = tuple[NDArray[np.uint8]] | tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float32]]
+"""Pictures; or the pictures of cases, their kinds and facts."""
+
+
+def graph_inputs(examples: Examples, positions: NDArray[np.int64]) -> GraphInputs:
+    """The examples at `positions` as a graph takes them."""
+    if examples.cases is None:
+        return (examples.batch(positions),)
+    cases = examples.cases.where(positions)
+    return examples.images[np.maximum(cases.pictures, 0)], cases.kinds, cases.context
+
+
+def answer(graph: Graph, inputs: GraphInputs) -> Outputs:
+    """What a graph answers to pictures or cases."""
+    return graph.run(inputs[0]) if len(inputs) == 1 else graph.run_cases(*inputs)
 
 
 GRAPH = "graph"

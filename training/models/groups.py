@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from training.errors import JobError
-from training.models.classifier import Classifier, head_names
+from training.models.classifier import Classifier
 
 # nn.modules.batchnorm._NormBase is the base of every batch and instance normalisation.
 NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
@@ -29,7 +29,7 @@ def group_names(model: Classifier, group: str) -> frozenset[str]:
             for name in module.state_dict()
         }
     elif group == "head":
-        found = {f"encoder.{name}" for name in head_names(model.encoder)}
+        found = set(model.head_names)
     elif group in ("class_token", "patch_projection"):
         stem = "cls_token" if group == "class_token" else "patch_embed"
         found = {name for name in model.state_dict() if stem in name.split(".")}

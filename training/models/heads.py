@@ -17,12 +17,6 @@ class Network(Classifier):
         self.heads = heads
 
 
-def num_features(model: Classifier) -> int:
-    """The width of an embedding."""
-    encoder = model.encoder
-    return int(getattr(encoder, "head_hidden_size", None) or encoder.num_features)
-
-
 def projection(features: int, hidden: int, out: int) -> nn.Sequential:
     """A two-layer perceptron `features → hidden → out`, as SimCLR and MoCo v2 put on their encoders."""
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, out))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from training.messages.message import Tensors
+from training.models.case_batch import Inputs
 from training.models.classifier import Classifier
 from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.heads import Network
@@ -64,23 +65,24 @@ class Adapted(FrozenBatchNormClassifier):
         self._scale = scale
         self._called = (_Called(network),)  # in a tuple, for a module would become a part of this one
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         """Logits `(batch, classes)`."""
-        return self._call("forward", images)
+        return self._call("forward", inputs)
 
-    def embed(self, images: Tensor) -> Tensor:
+    def embed(self, inputs: Inputs) -> Tensor:
         """Pooled features `(batch, features)`."""
-        return self._call("embed", images)
+        return self._call("embed", inputs)
 
     def classify(self, embedding: Tensor) -> Tensor:
         """Logits `(batch, classes)` of an embedding."""
         return self._call("classify", embedding)
 
-    def _call(self, method: str, value: Tensor) -> Tensor:
+    def _call(self, method: str, value: Inputs) -> Tensor:
         called = self._called[0]
+        device = next(called.parameters()).device
         state = dict(called.network.named_parameters())
         # In full precision also where passes are in half: the merged model's weights are these.
-        with torch.autocast(value.device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False):
             weights = {f"network.{name}": weight for name, weight in adapted_weights(state, self._scale)}
         result: Tensor = torch.func.functional_call(called, weights, (method, value))
         return result
@@ -93,7 +95,7 @@ class _Called(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, method: str, value: Tensor) -> Any:
+    def forward(self, method: str, value: Inputs) -> Any:
         return getattr(self.network, method)(value)
 
 

@@ -1,9 +1,13 @@
 """`model.onnx`: from uint8 pictures to probabilities, everything between them inside the graph.
 
-The graph has one input, `images`, uint8 `(batch, size, size, 3)` with a free batch, and three float
-outputs: `probabilities` and `logits` `(batch, classes)`, `embedding` `(batch, features)`. It brings
-all its weights with it: a graph that points to other files is refused, since only the bytes of
-`model.onnx` are what was digested.
+The graph of a model of single pictures has one input, `images`, uint8 `(batch, size, size, 3)` with a free
+batch. That of a model of cases has three: `images`, uint8 `(batch, slots, size, size, 3)`, `kinds`, int64
+`(batch, slots)`, and `context`, float32 `(batch, facts)`, with a free batch and as many slots as are wanted;
+what they say is in `registry.bundle.cases.case_input`. Without facts there is no `context`.
+
+Both have three float outputs: `probabilities` and `logits` `(batch, classes)`, `embedding` `(batch,
+features)`. A graph brings all its weights with it: one that points to other files is refused, since only the
+bytes of `model.onnx` are what was digested.
 """
 
 import os
@@ -22,7 +26,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 
-INPUT = "images"
+INPUT, KINDS, CONTEXT = "images", "kinds", "context"
 OUTPUTS = ("probabilities", "logits", "embedding")
 
 _PROVIDERS = ("CPUExecutionProvider",)
@@ -48,6 +52,8 @@ class Graph:
 
     Attributes:
         size: pixels on both sides of a picture.
+        takes_cases: whether it is of a model of cases.
+        num_facts: how many facts of a case it takes.
         num_classes: classes it answers with.
         num_features: length of the embedding.
     """
@@ -64,7 +70,7 @@ class Graph:
             GraphError: the bytes are no graph, or one with other inputs, outputs or files.
         """
         self._session = _session(content, threads)
-        self.size = _picture_size(self._session.get_inputs())
+        self.size, self.takes_cases, self.num_facts = _inputs(self._session.get_inputs())
         widths = _output_widths(self._session.get_outputs())
         self.num_classes, self.num_features = widths["probabilities"], widths["embedding"]
         if widths["logits"] != self.num_classes:
@@ -80,12 +86,49 @@ class Graph:
             GraphError: the pictures are not of this shape and type, or an answer is not finite.
         """
         shape = (self.size, self.size, 3)
-        if images.dtype != np.uint8 or images.shape[1:] != shape:
+        if self.takes_cases or images.dtype != np.uint8 or images.shape[1:] != shape:
+            wanted = "cases" if self.takes_cases else f"uint8 of shape (batch, {self.size}, {self.size}, 3)"
             raise GraphError(
-                f"the pictures are {images.dtype} of shape {images.shape}; the graph takes uint8 of shape "
-                f"(batch, {self.size}, {self.size}, 3)"
+                f"the pictures are {images.dtype} of shape {images.shape}; the graph takes {wanted}"
             )
-        answers = self._session.run(list(OUTPUTS), {INPUT: images})
+        return self._run({INPUT: images})
+
+    def run_cases(
+        self, images: NDArray[np.uint8], kinds: NDArray[np.int64], context: NDArray[np.float32]
+    ) -> Outputs:
+        """Answers for a batch of cases.
+
+        Args:
+            images: `(batch, slots, size, size, 3)`; what is in an empty slot has no effect.
+            kinds: of the pictures, `(batch, slots)`; -1 where a slot is empty.
+            context: the facts, `(batch, facts)`, NaN where one is not known.
+
+        Raises:
+            GraphError: they are not of these shapes and types, the graph is of a model of single pictures, or
+                an answer is not finite.
+        """
+        fits = (
+            self.takes_cases
+            and images.dtype == np.uint8
+            and kinds.dtype == np.int64
+            and context.dtype == np.float32
+            and images.shape == (*kinds.shape, self.size, self.size, 3)
+            and context.shape == (len(kinds), self.num_facts)
+        )
+        if not fits:
+            takes = (
+                f"images (batch, slots, {self.size}, {self.size}, 3) uint8, kinds (batch, slots) int64 and "
+                f"context (batch, {self.num_facts}) float32"
+            )
+            raise GraphError(
+                f"the case has images {images.shape} {images.dtype}, kinds {kinds.shape} {kinds.dtype} and "
+                f"context {context.shape} {context.dtype}; the graph takes "
+                f"{takes if self.takes_cases else 'single pictures'}"
+            )
+        return self._run({INPUT: images, KINDS: kinds, **({CONTEXT: context} if self.num_facts else {})})
+
+    def _run(self, feed: dict[str, NDArray[Any]]) -> Outputs:
+        answers = self._session.run(list(OUTPUTS), feed)
         for name, answer in zip(OUTPUTS, answers, strict=True):
             if not np.isfinite(answer).all():
                 raise GraphError(
@@ -118,17 +161,41 @@ def _refusal(error: Exception) -> GraphError:
     return GraphError(f"ONNX Runtime cannot load the graph ({error}); export the model again")
 
 
-def _picture_size(inputs: list[Any]) -> int:
-    found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in inputs)
-    wanted = f"one input `{INPUT}`, tensor(uint8) of shape (batch, size, size, 3) with a free batch"
-    if len(inputs) != 1 or inputs[0].name != INPUT or inputs[0].type != "tensor(uint8)":
-        raise GraphError(f"the graph takes {found}; a bundle's graph takes {wanted}")
-    shape = inputs[0].shape
-    batch, sides = shape[:1], shape[1:]
-    free = bool(batch) and not isinstance(batch[0], int)
-    if not free or len(sides) != 3 or not isinstance(sides[0], int) or sides[0] != sides[1] or sides[2] != 3:
-        raise GraphError(f"the graph takes {found}; a bundle's graph takes {wanted}")
-    return int(sides[0])
+def _inputs(inputs: list[Any]) -> tuple[int, bool, int]:
+    """The picture size, whether the graph takes cases, and the number of facts."""
+    by_name = {one.name: one for one in inputs}
+    types = {name: one.type for name, one in by_name.items()}
+    cases = {INPUT: "tensor(uint8)", KINDS: "tensor(int64)", CONTEXT: "tensor(float)"}
+    without_facts = {name: kind for name, kind in cases.items() if name != CONTEXT}
+    pictures = {INPUT: cases[INPUT]}
+    takes_cases = types in (cases, without_facts)
+    free = 2 if takes_cases else 1  # dimensions of a batch of pictures that any number may have
+    shapes = {name: list(one.shape) for name, one in by_name.items()}
+    facts = shapes[CONTEXT][1:] if CONTEXT in types else [0]
+    fits = (
+        (takes_cases or types == pictures)
+        and _free(shapes[INPUT], free)
+        and len(shapes[INPUT]) == free + 3
+        and isinstance(shapes[INPUT][free], int)
+        and shapes[INPUT][free:] == [shapes[INPUT][free]] * 2 + [3]
+        and (not takes_cases or (_free(shapes[KINDS], 2) and len(shapes[KINDS]) == 2))
+        and (CONTEXT not in types or (_free(shapes[CONTEXT], 1) and len(facts) == 1))
+        and isinstance(facts[0], int)
+    )
+    if not fits:
+        found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in inputs)
+        raise GraphError(
+            f"the graph takes {found}; a bundle's graph takes one input `{INPUT}`, tensor(uint8) of shape "
+            f"(batch, size, size, 3) with a free batch; or, of cases, `{INPUT}` (batch, slots, size, size, "
+            f"3), `{KINDS}`, tensor(int64) of shape (batch, slots), and `{CONTEXT}`, tensor(float) of shape "
+            "(batch, facts), with free batch and slots"
+        )
+    return int(shapes[INPUT][free]), takes_cases, int(facts[0])
+
+
+def _free(shape: list[Any], dimensions: int) -> bool:
+    """Whether the first dimensions may have any size."""
+    return len(shape) >= dimensions and not any(isinstance(size, int) for size in shape[:dimensions])
 
 
 def _output_widths(outputs: list[Any]) -> dict[str, int]:

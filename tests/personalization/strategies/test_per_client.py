@@ -12,7 +12,7 @@ from training.data.dataset import SPLITS
 from training.errors import JobError
 from training.messages.message import GLOBAL
 from training.models import build_model
-from training.models.classifier import load_weights
+from training.models.build import load_weights
 from training.models.groups import float_state
 
 FINETUNE = {"name": "finetune", "epochs": 2}

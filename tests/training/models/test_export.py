@@ -6,6 +6,7 @@ import torch
 
 from registry.bundle.model_file.graph import Graph
 from tests.closeness import assert_close_in_norm
+from training.data.dataset import Examples
 from training.errors import ExportError
 from training.models import ModelConfig, build_model
 from training.models.export import ServedModel, export_graph, largest_difference, set_temperature
@@ -35,6 +36,11 @@ def graph(classifier):
 @pytest.fixture(scope="module")
 def images():
     return np.random.default_rng(0).integers(0, 256, (7, SIZE, SIZE, 3), dtype=np.uint8)
+
+
+def pictures(images):
+    numbers = np.arange(len(images))
+    return Examples(images, numbers, numbers % 3, np.zeros_like(numbers), numbers)
 
 
 def answers_of_torch(classifier, images):
@@ -90,11 +96,11 @@ def test_a_graph_without_a_temperature_is_refused():
 def test_the_largest_difference_is_nothing_for_the_same_model_and_found_for_another(
     classifier, graph, images
 ):
-    assert largest_difference(graph, classifier, images, 1) < 1e-5
+    assert largest_difference(graph, classifier, pictures(images), 1) < 1e-5
     with torch.no_grad():
         expected = ServedModel(classifier, temperature=3.0).eval()(torch.from_numpy(images))[0].numpy()
     hot = set_temperature(graph, 3.0)
     served = softmax(answers_of_torch(classifier, images)[1])
-    found = largest_difference(hot, classifier, images, 1)
+    found = largest_difference(hot, classifier, pictures(images), 1)
     assert found == pytest.approx(np.abs(expected - served).max(), rel=1e-3)
     assert found > 0.01

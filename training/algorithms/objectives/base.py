@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
@@ -25,6 +26,7 @@ from training.config import FrozenConfig
 from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
+from training.models.case_batch import Inputs
 from training.seeds import derive_seed, generator
 
 
@@ -92,24 +94,28 @@ class LocalRound:
         return torch.Generator().manual_seed(seed)
 
 
+Shown = TypeVar("Shown", bound=Inputs, default=Tensor, covariant=True)
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(Generic[Shown]):
     """Pictures `(batch, 3, height, width)` in [0, 1], and positions `(batch,)` in the client's examples.
 
-    An objective that shows a picture in several views has all first views first, then all second ones.
+    An objective that shows a picture in several views has all first views first, then all second ones. One
+    that takes cases may have those, or features, in place of pictures.
     """
 
-    images: Tensor
+    images: Shown
     positions: NDArray[np.int64]
 
 
 class LocalTask(Protocol):
     """The local training of one client's round under one objective: its batches and their loss."""
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
+    def batches(self, epoch: int) -> Iterator[Batch[Any]]:
         """The batches of one local epoch (from 0)."""
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch[Any]) -> Tensor:
         """The mean loss of a batch, a scalar that carries a gradient."""
 
     def after_step(self) -> None:
@@ -144,6 +150,7 @@ class Objective(FrozenConfig, ABC):
         learns_from_peers: whether models of other clients help it to name what a picture shows.
         uses_unlabelled: whether pictures without a label teach it too, so that clients that have no others
             are asked.
+        takes_cases: whether it can learn from cases of several pictures and facts.
     """
 
     self_supervised: ClassVar[bool] = False
@@ -151,6 +158,7 @@ class Objective(FrozenConfig, ABC):
     shares_relations: ClassVar[bool] = False
     learns_from_peers: ClassVar[bool] = False
     uses_unlabelled: ClassVar[bool] = False
+    takes_cases: ClassVar[bool] = False
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)

@@ -29,7 +29,7 @@ from training.algorithms.objectives.simclr import VIEWS
 from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.heads import Network, num_features
+from training.models.heads import Network
 
 
 class BYOL(Objective):
@@ -55,7 +55,7 @@ class BYOL(Objective):
 
     def heads(self, model: Classifier) -> nn.Module:
         """Projector and predictor."""
-        width = num_features(model)
+        width = model.num_features
         hidden = self.hidden or 2 * width
         return nn.ModuleDict(
             {

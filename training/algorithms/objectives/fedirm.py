@@ -60,7 +60,7 @@ from training.data.small_cells import count_people
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.classifier import num_classes, to_model_input
+from training.models.case_batch import to_model_input
 
 
 class FedIRM(Objective):
@@ -135,7 +135,7 @@ class FedIRMTask(SubgroupLossTask):
         self._config = config
         self._model = model
         self._work = work
-        self._classes = num_classes(model)
+        self._classes = model.num_classes
         self._weight = config.weight(work.round)
         self._relations = received_relations(work, self._classes)
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)

@@ -39,7 +39,7 @@ from training.algorithms.objectives.components.subgroup_losses import SubgroupLo
 from training.algorithms.sampling import ClassSampling, ClassWeights, class_weights
 from training.messages.message import named
 from training.models import Classifier
-from training.models.classifier import num_classes, to_model_input
+from training.models.case_batch import to_model_input
 from training.models.groups import float_state
 
 WEAK = AugmentConfig(flip=True, rotation=180)
@@ -93,7 +93,7 @@ class FixMatchTask(SubgroupLossTask):
         self._work = work
         self._labels = torch.from_numpy(work.examples.labels).to(work.device)
         self._weights = class_weights(
-            work.examples.labels, num_classes(model), config.class_weights, work.device
+            work.examples.labels, model.num_classes, config.class_weights, work.device
         )
         self._peers = received_peers(model, work)
         self._streams = Streams(

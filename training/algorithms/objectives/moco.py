@@ -42,8 +42,8 @@ from training.algorithms.sampling import in_batches
 from training.errors import DataError
 from training.messages.message import Tensors
 from training.models import Classifier
-from training.models.classifier import to_model_input
-from training.models.heads import Network, num_features, projection
+from training.models.case_batch import to_model_input
+from training.models.heads import Network, projection
 
 
 class FeatureQueue:
@@ -106,7 +106,7 @@ class MoCo(Objective):
 
     def heads(self, model: Classifier) -> nn.Module:
         """The projection head."""
-        width = num_features(model)
+        width = model.num_features
         widths = (width, self.hidden or width, self.features)
         head = projection_head(*widths, norm_last=True) if self.head_norm else projection(*widths)
         return nn.ModuleDict({"projector": head})

@@ -33,7 +33,7 @@ from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.messages.message import Tensors
 from training.models import Classifier
 from training.models.groups import group_names
-from training.models.heads import Network, num_features
+from training.models.heads import Network
 
 
 class MoCoV3(Objective):
@@ -63,7 +63,7 @@ class MoCoV3(Objective):
 
     def heads(self, model: Classifier) -> nn.Module:
         """A projector of three layers and a predictor of two, each with batch norm up to its end."""
-        width = num_features(model)
+        width = model.num_features
         hidden = self.hidden or 2 * width
         return nn.ModuleDict(
             {

@@ -17,7 +17,7 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.models import Classifier
-from training.models.heads import Network, num_features
+from training.models.heads import Network
 
 TURNS = 4
 
@@ -34,7 +34,7 @@ class Rotation(Objective):
 
     def heads(self, model: Classifier) -> nn.Module:
         """A linear classifier of the four turns."""
-        return nn.ModuleDict({"turns": nn.Linear(num_features(model), TURNS)})
+        return nn.ModuleDict({"turns": nn.Linear(model.num_features, TURNS)})
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round."""

@@ -22,7 +22,7 @@ from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
 from training.models import Classifier
-from training.models.heads import Network, num_features, projection
+from training.models.heads import Network, projection
 
 VIEWS = AugmentConfig(
     crop=(0.2, 1.0),
@@ -55,7 +55,7 @@ class SimCLR(Objective):
 
     def heads(self, model: Classifier) -> nn.Module:
         """The projection head."""
-        width = num_features(model)
+        width = model.num_features
         return nn.ModuleDict({"projector": projection(width, self.hidden or width, self.features)})
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.augmentations.batch import augment
+from training.algorithms.augmentations.of_inputs import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
 from training.algorithms.sampling import ClassWeights, Sampling, class_weights, epoch_order, in_batches
 from training.models import Classifier
-from training.models.classifier import num_classes, to_model_input
+from training.models.case_batch import Inputs, as_inputs
 
 
 class Supervised(Objective):
@@ -33,6 +33,7 @@ class Supervised(Objective):
     """
 
     added_later: ClassVar[frozenset[str]] = frozenset({"samples", "class_weights"})
+    takes_cases: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
@@ -54,10 +55,10 @@ class SupervisedTask(SubgroupLossTask):
         self._work = work
         self._labels = torch.from_numpy(self._examples.labels).to(work.device)
         self._weights = class_weights(
-            self._examples.labels, num_classes(model), config.class_weights, work.device
+            self._examples.labels, model.num_classes, config.class_weights, work.device
         )
 
-    def batches(self, epoch: int) -> Iterator[Batch]:
+    def batches(self, epoch: int) -> Iterator[Batch[Inputs]]:
         """Class-balanced or uniform batches, augmented."""
         self._losses.reset()
         order = epoch_order(
@@ -69,10 +70,10 @@ class SupervisedTask(SubgroupLossTask):
         )
         random = self._work.torch_generator(f"augment {epoch}")
         for positions in in_batches(order, self._config.batch_size):
-            images = to_model_input(self._examples.batch(positions), self._work.device)
-            yield Batch(augment(images, self._config.augment, random), positions)
+            inputs = as_inputs(self._examples, positions, self._work.device)
+            yield Batch(augment_inputs(inputs, self._config.augment, random), positions)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch[Inputs]) -> Tensor:
         """Mean cross-entropy of the batch."""
         positions = torch.from_numpy(batch.positions).to(self._work.device)
         losses = F.cross_entropy(

@@ -8,7 +8,7 @@ from training.algorithms.augmentations.batch import augment
 from training.algorithms.objectives.base import Batch, LocalRound, Objective
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
 from training.algorithms.sampling import in_batches
-from training.models.classifier import to_model_input
+from training.models.case_batch import to_model_input
 
 
 class UnlabelledTask(SubgroupLossTask):

@@ -20,7 +20,7 @@ from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 from training.federation.client.release_ledger import ANSWERS, admit
 from training.messages.message import Broadcast, Update, reply
-from training.models.classifier import to_model_input
+from training.models.case_batch import as_inputs
 
 
 def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
@@ -30,7 +30,7 @@ def predict(local_model: LocalModel, examples: Examples) -> NDArray[np.float32]:
     with torch.inference_mode(), local_model.autocast():
         for start in range(0, len(examples), EVALUATION_BATCH):
             positions = np.arange(start, min(start + EVALUATION_BATCH, len(examples)))
-            logits = local_model.model(to_model_input(examples.batch(positions), local_model.device))
+            logits = local_model.model(as_inputs(examples, positions, local_model.device))
             outputs.append(torch.softmax(logits.float(), dim=1).cpu())
     probabilities: NDArray[np.float32] = torch.cat(outputs).numpy()
     return probabilities

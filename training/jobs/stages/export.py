@@ -8,7 +8,14 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.schema import (
+    CASE_SCHEMA,
+    SCHEMA_VERSION,
+    BundleManifest,
+    Lineage,
+    ModelFile,
+    Subgroup,
+)
 from training.algorithms.client import Client
 from training.data.dataset import Split
 from training.data.settings import ToneSubgroups
@@ -105,15 +112,18 @@ class Export(Stage):
         examples = client.examples("train" if broadcast.options.get("split") == "train" else "validation")
         if not len(examples):
             examples = client.examples("train")
-        images = examples.batch(np.arange(min(len(examples), PARITY_PICTURES)))
+        some = examples.where(np.arange(len(examples)) < PARITY_PICTURES)
         graph = as_bytes(broadcast.tensors)
-        difference = largest_difference(graph, client.local_model.model, images, torch.get_num_threads())
+        difference = largest_difference(graph, client.local_model.model, some, torch.get_num_threads())
         return reply(broadcast, scalars={"difference": difference})
 
 
 def manifest(context: StageContext, name: str, graph: bytes, parity: float | None = None) -> BundleManifest:
     """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
+    case = context.job.data.case
     return BundleManifest(
+        schema_version=SCHEMA_VERSION if case is None else CASE_SCHEMA,
+        case=case,
         model=context.job.name,
         file=ModelFile.of(graph),
         labels=tuple(context.labels),

@@ -13,7 +13,7 @@ from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, priv
 from training.errors import JobError
 from training.federation.client.local_training import train_locally
 from training.models import ModelConfig, build_model
-from training.models.classifier import to_model_input
+from training.models.case_batch import to_model_input
 from training.updates.differential_privacy.accountant import epsilon
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}

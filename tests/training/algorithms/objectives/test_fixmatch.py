@@ -26,7 +26,7 @@ class Fixed(nn.Module):
         super().__init__()
         self.logits = torch.tensor(logits)
         self.shift = nn.Parameter(torch.zeros(self.logits.shape[1]))
-        self.encoder = type("Encoder", (), {"num_classes": self.logits.shape[1]})()
+        self.num_classes = self.logits.shape[1]
 
     def forward(self, images):
         rows = (images[:, 0, 0, 0] * 255).round().long()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from training.algorithms.objectives.moco import MoCo, info_nce
 from training.errors import DataError
-from training.models.classifier import to_model_input
+from training.models.case_batch import to_model_input
 
 
 def unit(rows):
