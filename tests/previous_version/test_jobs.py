@@ -17,6 +17,7 @@ ADDED = frozenset(
         *(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations")),
         *(f"data.{name}" for name in ("unit", "cases")),
         "model.fusion",
+        "stages.*.trains.name",
     )
 )
 ABSENT = object()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
+from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
@@ -25,6 +26,7 @@ class Client:
         steps: after so many batches a training ends, and nothing of it is sent or kept; None for a whole one.
         releases: the account of what it told before.
         noisy: whether what it tells gets noise, and is of one picture of each patient.
+        features: what a frozen encoder made of its pictures.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Client:
     steps: int | None = None
     releases: ReleaseStore = field(default_factory=MemoryReleases)
     noisy: bool = False
+    features: FeatureMemory = field(default_factory=FeatureMemory)
 
     @property
     def smallest_cell(self) -> int:

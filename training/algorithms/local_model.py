@@ -12,6 +12,7 @@ from training.algorithms.optimizers import OptimizerConfig, build_optimizer
 from training.errors import JobError
 from training.messages.message import Tensors
 from training.models import Classifier
+from training.models.behind_encoder import behind_encoder
 from training.models.groups import float_state
 from training.models.heads import Network
 
@@ -70,6 +71,7 @@ class LocalModel:
         self._divisions: dict[DividesNames, Division] = {}
         self._state = float_state(self.model)
         self._frozen_copies: list[Classifier] = []
+        self._behind: LocalModel | None = None
 
     def with_heads(self, objective: HasHeads) -> "LocalModel":
         """The local model for an objective: this one, or one with its heads on the same encoder."""
@@ -80,6 +82,12 @@ class LocalModel:
             network = Network(self.model, heads)
             self._with_heads[objective] = LocalModel(network, self._device, self.precision)
         return self._with_heads[objective]
+
+    def behind_encoder(self) -> "LocalModel":
+        """The local model of what is behind the encoder, which takes features in place of pictures."""
+        if self._behind is None:
+            self._behind = LocalModel(behind_encoder(self.model), self._device, self.precision)
+        return self._behind
 
     def frozen_copies(self, count: int) -> list[Classifier]:
         """Copies of the model without gradients, made when they are first asked for."""

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Examples:
     """The pictures of one split of one client, or its cases where the job is about lesions.
 
     Attributes:
-        images: uint8 pictures `(pictures, height, width, 3)`, shared and usually memory-mapped.
+        images: uint8 pictures `(pictures, height, width, 3)`, shared and usually memory-mapped; or their
+            features `(pictures, features)` float16.
         rows: which of `images` belong here, `(n,)` int64.
         labels: class index `(n,)` int64, -1 where there is none. Of an unseen client, whose data set may know
             other classes than the job: an index into `FOLDED_CLASSES`, 0 benign and 1 malignant, whatever
@@ -40,9 +41,10 @@ class Examples:
             they are not known.
         cases: all pictures and the facts of each example, where an example is a lesion; `rows` are then of
             its first picture. None where an example is a picture.
+        views: how many rows of `images` a picture has: its own, and after it those of other views of it.
     """
 
-    images: NDArray[np.uint8]
+    images: NDArray[Any]
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
     subgroups: NDArray[np.int64]
@@ -50,12 +52,13 @@ class Examples:
     traits: NDArray[np.int64] | None = None
     names: NDArray[np.int64] | None = None
     cases: Cases | None = None
+    views: int = 1
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def batch(self, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Pictures at `positions` (indices into `rows`), `(batch, height, width, 3)` uint8."""
+    def batch(self, positions: NDArray[np.int64]) -> NDArray[Any]:
+        """Pictures at `positions` (indices into `rows`), `(batch, height, width, 3)` uint8; or features."""
         return self.images[self.rows[positions]]
 
     def where(self, keep: NDArray[np.bool_]) -> "Examples":
@@ -69,7 +72,19 @@ class Examples:
             None if self.traits is None else self.traits[keep],
             None if self.names is None else self.names[keep],
             None if self.cases is None else self.cases.where(keep),
+            self.views,
         )
+
+    def in_drawn_views(self, random: np.random.Generator) -> "Examples":
+        """The examples with a view of each picture that is drawn anew; themselves where there is but one."""
+        if self.views == 1:
+            return self
+        cases = self.cases
+        if cases is not None:
+            drawn = random.integers(self.views, size=cases.pictures.shape)
+            cases = replace(cases, pictures=np.where(cases.present, cases.pictures + drawn, -1))
+        rows = self.rows + random.integers(self.views, size=len(self.rows))
+        return replace(self, rows=rows, cases=cases)
 
     @property
     def people(self) -> NDArray[np.int64]:

@@ -9,3 +9,5 @@ SHARED_STATE = (
 )
 
 FIT, EVALUATE, COLLECT, TEST = "fit", "evaluate", "collect", "test"
+
+EMBED = "embed"  # make features of all pictures, with an encoder that will not learn

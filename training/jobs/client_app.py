@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
+from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
@@ -162,6 +163,7 @@ class ClientApp:
         self._public_text = public_text
         self._releases = MemoryReleases() if releases is None else releases
         self._identity = identity
+        self._features = FeatureMemory()
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
@@ -176,6 +178,7 @@ class ClientApp:
             self._local_model,
             releases=self._releases,
             noisy=gets_noise(broadcast, self._job.privacy),
+            features=self._features,
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

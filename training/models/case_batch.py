@@ -1,6 +1,7 @@
 """What a model of cases is shown: pictures in slots, their kinds, and facts."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,7 @@ def as_inputs(examples: Examples, positions: NDArray[np.int64], device: torch.de
     )
 
 
-def to_model_input(images: NDArray[np.uint8], device: torch.device) -> Tensor:
+def to_model_input(images: NDArray[Any], device: torch.device) -> Tensor:
     """uint8 `(batch, height, width, 3)` to float `(batch, 3, height, width)` in [0, 1], channels last.
 
     The bytes travel to the device before they become floats: a quarter of the traffic. Features

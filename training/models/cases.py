@@ -60,7 +60,7 @@ class CaseClassifier(Classifier):
         if cases.images.ndim == 3:
             return cases.images * cases.present[..., None]
         present = cases.present
-        found = super().embed(cases.images[present])
+        found = self.features(cases.images[present])
         features = found.new_zeros(*present.shape, found.shape[1])
         features[present] = found
         return features

@@ -52,9 +52,13 @@ class Classifier(nn.Module):
         """
         if isinstance(inputs, CaseBatch):
             raise JobError("this model takes single pictures; a model of cases needs data.unit: lesion")
-        features = self.encoder.forward_features((inputs - self.mean) / self.std)
-        embedding: Tensor = self.encoder.forward_head(features, pre_logits=True)
-        return embedding
+        return self.features(inputs)
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the encoder makes of pictures `(batch, 3, height, width)`: `(batch, features)`, pooled."""
+        maps = self.encoder.forward_features((images - self.mean) / self.std)
+        pooled: Tensor = self.encoder.forward_head(maps, pre_logits=True)
+        return pooled
 
     def classify(self, embedding: Tensor) -> Tensor:
         """Logits `(batch, classes)` of an embedding."""

@@ -70,7 +70,7 @@ class ServedCases(nn.Module):
         if context is None:
             context = kinds[:, :0].float()
         scaled = images.flatten(0, 1).permute(0, 3, 1, 2).float() / 255
-        features = Classifier.embed(self.classifier, scaled).view(*kinds.shape, -1)
+        features = self.classifier.features(scaled).view(*kinds.shape, -1)
         present = (kinds != EMPTY)[..., None].float()
         features = features * present
         cases = CaseBatch(features, kinds, context)

@@ -543,7 +543,7 @@ def plan_of(job: Job, place: int, folder: Path) -> Plan:
         model=model,
     )
     stage = job.stages[place]
-    plan = stage.plan(context)
+    plan = stage.plan(context, context.model)
     assert plan.rounds == (stage.epochs if isinstance(stage, Finetune) else stage.rounds)
     return plan
 

@@ -14,7 +14,6 @@ from training.data.cases import Cases
 from training.data.dataset import Examples
 from training.models import ModelConfig, initial_model
 from training.models.case_batch import as_inputs
-from training.models.classifier import Classifier
 from training.models.export import answer, export_graph, graph_inputs, largest_difference, set_temperature
 from training.models.fusion import FusionConfig
 
@@ -62,7 +61,7 @@ def test_the_graph_answers_as_torch_does(classifier, graph, examples):
     with torch.no_grad():
         logits = classifier(inputs)
         features = [
-            Classifier.embed(classifier, inputs.images[case][inputs.present[case]]).mean(dim=0)
+            classifier.features(inputs.images[case][inputs.present[case]]).mean(dim=0)
             for case in range(len(examples))
         ]
     assert_close_in_norm(outputs.logits, logits.numpy())

@@ -68,9 +68,10 @@ class SupervisedTask(SubgroupLossTask):
             self._config.samples,
             self._examples.subgroups,
         )
+        examples = self._examples.in_drawn_views(self._work.numpy_generator(f"views {epoch}"))
         random = self._work.torch_generator(f"augment {epoch}")
         for positions in in_batches(order, self._config.batch_size):
-            inputs = as_inputs(self._examples, positions, self._work.device)
+            inputs = as_inputs(examples, positions, self._work.device)
             yield Batch(augment_inputs(inputs, self._config.augment, random), positions)
 
     def loss(self, batch: Batch[Inputs]) -> Tensor:

@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
 
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
+from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import add_blocks
+from training.federation.client.embed import answer_embed, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
-from training.federation.questions import EVALUATE, TEST
+from training.federation.questions import EMBED, EVALUATE, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.best_round import BestRound
 from training.federation.server.checkpoint import Checkpoints
@@ -29,8 +31,11 @@ from training.jobs.stages.final_test import (
     figures_by_client,
     figures_on_unseen,
 )
+from training.jobs.stages.on_features import make_features
 from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.models import Classifier
+from training.models.groups import float_state
 from training.updates.settings import CountsConfig
 
 
@@ -41,13 +46,15 @@ class Federate(RoundsStage):
         evaluate_on: the split evaluated after each round, for the learning curves; null leaves it out.
         keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
             `average` of the models of all rounds.
+        trains: which part of the model learns.
     """
 
-    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep"}
+    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep", "trains"}
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
     keep: Literal["last", "best", "average"] = "last"
+    trains: Annotated[Trains, TRAINS] = TrainsAll()
 
     @field_validator("objective")
     @classmethod
@@ -60,10 +67,25 @@ class Federate(RoundsStage):
             raise ValueError("keep: best needs evaluate_on; name a split, or keep the last")
         return self
 
+    @model_validator(mode="after")
+    def _learns_from_features(self) -> "Federate":
+        if isinstance(self.trains, TrainsHead) and not self.objective.takes_cases:
+            raise ValueError(
+                f"trains: {self.trains.name} trains on features, and the objective {self.objective.name} "
+                "needs pictures; use the objective supervised"
+            )
+        return self
+
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train the global model, and judge it at every client."""
-        plan = self.plan(context)
-        initial = TrackState(before.models[GLOBAL], plan.aggregator.initial_state())
+        start = before.models[GLOBAL]
+        network = self.trains.network(context.model)
+        plan = self.plan(context, network)
+        making = Traffic()
+        if isinstance(self.trains, TrainsHead):
+            make_features(context, start, making)
+        trained = {name: start[name] for name in float_state(network)}
+        initial = TrackState(trained, plan.aggregator.initial_state())
         best = BestRound(context.folder, context.digest) if self.keep == "best" else None
         mean = MeanModel(context.folder, context.digest) if self.keep == "average" else None
         watching = best or mean
@@ -80,7 +102,10 @@ class Federate(RoundsStage):
             models = {GLOBAL: best.weights()}
         if mean is not None:
             models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
+        traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
         by_client = figures_by_client(context, models, traffic)
+        unseen = unseen_facts(context, models[GLOBAL], traffic)
+        models = {GLOBAL: {**start, **models[GLOBAL]}}
         apart = any(by_client.values()) and context.job.privacy.masked_counts is None
         return StageResult(
             models,
@@ -89,7 +114,7 @@ class Federate(RoundsStage):
             test=add_blocks(by_client.values()),
             facts={
                 **(client_facts(context, by_client) if apart else {}),
-                **unseen_facts(context, models[GLOBAL], traffic),
+                **unseen,
                 **self.exchange.facts(states[GLOBAL].memory),
                 **({} if best is None else {"kept_round": best.round}),
             },
@@ -110,8 +135,8 @@ class Federate(RoundsStage):
         BestRound(folder, "").forget()
         MeanModel(folder, "").forget()
 
-    def plan(self, context: StageContext) -> Plan:
-        """What stays the same through the rounds.
+    def plan(self, context: StageContext, network: Classifier) -> Plan:
+        """What stays the same through the rounds of this network.
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
@@ -119,7 +144,7 @@ class Federate(RoundsStage):
                 clients.
         """
         labelled = not self.objective.uses_unlabelled
-        plan = self.plan_for(context, context.model, self.evaluate_on, labelled=labelled)
+        plan = self.plan_for(context, network, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
             require_judges(context, self.evaluate_on)
         if self.keep != "last" and plan.stays:
@@ -132,6 +157,10 @@ class Federate(RoundsStage):
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """Train, evaluate, or hand over what was kept."""
+        if isinstance(self.trains, TrainsHead):
+            if broadcast.ask == EMBED:
+                return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
+            client = on_features(client, broadcast.stage)
         if broadcast.ask == EVALUATE:
             load_merged(broadcast, client, self.sync)
             return evaluate(broadcast, client)

@@ -1,0 +1,174 @@
+"""Features of a client's pictures, made once by an encoder that does not learn, in place of the pictures.
+
+A picture has one row for each of its views: the first is of the picture as it is, by which models are judged,
+the others are of augmented ones, of which training draws. Features are kept in half precision.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.manifest.labels import Label
+from training.algorithms.client_state import State, StateStore
+from training.data.dataset import Dataset, Examples, Split, case_of, traits_of
+from training.errors import DataError
+from training.messages.message import Tensors
+
+KEPT = "features"  # before a stage's key, in a client's store; below no stage, so that nothing takes it back
+FEATURES, ROWS, OF = "features", "rows", "of"
+
+
+@dataclass(frozen=True)
+class ClientFeatures:
+    """Features of the pictures of one split of a client.
+
+    Attributes:
+        features: `(pictures * views, width)` float16, a picture's views after one another.
+        rows: the rows of the pictures in the client's images, rising, `(pictures,)`.
+    """
+
+    features: NDArray[np.float16]
+    rows: NDArray[np.int64]
+
+    @property
+    def views(self) -> int:
+        """How many rows each picture has."""
+        return len(self.features) // max(len(self.rows), 1)
+
+    def of(self, examples: Examples) -> Examples:
+        """The examples with features in place of pictures.
+
+        Raises:
+            DataError: when there is none of a picture.
+        """
+        cases = examples.cases
+        if cases is not None:
+            pictures = np.where(cases.present, self._places(np.where(cases.present, cases.pictures, -1)), -1)
+            cases = replace(cases, pictures=pictures)
+        return replace(
+            examples,
+            images=self.features,
+            rows=self._places(examples.rows),
+            names=examples.identities,
+            cases=cases,
+            views=self.views,
+        )
+
+    def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the first views of these pictures are; of -1, anywhere."""
+        places = np.searchsorted(self.rows, rows).clip(max=max(len(self.rows) - 1, 0))
+        if len(self.rows) == 0 and rows.size:
+            raise DataError("no picture of this client has features; begin the stage anew")
+        if rows.size and ((self.rows[places] != rows) & (rows >= 0)).any():
+            raise DataError(
+                "a picture of this client has no features: its data changed while the stage ran; begin anew"
+            )
+        return places * self.views
+
+
+@dataclass(frozen=True)
+class OfFeatures:
+    """A view of a dataset with features in place of pictures; implements `Dataset`.
+
+    Attributes:
+        dataset: with the pictures.
+        kept: the features by split, of one client; others' examples are not looked at through it.
+    """
+
+    dataset: Dataset
+    kept: Mapping[Split, ClientFeatures]
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Those of the dataset."""
+        return self.dataset.labels
+
+    @property
+    def subgroups(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.subgroups
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.clients
+
+    @property
+    def unseen(self) -> Sequence[str]:
+        """Those of the dataset."""
+        return self.dataset.unseen
+
+    @property
+    def communities(self) -> Mapping[str, Sequence[str]]:
+        """Those of the dataset."""
+        return self.dataset.communities
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the dataset."""
+        return self.dataset.fingerprint
+
+    @property
+    def traits(self) -> Mapping[str, Sequence[str]]:
+        """Those of the dataset."""
+        return traits_of(self.dataset)
+
+    @property
+    def case(self) -> CaseInput | None:
+        """That of the dataset."""
+        return case_of(self.dataset)
+
+    def examples(self, client: str, split: Split) -> Examples:
+        """The examples with features in place of pictures."""
+        return self.kept[split].of(self.dataset.examples(client, split))
+
+
+@dataclass(frozen=True)
+class FeatureMemory:
+    """The features that a process has read or made; a store has them on disk.
+
+    Attributes:
+        held: with their digests, by client, stage and split.
+    """
+
+    held: dict[tuple[str, str, Split], tuple[str, ClientFeatures]] = field(default_factory=dict)
+
+    def find(
+        self, store: StateStore, client: str, stage: str, split: Split
+    ) -> tuple[str, ClientFeatures] | None:
+        """The digest of a client's features of a stage, and the features; None where there are none."""
+        key = client, stage, split
+        if key not in self.held:
+            state = store.load(client, f"{KEPT}/{stage}/{split}", 1)
+            if state is None:
+                return None
+            tensors = state.tensors
+            kept = ClientFeatures(tensors[FEATURES].numpy(), tensors[ROWS].numpy())
+            self.held[key] = tensors[OF].numpy().tobytes().hex(), kept
+        return self.held[key]
+
+    def keep(
+        self, store: StateStore, client: str, stage: str, split: Split, digest: str, features: ClientFeatures
+    ) -> None:
+        """Keep a client's features of a stage, in place of what there was."""
+        tensors = {
+            FEATURES: torch.from_numpy(features.features),
+            ROWS: torch.from_numpy(features.rows),
+            OF: torch.frombuffer(bytearray.fromhex(digest), dtype=torch.uint8),
+        }
+        store.save(client, f"{KEPT}/{stage}/{split}", 0, State(tensors))
+        self.held[client, stage, split] = digest, features
+
+
+def weights_digest(weights: Tensors) -> str:
+    """The SHA-256 of named tensors, in the order of their names."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()

@@ -1,0 +1,132 @@
+"""The question `embed`: a client's pictures as a frozen encoder sees them, made once before the first round.
+
+Features stay at the client. What was made for the same encoder, pictures and views is there after a restart.
+"""
+
+import hashlib
+import logging
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from training.algorithms.augmentations.batch import AugmentConfig, augment
+from training.algorithms.client import Client
+from training.algorithms.features import ClientFeatures, OfFeatures, weights_digest
+from training.algorithms.local_model import LocalModel
+from training.data.dataset import SPLITS, Examples, Split
+from training.errors import DataError
+from training.federation.blocks import EVALUATION_BATCH
+from training.messages.message import Broadcast, Update, reply
+from training.models.case_batch import to_model_input
+from training.seeds import derive_seed
+
+LOGGER = logging.getLogger("dermfed.features")
+ENCODER = "encoder"  # in the question's options, the digest of the encoder's weights
+
+
+def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConfig, views: int) -> Update:
+    """Make the features of all of a client's pictures, where they are not there yet; the answer is empty.
+
+    Args:
+        broadcast: carries the encoder's weights, unless they are those that the job begins with.
+        client: whose pictures.
+        augmentation: of the views of training pictures beside the first.
+        views: how many of those each training picture has.
+
+    Raises:
+        DataError: when this site's encoder is another than the coordinator's.
+    """
+    local_model = client.local_model
+    local_model.load(broadcast.tensors)
+    encoder = encoder_digest(local_model)
+    if encoder != broadcast.options[ENCODER]:
+        raise DataError(
+            f"{client.id} has other weights of the encoder than the coordinator ({encoder[:12]} here, "
+            f"{broadcast.options[ENCODER][:12]} there); install the same weights as model.weights names"
+        )
+    for split in SPLITS:
+        examples = client.examples(split)
+        rows = np.unique(rows_of(examples))
+        drawn = views if split == "train" else 0
+        digest = features_digest(encoder, examples.images, rows, drawn, augmentation)
+        known = client.features.find(client.store, client.id, broadcast.stage, split)
+        if known is None or known[0] != digest:
+            seed = derive_seed(client.seed, broadcast.stage, client.id, "views")
+            made = make_features(local_model, examples.images, rows, drawn, augmentation, seed)
+            client.features.keep(client.store, client.id, broadcast.stage, split, digest, made)
+            LOGGER.info(
+                "%s: features of %d %s pictures, %d views each", client.id, len(rows), split, 1 + drawn
+            )
+    return reply(broadcast)
+
+
+def on_features(client: Client, stage: str) -> Client:
+    """The client with features in place of its pictures, and the model behind the encoder.
+
+    Raises:
+        DataError: when it was never asked to make them.
+    """
+    kept: dict[Split, ClientFeatures] = {}
+    for split in SPLITS:
+        known = client.features.find(client.store, client.id, stage, split)
+        if known is None:
+            raise DataError(
+                f"{client.id} has no features of its pictures for {stage}: they were never made, or its "
+                "store was emptied; continue with --resume"
+            )
+        kept[split] = known[1]
+    return replace(
+        client, dataset=OfFeatures(client.dataset, kept), local_model=client.local_model.behind_encoder()
+    )
+
+
+def rows_of(examples: Examples) -> NDArray[np.int64]:
+    """The rows of all pictures of some examples."""
+    if examples.cases is None:
+        return examples.rows
+    return examples.cases.pictures[examples.cases.present]
+
+
+def make_features(
+    local_model: LocalModel,
+    images: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    views: int,
+    augmentation: AugmentConfig,
+    seed: int,
+) -> ClientFeatures:
+    """The features of these rows, each with so many augmented views after its own."""
+    model = local_model.model.eval()
+    random = torch.Generator().manual_seed(seed)
+    made = np.zeros((len(rows), 1 + views, model.num_features), dtype=np.float16)
+    with torch.inference_mode(), local_model.autocast():
+        for start in range(0, len(rows), EVALUATION_BATCH):
+            place = slice(start, start + EVALUATION_BATCH)
+            pictures = to_model_input(images[rows[place]], local_model.device)
+            for view in range(1 + views):
+                shown = augment(pictures, augmentation, random) if view else pictures
+                made[place, view] = model.features(shown).float().cpu().numpy()
+    if not np.isfinite(made).all():
+        raise DataError(
+            "features of this encoder are not finite in half precision; choose another model.name, or set "
+            "trains: {name: all}"
+        )
+    return ClientFeatures(made.reshape(-1, model.num_features), rows)
+
+
+def encoder_digest(local_model: LocalModel) -> str:
+    """The digest of the weights in front of the head."""
+    head = set(local_model.model.head_names)
+    return weights_digest(local_model.take(tuple(name for name in local_model.names if name not in head)))
+
+
+def features_digest(
+    encoder: str, images: NDArray[np.uint8], rows: NDArray[np.int64], views: int, augmentation: AugmentConfig
+) -> str:
+    """The digest of what features are made of."""
+    found = hashlib.sha256(f"{encoder} {views} {augmentation.model_dump_json() if views else ''}".encode())
+    for row in rows:
+        found.update(int(row).to_bytes(8, "big") + images[row].tobytes())
+    return found.hexdigest()

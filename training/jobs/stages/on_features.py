@@ -1,0 +1,34 @@
+"""The coordinator's half of a stage that trains on features: everybody makes them before the first round."""
+
+import torch
+
+from training.algorithms.features import weights_digest
+from training.federation.client.embed import ENCODER
+from training.federation.questions import EMBED
+from training.federation.server.ask import Traffic, ask_all
+from training.jobs.stages.base import StageContext
+from training.messages.message import GLOBAL, Broadcast, Tensors
+from training.models.groups import float_state
+
+
+def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> None:
+    """Have every client make features of its pictures.
+
+    The encoder travels only where it is another than the job begins with: every client has that.
+
+    Raises:
+        QuorumError: when a client cannot.
+    """
+    head = set(context.model.head_names)
+    initial = float_state(context.model)
+    encoder = {name: weights[name] for name in initial if name not in head}
+    as_begun = context.key.startswith("0-") and all(
+        torch.equal(tensor, initial[name]) for name, tensor in encoder.items()
+    )
+    options = {ENCODER: weights_digest(encoder)}
+    broadcasts = [
+        Broadcast(client, context.key, 0, EMBED, GLOBAL, {} if as_begun else encoder, options)
+        for client in context.census.counts
+    ]
+    context.metrics_log.log(f"{context.key}: {len(broadcasts)} clients make features of their pictures")
+    ask_all(context.engine, broadcasts, traffic)
