@@ -26,7 +26,7 @@ from tables import print_conditions, print_table
 
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from personalization.stages.calibrate import run as answers
+from personalization.stages.calibration_answers import run as answers
 from registry.bundle.folder import read_bundle
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Graph

@@ -32,7 +32,7 @@ from tables import print_conditions, print_table
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from personalization.stages.calibrate import run as answers
+from personalization.stages.calibration_answers import run as answers
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.manifest.schema import GLOBAL

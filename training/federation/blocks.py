@@ -33,6 +33,9 @@ class EvaluateQuestion(FrozenConfig):
         thresholds: of the model, where what they do is to be counted too.
         intersections: also count confusion matrices of the parts of a subgroup that share a trait, where the
             job names any columns.
+        patterns: names of patterns of cases. Each set of them is one more answer, about every case under one
+            of the set that it has; see `training.data.patterns`.
+        pattern_thresholds: of the model, for cases of these patterns, in place of `thresholds`.
     """
 
     split: Split
@@ -42,6 +45,8 @@ class EvaluateQuestion(FrozenConfig):
     folded: bool = False
     intersections: bool = False
     thresholds: Thresholds | None = None
+    patterns: tuple[tuple[str, ...], ...] = ()
+    pattern_thresholds: Mapping[str, Thresholds] = {}
 
 
 def pack_blocks(blocks: Mapping[str, Block]) -> dict[str, Tensor]:

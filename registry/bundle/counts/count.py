@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.counts.block import SIDES, Block, Counts
 from registry.bundle.counts.confusion import Cell, Confusion, Trait
-from registry.bundle.counts.decisions import Decisions, Thresholds
+from registry.bundle.counts.decisions import Decisions, Thresholds, ThresholdsOfEach
 from registry.bundle.counts.lesion_sums import LesionSums
 from registry.bundle.counts.merged_bins import merge, middle, nearest_to_mean
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, malignancy_probability, score_bin
@@ -34,7 +34,7 @@ def count(
     smallest_cell: int = 1,
     answers: NDArray[np.int64] | None = None,
     parts: Mapping[Trait, NDArray[np.bool_]] | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: Thresholds | ThresholdsOfEach | None = None,
 ) -> Block:
     """Counts predictions.
 

@@ -32,6 +32,14 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class ThresholdsOfEach:
+    """As `Thresholds`, of each picture its own, `(pictures,)`."""
+
+    set_from: NDArray[np.int64]
+    report_from: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Decisions:
     """What thresholds do to some pictures.
 
@@ -72,11 +80,11 @@ class Decisions:
         labels: NDArray[np.int64],
         answers: NDArray[np.int64],
         lesions: NDArray[np.int64],
-        thresholds: Thresholds,
+        thresholds: Thresholds | ThresholdsOfEach,
     ) -> "Decisions":
         """What thresholds do to pictures of these probabilities `(pictures, classes)`."""
         rows = np.arange(len(labels))
-        in_set = score_bin(probabilities) >= thresholds.set_from
+        in_set = score_bin(probabilities) >= np.broadcast_to(thresholds.set_from, rows.shape)[:, np.newaxis]
         reported = score_bin(probabilities[rows, answers]) >= thresholds.report_from
         all_of = np.zeros(len(labels), dtype=np.int64)
         found = [

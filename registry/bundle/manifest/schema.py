@@ -166,8 +166,7 @@ class PatternCalibration(Frozen):
     Attributes:
         pattern: what is given.
         temperature, conformal, abstention: as in the manifest, for these cases.
-        set_size: the mean number of classes in a prediction set of the calibration cases; None where nothing
-            is promised.
+        set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
         reported: the share of them that is reported.
     """
 

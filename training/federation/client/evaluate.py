@@ -1,6 +1,6 @@
 """A client's evaluation: predictions on one split, counted by subgroup; no prediction leaves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.patterns import pattern_of
 from registry.bundle.counts.confusion import Trait
 from registry.bundle.counts.count import count
+from registry.bundle.counts.decisions import Thresholds, ThresholdsOfEach
 from registry.bundle.errors import CountsError
 from registry.bundle.manifest.labels import Label, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
-from training.data.dataset import Examples, traits_of
+from training.data.dataset import Examples, case_of, traits_of
 from training.data.small_cells import unsuppressed
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
@@ -49,14 +52,21 @@ def evaluate(broadcast: Broadcast, client: Client) -> Update:
     )
 
 
-def sendable(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
-    """The labelled pictures of each wanted subgroup of which counts may leave.
+def as_they_are(examples: Examples) -> Examples:
+    """The examples, whole."""
+    return examples
+
+
+def sendable(
+    client: Client, question: EvaluateQuestion, view: Callable[[Examples], Examples] = as_they_are
+) -> dict[str, Examples]:
+    """The labelled pictures of each wanted subgroup of which counts may leave, in a view of them.
 
     One with fewer than the job's minimum is left out, and what would tell few patients beside what was told
     before is held back. Where counts get noise neither is done: it would tell of the pictures.
     """
     parts = {
-        name: part.where(part.labels >= 0)
+        name: view(part.where(part.labels >= 0))
         for name, part in client.by_subgroup(question.split).items()
         if name in question.subgroups
     }
@@ -104,7 +114,7 @@ def reply_blocks(
                 lesions=part.lesions,
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
-                thresholds=question.thresholds,
+                thresholds=thresholds_of(question, part, case_of(client.dataset)),
                 parts=admitted_traits(client, part, traits),
                 **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )
@@ -116,6 +126,23 @@ def reply_blocks(
             "lower objective.optimizer.lr"
         ) from error
     return reply(broadcast, tensors=pack_blocks(blocks))
+
+
+def thresholds_of(
+    question: EvaluateQuestion, part: Examples, case: CaseInput | None
+) -> Thresholds | ThresholdsOfEach | None:
+    """The thresholds that the question gives for these examples: of cases, those of each one's pattern."""
+    if question.thresholds is None or case is None or part.cases is None:
+        return question.thresholds
+    patterns = [
+        pattern_of(kinds, context, case).name
+        for kinds, context in zip(part.cases.kinds, part.cases.context, strict=True)
+    ]
+    of_each = [question.pattern_thresholds.get(name, question.thresholds) for name in patterns]
+    return ThresholdsOfEach(
+        np.array([each.set_from for each in of_each], dtype=np.int64),
+        np.array([each.report_from for each in of_each], dtype=np.int64),
+    )
 
 
 def admitted_traits(

@@ -1,0 +1,218 @@
+"""Bundles with what calibration found: temperatures, thresholds, what is familiar, and figures."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from personalization.calibration.abstention import AbstentionThreshold
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.ood import (
+    OodDetector,
+)
+from personalization.calibration.temperature import (
+    Temperature,
+)
+from registry.bundle.cases.patterns import Pattern, number_of_patterns, pattern_number
+from registry.bundle.counts.block import Block, Counts
+from registry.bundle.counts.decisions import Decisions
+from registry.bundle.counts.merged_bins import smallest_cell
+from registry.bundle.manifest.schema import (
+    CASE_SCHEMA,
+    SCHEMA_VERSION,
+    Abstention,
+    Conformal,
+    Guarantee,
+    ModelFile,
+    PatternCalibration,
+    ReferenceHistograms,
+    SubgroupHistograms,
+)
+from registry.bundle.manifest.schema import Temperature as TemperatureEntry
+from registry.bundle.metrics.decided import decided
+from registry.bundle.metrics.summary import summarise
+from registry.bundle.skin_tone.typology_angle import ToneRanges
+from training.errors import MessageError
+from training.federation.blocks import Blocks
+from training.jobs.stages.base import BundleDraft, StageContext
+from training.jobs.stages.export import subgroup_of
+from training.models.export import set_temperature
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Temperature and thresholds of one model, for all cases or those of a pattern."""
+
+    temperature: Temperature
+    conformal: ConformalThreshold
+    abstention: AbstentionThreshold
+
+
+def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
+    """Counts summed over all subgroups."""
+    return sum((block.point for block in blocks.values()), Counts.zeros(len(bundle.manifest.labels)))
+
+
+def with_temperature(
+    bundle: BundleDraft, temperature: Temperature, of_patterns: Mapping[Pattern, Temperature]
+) -> BundleDraft:
+    """The bundle with its temperature in graph and manifest, and with those of patterns in the graph."""
+    case = bundle.manifest.case
+    values: float | list[float] = temperature.value
+    if case is not None:
+        values = [temperature.value] * number_of_patterns(case)
+        for pattern, own in of_patterns.items():
+            values[pattern_number(pattern, case)] = own.value
+    graph = set_temperature(bundle.graph, values)
+    update = {"temperature": temperature_entry(temperature), "file": ModelFile.of(graph)}
+    return BundleDraft(bundle.manifest.model_copy(update=update), graph)
+
+
+def temperature_entry(temperature: Temperature) -> TemperatureEntry:
+    """A fitted temperature as a manifest has it."""
+    shrunk = temperature.value != temperature.fitted
+    return TemperatureEntry(value=temperature.value, n=temperature.n, shrunk=shrunk)
+
+
+def with_thresholds(
+    bundle: BundleDraft, fit: Fit, of_patterns: Mapping[Pattern, Fit], coverage: float
+) -> BundleDraft:
+    """The bundle with its thresholds and their guarantees.
+
+    A pattern of too few cases for a guarantee has no rules of its own: see `BundleManifest.under`.
+    """
+    manifest = bundle.manifest
+    for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
+    update = {
+        "schema_version": SCHEMA_VERSION if manifest.case is None else CASE_SCHEMA,
+        "conformal": conformal_entry(fit.conformal, coverage, for_whom),
+        "abstention": abstention_entry(fit.abstention),
+        "patterns": tuple(
+            PatternCalibration(
+                pattern=pattern,
+                temperature=temperature_entry(own.temperature),
+                conformal=conformal_entry(own.conformal, coverage, for_whom),
+                abstention=abstention_entry(own.abstention),
+            )
+            for pattern, own in of_patterns.items()
+            if own.conformal.guaranteed
+        ),
+    }
+    return BundleDraft(manifest.model_copy(update=update), bundle.graph)
+
+
+def conformal_entry(fitted: ConformalThreshold, coverage: float, for_whom: Guarantee) -> Conformal:
+    """A fitted threshold of prediction sets as a manifest has it."""
+    return Conformal(
+        alpha=round(1 - coverage, 12),
+        threshold_bin=fitted.threshold_bin,
+        n=fitted.n,
+        guarantee=for_whom if fitted.guaranteed else "none",
+    )
+
+
+def abstention_entry(fitted: AbstentionThreshold) -> Abstention:
+    """A fitted threshold of referral as a manifest has it."""
+    return Abstention(
+        target_risk=fitted.target_risk, threshold_bin=fitted.threshold_bin, n=fitted.n, risk=fitted.risk
+    )
+
+
+def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> BundleDraft:
+    """The bundle with the size of prediction sets and the share reported of the test cases, by pattern.
+
+    Args:
+        bundle: the calibrated bundle.
+        tests: its counts by subgroup, by the patterns' names.
+    """
+
+    def figures(name: str) -> dict[str, float | None]:
+        blocks = tests.get(name)
+        if not blocks:
+            return {}
+        found = decided(decisions_of(reduce(add, blocks.values())))
+        return {"set_size": found["set_size"], "reported": found["reported"]}
+
+    patterns = tuple(one.model_copy(update=figures(one.pattern.name)) for one in bundle.manifest.patterns)
+    return BundleDraft(bundle.manifest.model_copy(update={"patterns": patterns}), bundle.graph)
+
+
+def with_detector(bundle: BundleDraft, detector: OodDetector) -> BundleDraft:
+    """The bundle with its OOD detector."""
+    manifest = bundle.manifest.model_copy(update={"out_of_distribution": detector.entry()})
+    return BundleDraft(manifest, bundle.graph)
+
+
+def with_tones(bundle: BundleDraft, tones: ToneRanges | None) -> BundleDraft:
+    """The bundle with the range of angles of each declared tone."""
+    return BundleDraft(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
+
+
+def with_figures(
+    bundle: BundleDraft, test: Blocks, histogram: NDArray[np.int64], context: StageContext
+) -> BundleDraft:
+    """The bundle with its test figures, and the reference histograms for drift.
+
+    Args:
+        bundle: the calibrated bundle.
+        test: its counts by subgroup.
+        histogram: the histogram of the distances; all zero where nothing is called unfamiliar.
+        context: of the job.
+    """
+    if not test:
+        return bundle
+    present = tuple(name for name in context.subgroups if name in test)
+    covered = {name: coverage_on(block) for name, block in test.items()}
+    figures = summarise(test, context.labels, present, covered, context.job.evaluation.traits)
+    of_all = coverage_on(reduce(add, test.values()))
+    intervals = {**figures["intervals"], **of_all["intervals"]}
+    update = {
+        "metrics": {**figures, **of_all, "intervals": intervals},
+        "reference": ReferenceHistograms.from_counts(
+            pooled_counts(test, bundle),
+            distances=tuple(histogram.tolist()) if histogram.any() else None,
+            by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
+            **merging(context, test),
+        ),
+    }
+    return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
+
+
+def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:
+    """The histograms of each subgroup of declared skin tones that sent its counts."""
+    named = {name: subgroup_of(context, name) for name in context.subgroups if name in test}
+    return tuple(
+        SubgroupHistograms.from_counts(test[name].point, subgroup=subgroup, **merging(context, [name]))
+        for name, subgroup in named.items()
+        if not subgroup.is_global
+    )
+
+
+def merging(context: StageContext, subgroups: Iterable[str]) -> dict[str, int]:
+    """How the test histograms of these subgroups were merged, as reference histograms tell it."""
+    parts = sum(len(context.census.hospitals("test", [name])) for name in subgroups)
+    return {"smallest_cell": smallest_cell(context.job.privacy.min_count), "parts": parts}
+
+
+def coverage_on(block: Block) -> dict[str, Any]:
+    """The coverage of a bundle's prediction sets on these test counts."""
+    figures = decided(decisions_of(block))
+    return {"coverage": figures["coverage"], "intervals": {"coverage": figures["intervals"]["coverage"]}}
+
+
+def decisions_of(block: Block) -> Decisions:
+    """What the thresholds do to the test pictures of a block.
+
+    Raises:
+        MessageError: when the clients did not count it.
+    """
+    if block.decisions is None:
+        raise MessageError(
+            "clients sent test counts without what the thresholds do to their pictures; do the coordinator "
+            "and all sites run the same version of dermfed?"
+        )
+    return block.decisions

@@ -1,0 +1,198 @@
+"""What the server asks all clients about exported graphs, and the sums of their answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from personalization.calibration.calibration_counts import CalibrationCounts
+from personalization.calibration.mahalanobis import ClassSums, shapes, total
+from personalization.calibration.ood import (
+    no_distances,
+    read_histogram,
+)
+from personalization.calibration.temperature import (
+    TEMPERATURES,
+)
+from personalization.stages.calibration_answers import (
+    COUNTED,
+    COUNTS,
+    DISTANCES,
+    EMBEDDINGS,
+    LIKELIHOODS,
+    MEANS,
+    THRESHOLDS,
+    WHITENING,
+)
+from registry.bundle.cases.patterns import Pattern
+from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.familiarity import Gaussians
+from registry.bundle.manifest.schema import (
+    BundleManifest,
+)
+from registry.bundle.model_file.graph import Graph
+from training.data.dataset import Split
+from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.jobs.stages.base import BundleDraft, StageContext
+from training.messages.message import (
+    GLOBAL,
+    Broadcast,
+    Shapes,
+    Tensors,
+    Update,
+    named,
+)
+from training.models.export import GRAPH, as_tensor
+
+ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
+
+
+@dataclass(frozen=True)
+class Poll:
+    """The server's questions about exported graphs to all clients that hold the pictures.
+
+    About cases it asks for several answers at once: of all patterns together, each case under one that is
+    drawn for it, and of every pattern by itself.
+
+    Attributes:
+        context: of the job.
+        traffic: what the questions and answers cost.
+        patterns: of cases; none where the job is about single pictures.
+    """
+
+    context: StageContext
+    traffic: Traffic
+    patterns: tuple[Pattern, ...] = ()
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The names of all patterns."""
+        return tuple(pattern.name for pattern in self.patterns)
+
+    @property
+    def sets(self) -> tuple[tuple[str, ...], ...]:
+        """All patterns together, and each by itself; nothing where there are none."""
+        return (self.together, *((name,) for name in self.together)) if self.patterns else ()
+
+    def likelihoods(self, name: str, graph: bytes) -> list[tuple[NDArray[np.float64], int]]:
+        """Log-likelihood sums over the temperature grid on the calibration split, and of how many.
+
+        The first of all together, then those of each pattern.
+        """
+        updates = self._ask(
+            LIKELIHOODS, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)}
+        )
+        found = []
+        for answers in in_sets(updates, self.sets):
+            sums = sum((each.tensors[LIKELIHOODS].numpy() for each in answers), np.zeros_like(TEMPERATURES))
+            found.append((sums, sum(counted(each) for each in answers)))
+        return found
+
+    def thresholds(self, name: str, graph: bytes) -> list[CalibrationCounts]:
+        """The histograms of the calibration split that thresholds are fitted to, in the same order."""
+        updates = self._ask(THRESHOLDS, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)})
+        return [
+            sum((CalibrationCounts.from_update(each) for each in answers), CalibrationCounts.none())
+            for answers in in_sets(updates, self.sets)
+        ]
+
+    def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
+        """Counts of the test split by subgroup, with what the bundle's thresholds do there.
+
+        The first of all as they are, then those of each pattern.
+        """
+        manifest = bundle.manifest
+        sets = ((), *((each,) for each in self.together)) if self.patterns else ()
+        options = {
+            "intersections": True,
+            "thresholds": thresholds_in(manifest),
+            "pattern_thresholds": {
+                pattern.name: thresholds_in(manifest.under(pattern)) for pattern in self.patterns
+            },
+            **self._of(sets),
+        }
+        updates = self._ask(COUNTS, name, bundle.graph, "test", options)
+        return [add_blocks(unpack_blocks(each) for each in answers) for answers in in_sets(updates, sets)]
+
+    def embeddings(self, name: str, bundle: BundleDraft) -> ClassSums:
+        """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""
+        classes, features = len(bundle.manifest.labels), Graph(bundle.graph).num_features
+        sets = self.sets[:1]
+        expected = shapes(classes, features)
+        if sets:
+            expected = {f"0/{name}": shape for name, shape in expected.items()}
+        updates = self._ask(EMBEDDINGS, name, bundle.graph, "train", self._of(sets), expected=expected)
+        (answers,) = in_sets(updates, sets)
+        return total((ClassSums.from_update(each, features) for each in answers), classes, features)
+
+    def distances(self, name: str, graph: bytes, gaussians: Gaussians, split: Split) -> NDArray[np.int64]:
+        """The histogram of distances from the training pictures."""
+        sent = {
+            MEANS: torch.from_numpy(gaussians.means),
+            WHITENING: torch.from_numpy(gaussians.whitening),
+        }
+        sets = self.sets[:1]
+        options = {**(ONE_PER_LESION if split == "calibration" else {}), **self._of(sets)}
+        updates = self._ask(DISTANCES, name, graph, split, options, beside=sent)
+        (answers,) = in_sets(updates, sets)
+        return sum((read_histogram(each) for each in answers), no_distances())
+
+    @staticmethod
+    def _of(sets: tuple[tuple[str, ...], ...]) -> Mapping[str, Any]:
+        return {"patterns": sets} if sets else {}
+
+    def _ask(
+        self,
+        ask: str,
+        name: str,
+        graph: bytes,
+        split: Split,
+        options: Mapping[str, Any],
+        *,
+        beside: Tensors | None = None,
+        expected: Shapes | None = None,
+    ) -> list[Update]:
+        """Ask about a graph: the global model on everybody's pictures, a subgroup's model on its own.
+
+        Hospitals judge a model; of what it was trained on, the server knows too.
+        """
+        census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
+        masks = self.context.job.privacy.masked_counts
+        trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
+        if masks is not None:
+            trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
+        question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
+        tensors = {GRAPH: as_tensor(graph), **(beside or {})}
+        broadcasts = [
+            Broadcast(client, self.context.key, 0, ask, name, tensors, question)
+            for client in (trainers if split == "train" else self.context.judges(split, subgroups))
+        ]
+        if broadcasts and masks is not None:
+            return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
+        return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []
+
+
+def in_sets(updates: Sequence[Update], sets: Sequence[Sequence[str]]) -> list[list[Update]]:
+    """The answers to each set of patterns, of every client; to no set there is one answer, the whole one."""
+    if not sets:
+        return [list(updates)]
+    return [
+        [replace(update, tensors=named(update.tensors, f"{place}/")) for update in updates]
+        for place in range(len(sets))
+    ]
+
+
+def counted(update: Update) -> int:
+    """Of how many pictures or cases log-likelihoods are."""
+    if COUNTED in update.tensors:
+        return int(update.tensors[COUNTED].sum())
+    return sum(update.num_examples.values())
+
+
+def thresholds_in(manifest: BundleManifest) -> dict[str, int]:
+    """The thresholds of a manifest, as a question carries them."""
+    return asdict(Thresholds(manifest.conformal.threshold_bin, manifest.reports_from))

@@ -1,0 +1,97 @@
+"""Cases of which only a part is shown: how sure a model is depends on what it is given.
+
+Which facts stay where some do, and under which pattern a case is judged where there are several, follows from
+the digest of the case: it is the same whenever it is asked.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.bundle.cases.case_input import EMPTY, UNSAID, CaseInput
+from registry.bundle.cases.kinds import UNKNOWN_KIND
+from registry.bundle.cases.patterns import Pattern
+from training.data.cases import Cases
+from training.data.dataset import Examples
+
+
+def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> Examples:
+    """The cases that have what one of the patterns shows, each with what is shown under one that it has.
+
+    Pictures of kinds that a pattern does not name are left out, and facts as it says: none, some drawn ones,
+    or all that are known.
+
+    Args:
+        examples: cases.
+        case: what a case has.
+        patterns: of which one is drawn for each case.
+    """
+    assert examples.cases is not None, "only cases have patterns"
+    shown = [wanted(pattern, case) for pattern in patterns]
+    fits = np.stack([has(examples.cases, numbers) for numbers in shown], axis=1)
+    some: NDArray[np.bool_] = np.array(fits.any(axis=1), dtype=np.bool_)
+    examples, fits = examples.where(some), fits[some]
+    cases = examples.cases
+    assert cases is not None
+    digests = [hashlib.sha256(int(name).to_bytes(8, "big", signed=True)).digest() for name in names(examples)]
+    chosen = np.array(
+        [
+            np.flatnonzero(row)[int.from_bytes(digest[:8], "big") % row.sum()]
+            for row, digest in zip(fits, digests, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    kinds, context = cases.kinds.copy(), cases.context.copy()
+    for place, pattern in enumerate(patterns):
+        rows = np.flatnonzero(chosen == place)
+        of = kinds[rows]
+        kinds[rows] = np.where(np.isin(of, list(shown[place])), of, EMPTY)
+        if pattern.facts != "all":
+            context[rows] = np.where(
+                kept_facts(pattern, [digests[row] for row in rows], context[rows]), context[rows], np.nan
+            )
+    return replace(examples, cases=packed(Cases(cases.pictures, kinds, context)))
+
+
+def names(examples: Examples) -> NDArray[np.int64]:
+    """By what each case is known again, `(n,)`."""
+    return examples.identities[:, 0]
+
+
+def wanted(pattern: Pattern, case: CaseInput) -> frozenset[int]:
+    """The numbers of the kinds that a pattern shows."""
+    numbers: dict[str, int] = {kind: 1 + place for place, kind in enumerate(case.kinds)}
+    numbers[UNKNOWN_KIND] = UNSAID
+    return frozenset(numbers[kind] for kind in pattern.kinds)
+
+
+def has(cases: Cases, numbers: frozenset[int]) -> NDArray[np.bool_]:
+    """Which cases `(n,)` have a picture of each of these kinds."""
+    found = np.ones(len(cases), dtype=np.bool_)
+    for number in numbers:
+        found &= (cases.kinds == number).any(axis=1)
+    return found
+
+
+def kept_facts(pattern: Pattern, digests: Sequence[bytes], context: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which facts `(n, facts)` stay: none, or some: each with probability 1/2, never none and never all."""
+    facts = context.shape[1]
+    kept = np.zeros(context.shape, dtype=np.bool_)
+    if pattern.facts == "none" or facts < 2:
+        return kept
+    for row, digest in enumerate(digests):
+        number = int.from_bytes(digest[8:16], "big") % (2**facts - 2) + 1
+        kept[row] = [bool(number >> place & 1) for place in range(facts)]
+    return kept
+
+
+def packed(cases: Cases) -> Cases:
+    """The same cases with filled slots first, and no slot that is empty in all of them."""
+    order = np.argsort(~cases.present, axis=1, kind="stable")
+    kinds = np.take_along_axis(cases.kinds, order, axis=1)
+    pictures = np.where(kinds == EMPTY, -1, np.take_along_axis(cases.pictures, order, axis=1))
+    slots = max(int((kinds != EMPTY).sum(axis=1).max(initial=1)), 1)
+    return Cases(pictures[:, :slots], kinds[:, :slots], cases.context)
