@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.case_groups import group_cases
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import filtered
 from clients.data.labels.common_codes import label_pictures
@@ -105,14 +106,20 @@ def prepare(
         traits=traits.members[held] if intersections else None,
         names=name_pictures([picture.row for picture in pictures], decoded.contents[places])[held],
     )
+    shown, beyond_slots = len(table.rows), 0
+    if config.case is not None:
+        rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
+        grouped = group_cases(rows, table, decoded.contents[places][held], config.case)
+        table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
     return PreparedDataset(
         labels=labelling.labels,
         subgroups=grouping.names,
         clients=assignment.partition.clients,
         fingerprint=_fingerprint(
-            decoded.contents[table.rows],
+            decoded.contents,
             table,
             [
+                *([config.case.model_dump_json()] if config.case is not None else []),
                 *(str(config.image_size), *codes, *grouping.names, *assignment.partition.clients),
                 *(f"unseen {client}" for client in assignment.unseen),
                 *(f"{column}: {value}" for column, values in traits.values.items() for value in values),
@@ -121,7 +128,7 @@ def prepare(
         images_path=decoded.path,
         table=table,
         report=DataReport(
-            pictures=len(table.rows),
+            pictures=shown,
             lesions=len(np.unique(table.lesions)),
             counts=count_cells(table, assignment.partition.clients, grouping.names, codes, assignment.unseen),
             left_out=LeftOut(
@@ -129,12 +136,14 @@ def prepare(
                 label_map=len(matched) - len(labelled),
                 broken=len(labelled) - len(usable),
                 nobody=int((~held).sum()),
+                beyond_slots=beyond_slots,
             ),
             broken=broken,
         ),
         unseen=assignment.unseen,
         communities=assignment.communities,
         traits=traits.values,
+        case=config.case,
     )
 
 
@@ -157,11 +166,28 @@ def _broken(
 
 
 def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequence[str]) -> str:
-    """A digest of pictures and their use, the same wherever they lie and in whatever order."""
+    """A digest of pictures and their use, the same wherever they lie and in whatever order.
+
+    Args:
+        contents: SHA-256 of the bytes of every picture, by its row.
+        table: of pictures, or of cases, which are told by all their pictures, kinds and facts.
+        names: of what the numbers in the table stand for.
+    """
     uses = np.stack([table.labels, table.subgroups, table.clients, table.splits], axis=1)
     if table.traits is not None:
         uses = np.concatenate([uses, table.traits], axis=1)
-    entries = sorted(bytes(content) + use.tobytes() for content, use in zip(contents, uses, strict=True))
+    cases = table.cases
+    if cases is None:
+        entries = sorted(
+            bytes(content) + use.tobytes() for content, use in zip(contents[table.rows], uses, strict=True)
+        )
+    else:
+        entries = sorted(
+            contents[pictures[pictures >= 0]].tobytes() + kinds.tobytes() + facts.tobytes() + use.tobytes()
+            for pictures, kinds, facts, use in zip(
+                cases.pictures, cases.kinds, cases.context, uses, strict=True
+            )
+        )
     digest = hashlib.sha256(json.dumps(names).encode())
     digest.update(b"".join(entries))
     return f"sha256:{digest.hexdigest()}"

@@ -13,6 +13,7 @@ from clients.data.errors import ClientDataError
 from clients.data.pictures.cache import open_images
 from clients.data.report import DataReport
 from clients.data.table import PictureTable
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
 from registry.bundle.nearest import nearest
 from training.data.dataset import SPLITS, Examples, Split
@@ -36,6 +37,7 @@ class PreparedDataset:
             `training.data.dataset.FOLDED_CLASSES`.
         communities: the clients of each source, by its name, where clients are by source.
         traits: the columns of the table's `traits`, and what their indices stand for.
+        case: what a case has; None where examples are pictures.
     """
 
     labels: tuple[Label, ...]
@@ -48,6 +50,7 @@ class PreparedDataset:
     unseen: tuple[str, ...] = ()
     communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    case: CaseInput | None = None
 
     @cached_property
     def images(self) -> NDArray[np.uint8]:
@@ -74,6 +77,7 @@ class PreparedDataset:
             table.lesions[keep],
             None if table.traits is None else table.traits[keep],
             None if table.names is None else table.names[keep],
+            None if table.cases is None else table.cases.where(keep),
         )
 
     def __getstate__(self) -> dict[str, Any]:

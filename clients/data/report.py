@@ -41,12 +41,14 @@ class LeftOut:
         broken: they cannot be decoded.
         nobody: no client holds them: clients are subgroups, and they belong to none, or they are for
             training only and models are judged by other pictures of their lesion.
+        beyond_slots: their lesion has more pictures than a case has slots.
     """
 
     where: int
     label_map: int
     broken: int
     nobody: int
+    beyond_slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class DataReport:
     Attributes:
         pictures: how many are used.
         lesions: how many lesions they show.
-        counts: pictures in each cell that has any.
+        counts: pictures in each cell that has any; cases, where the job is about lesions.
         left_out: how many are not used.
         broken: the pictures that could not be decoded.
     """

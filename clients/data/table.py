@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training.data.cases import Cases
+
 
 @dataclass(frozen=True)
 class PictureTable:
-    """One entry per picture; all arrays but `traits` are `(pictures,)` int64.
+    """One entry per picture, or per case; all arrays but `traits` and `names` are `(entries,)` int64.
 
     Attributes:
         rows: its place in the array of images.
@@ -19,6 +21,7 @@ class PictureTable:
         splits: index into `training.data.dataset.SPLITS`.
         names: digests of the picture's bytes and of whose it is, `(pictures, 2)` int64.
         traits: index of what the row says in each column that was asked for, `(pictures, columns)` int64.
+        cases: the pictures and facts of each case; None where an entry is a picture.
     """
 
     rows: NDArray[np.int64]
@@ -29,3 +32,4 @@ class PictureTable:
     splits: NDArray[np.int64]
     traits: NDArray[np.int64] | None = None
     names: NDArray[np.int64] | None = None
+    cases: Cases | None = None

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from clients.data.errors import LabelError, PartitionError
 from clients.data.labels.label_map import UNLABELLED
 from clients.data.prepare import prepare
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
 from registry.bundle.nearest import nearest
-from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, traits_of
+from training.data.cases import joined_cases
+from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
 from training.data.settings import ClientsConfig, DataConfig, ServerConfig, SourceConfig, SplitConfig
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
 from training.jobs.job import Job
@@ -206,6 +208,11 @@ class AgreedDataset:
         return self.own.properties.fingerprint
 
     @property
+    def case(self) -> CaseInput | None:
+        """What a case has; None where examples are pictures."""
+        return case_of(self.own.dataset)
+
+    @property
     def traits(self) -> dict[str, tuple[str, ...]]:
         """The traits that this node's pictures have."""
         return {column: tuple(values) for column, values in traits_of(self.own.dataset).items()}
@@ -235,12 +242,14 @@ class AgreedDataset:
             found.lesions,
             found.traits,
             found.names,
+            found.cases,
         )
 
     def _all_for_test(self) -> Examples:
         """Every picture of a node that trains nothing, in the manifest's order."""
         parts = [self.own.dataset.examples(self.own.dataset.clients[0], split) for split in SPLITS]
         order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
+        cases = [part.cases for part in parts if part.cases is not None]
 
         def joined(name: str) -> NDArray[np.int64]:
             column: NDArray[np.int64] = np.concatenate([getattr(part, name) for part in parts])[order]
@@ -254,6 +263,7 @@ class AgreedDataset:
             joined("lesions"),
             None if parts[0].traits is None else joined("traits"),
             None if parts[0].names is None else joined("names"),
+            joined_cases(cases).where(order) if cases else None,
         )
 
     def _none(self) -> Examples:

@@ -1,5 +1,6 @@
 """Cases in arrays: which pictures each has, of which kinds, and what is known beside them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,3 +35,13 @@ class Cases:
         """Which slots hold a picture, `(n, slots)`."""
         present: NDArray[np.bool_] = self.kinds != EMPTY
         return present
+
+
+def joined_cases(many: Iterable[Cases]) -> Cases:
+    """The cases of several parts, one after the other."""
+    parts = list(many)
+    return Cases(
+        np.concatenate([part.pictures for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+        np.concatenate([part.context for part in parts]),
+    )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
-from training.data.dataset import Dataset, Examples, Split, traits_of
+from training.data.dataset import Dataset, Examples, Split, case_of, traits_of
 from training.errors import DataError
 
 
@@ -60,6 +61,11 @@ class OfPatients:
     def traits(self) -> Mapping[str, Sequence[str]]:
         """Those of the dataset."""
         return traits_of(self.dataset)
+
+    @property
+    def case(self) -> CaseInput | None:
+        """That of the dataset."""
+        return case_of(self.dataset)
 
     def examples(self, client: str, split: Split) -> Examples:
         """All training pictures, and of another split the first labelled picture of each patient.

@@ -25,6 +25,7 @@ COLUMNS = (
 )
 
 DUPLICATE_GROUP = "duplicate_group"  # an extra column: rows that share a value are kept together
+IMAGE_KIND = "image_kind"  # an extra column: what a picture shows, see `registry.bundle.cases.kinds`
 
 
 @dataclass(frozen=True, slots=True)
