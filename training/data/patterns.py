@@ -39,7 +39,7 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
     digests = [hashlib.sha256(int(name).to_bytes(8, "big", signed=True)).digest() for name in names(examples)]
     chosen = np.array(
         [
-            np.flatnonzero(row)[int.from_bytes(digest[:8], "big") % row.sum()]
+            np.flatnonzero(row)[int.from_bytes(digest[:8], "big") % int(row.sum())]
             for row, digest in zip(fits, digests, strict=True)
         ],
         dtype=np.int64,

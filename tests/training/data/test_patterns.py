@@ -1,0 +1,95 @@
+"""Cases of which a part is shown: what stays, that it is always the same, and that nothing else changes."""
+
+import numpy as np
+import pytest
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import AGE, SEX, SITE
+from registry.bundle.cases.patterns import pattern_of, read_pattern, usual_patterns
+from training.data.cases import Cases
+from training.data.dataset import Examples
+from training.data.patterns import under
+
+CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX, SITE))
+COUNT = 600
+
+
+@pytest.fixture
+def examples():
+    """Two thirds have both kinds, one third a dermoscopic picture alone."""
+    numbers = np.arange(COUNT)
+    both = numbers % 3 > 0
+    pictures = np.stack([3 * numbers, np.where(both, 3 * numbers + 1, -1), np.full(COUNT, -1)], axis=1)
+    kinds = np.stack([np.where(both, 1, 2), np.where(both, 2, -1), np.full(COUNT, -1)], axis=1)
+    context = np.stack([numbers % 90, numbers % 2, numbers % 8], axis=1).astype(np.float32)
+    names = np.stack([np.random.default_rng(0).integers(-(2**63), 2**63, COUNT), numbers], axis=1)
+    images = np.zeros((3 * COUNT, 8, 8, 3), np.uint8)
+    return Examples(
+        images, 3 * numbers, numbers % 2, 0 * numbers, numbers, None, names, Cases(pictures, kinds, context)
+    )
+
+
+def patterns_in(examples):
+    return [
+        pattern_of(kinds, context, CASE).name
+        for kinds, context in zip(examples.cases.kinds, examples.cases.context, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("pattern", usual_patterns(CASE), ids=lambda pattern: pattern.name)
+def test_every_case_that_has_a_pattern_is_shown_under_it(examples, pattern):
+    shown = under(examples, CASE, [pattern])
+    needs_close_up = "close-up" in pattern.kinds
+    assert shown.lesions.tolist() == [n for n in range(COUNT) if n % 3 > 0 or not needs_close_up]
+    assert set(patterns_in(shown)) == {pattern.name}
+    assert shown.cases.pictures.shape[1] == len(pattern.kinds)
+
+
+def test_pictures_go_with_their_kinds_and_facts_keep_their_values(examples):
+    shown = under(examples, CASE, [read_pattern("dermoscopic+some context")])
+    for number, pictures, kinds, context in zip(
+        shown.lesions, shown.cases.pictures, shown.cases.kinds, shown.cases.context, strict=True
+    ):
+        assert kinds.tolist() == [2]
+        assert pictures.tolist() == [3 * number + (number % 3 > 0)]
+        known = ~np.isnan(context)
+        np.testing.assert_array_equal(context[known], examples.cases.context[number][known])
+
+
+def test_some_facts_are_any_of_them(examples):
+    shown = under(examples, CASE, [read_pattern("dermoscopic+some context")])
+    known = ~np.isnan(shown.cases.context)
+    sets, counts = np.unique(known, axis=0, return_counts=True)
+    assert len(sets) == 6  # all but none and all
+    assert counts.min() > 600 / 6 * 0.7
+
+
+def test_of_several_patterns_each_case_has_one_of_those_that_it_can_have(examples):
+    patterns = usual_patterns(CASE)
+    shown = under(examples, CASE, patterns)
+    assert len(shown) == COUNT
+    names = np.array(patterns_in(shown))
+    alone = names[::3]
+    assert {name.split("+")[0] for name in alone} == {"dermoscopic"}
+    for pattern in patterns:
+        assert (names[np.arange(COUNT) % 3 > 0] == pattern.name).sum() > 400 / 9 * 0.6
+
+
+def test_it_is_the_same_whatever_else_is_there(examples):
+    patterns = usual_patterns(CASE)
+    whole = under(examples, CASE, patterns)
+    half = under(examples.where(np.arange(COUNT) >= COUNT // 2), CASE, patterns)
+    np.testing.assert_array_equal(half.cases.context, whole.cases.context[COUNT // 2 :])
+    np.testing.assert_array_equal(half.cases.kinds, whole.cases.kinds[COUNT // 2 :])
+
+
+def test_the_input_is_left_as_it_is(examples):
+    kinds, context = examples.cases.kinds.copy(), examples.cases.context.copy()
+    under(examples, CASE, usual_patterns(CASE))
+    np.testing.assert_array_equal(examples.cases.kinds, kinds)
+    np.testing.assert_array_equal(examples.cases.context, context)
+
+
+def test_nothing_is_shown_of_nothing(examples):
+    shown = under(examples.where(np.zeros(COUNT, dtype=bool)), CASE, usual_patterns(CASE))
+    assert len(shown) == 0
