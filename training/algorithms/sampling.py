@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 ClassSampling = Literal["class-balanced", "uniform"]
-Sampling = ClassSampling | Literal["subgroup-balanced"]
+Sampling = ClassSampling | Literal["square-root", "subgroup-balanced"]
 ClassWeights = Literal["none", "inverse-frequency"]
 
 
@@ -29,7 +29,9 @@ def epoch_order(
     `uniform` is a permutation, as many of them as it takes or the first part of one. `class-balanced` draws
     with replacement so that every class that the client holds is expected equally often ("resampling", Xu et
     al. 2023, section V). `subgroup-balanced` does so for every class of every subgroup that the client holds,
-    as far as `subgroups` tells them apart; undeclared pictures are one more subgroup.
+    as far as `subgroups` tells them apart; undeclared pictures are one more subgroup. `square-root` is
+    halfway between uniform and class-balanced: class k is expected as often as √n_k is of the sum of all such
+    roots, n_k being its pictures (Mahajan et al. 2018, section 2.2).
 
     Args:
         labels: of the pictures, `(n,)`.
@@ -46,7 +48,8 @@ def epoch_order(
     if sampling == "subgroup-balanced" and subgroups is not None:
         kinds = np.stack([labels, subgroups], axis=1)
     present, inverse, counts = np.unique(kinds, axis=0, return_inverse=True, return_counts=True)
-    probabilities = 1.0 / (len(present) * counts[inverse])
+    shares = np.sqrt(counts) if sampling == "square-root" else counts
+    probabilities = 1.0 / (len(present) * shares[inverse])
     return random.choice(n, size=wanted, p=probabilities / probabilities.sum())
 
 

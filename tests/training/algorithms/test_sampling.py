@@ -45,7 +45,7 @@ def test_subgroup_balanced_expects_every_class_of_every_subgroup_equally_often()
     assert shares == pytest.approx([1 / 6] * 6, abs=4 * 0.0022)
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "class-balanced", "subgroup-balanced"])
+@pytest.mark.parametrize("sampling", ["uniform", "class-balanced", "square-root", "subgroup-balanced"])
 def test_an_epoch_is_as_long_as_the_client_is_large_and_follows_from_the_seed(sampling):
     first, again, other = (epoch_order(LABELS, sampling, np.random.default_rng(seed)) for seed in (5, 5, 6))
     assert len(first) == len(LABELS)
@@ -90,3 +90,11 @@ def test_pictures_without_a_label_have_no_say_in_class_weights():
     some = np.array([0, -1, -1, 1, -1, 1])
     np.testing.assert_allclose(class_weights(some, 2, "inverse-frequency", CPU), [3 / 2, 3 / 4])
     assert class_weights(np.array([-1, -1]), 2, "inverse-frequency", CPU).tolist() == [0, 0]
+
+
+def test_square_root_sampling_expects_each_class_as_its_root():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 3], [100, 25, 4])
+    drawn = np.concatenate([labels[epoch_order(labels, "square-root", rng)] for _ in range(300)])
+    shares = np.bincount(drawn, minlength=4) / len(drawn)
+    np.testing.assert_allclose(shares, np.array([10, 5, 0, 2]) / 17, atol=0.01)
