@@ -67,6 +67,11 @@ class Personalize(Stage):
     per: Literal["subgroup", "client"] = "subgroup"
 
     @property
+    def without_cases(self) -> str | None:
+        """The strategy, if it trains a part of a model of single pictures."""
+        return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
+
+    @property
     def needs_client_figures(self) -> bool:
         """Models of clients are judged at their own."""
         return self.per == "client"

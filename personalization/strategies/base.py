@@ -1,7 +1,7 @@
 """The base class of strategies: epochs, local objective and sync of personal models."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
@@ -19,8 +19,10 @@ class Strategy(FrozenConfig, ABC):
 
     Attributes:
         epochs: fine-tuning epochs; each is a round among the clients that train the model.
+        takes_cases: whether it can train a model of cases.
     """
 
+    takes_cases: ClassVar[bool] = False
     name: str
     epochs: int = Field(ge=1)
 

@@ -5,7 +5,7 @@ client, as in the paper, it is local fine-tuning. "The post-FL stage has the sam
 stage": the objective is the training stage's own unless the job gives another.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from personalization.strategies.base import Training
 from training.algorithms.objectives import Objective
@@ -15,6 +15,7 @@ from training.algorithms.sync import Sync, SyncAll
 class FineTune(Training):
     """All weights move."""
 
+    takes_cases: ClassVar[bool] = True
     name: Literal["finetune"] = "finetune"
 
     def local_objective(self) -> Objective:

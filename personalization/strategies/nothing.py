@@ -5,7 +5,7 @@ subgroup by itself. There is no epoch but epoch 0, so that no hospital is asked 
 validation is the global model's.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from personalization.strategies.base import Strategy
 from training.algorithms.objectives import Objective
@@ -15,6 +15,7 @@ from training.algorithms.sync import Sync, SyncAll
 class NoTraining(Strategy):
     """Nothing moves."""
 
+    takes_cases: ClassVar[bool] = True
     name: Literal["none"] = "none"
     epochs: Literal[0] = 0
 

@@ -1,4 +1,4 @@
-"""Checks of a job: which parts do not go together with secure aggregation or differential privacy."""
+"""Checks of a job: which of its parts do not go together."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -8,10 +8,13 @@ from training.algorithms.aggregators.fedequal import FedEqual
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook
+from training.algorithms.trains import TrainsAll
 from training.data.settings import DataConfig
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
+from training.jobs.stages.federate import Federate
 from training.jobs.stages.rounds import RoundsStage
+from training.models import ModelConfig
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 
@@ -45,6 +48,45 @@ def refuse_unfit(
             "an account of differential privacy is Opacus', which is not installed here; install it with "
             "`pip install dermfed[privacy]`"
         )
+
+
+def refuse_without_cases(stages: Sequence[Stage], data: DataConfig, model: ModelConfig) -> None:
+    """Refuse what knows single pictures alone where lesions are diagnosed, and fusion where they are not.
+
+    Raises:
+        ValueError: saying what, and what else there is.
+    """
+    if data.case is None:
+        if model.fusion is not None:
+            raise ValueError("model.fusion is for cases; set data.unit: lesion, or remove it")
+        return
+    for each in stages:
+        if each.without_cases is not None:
+            raise ValueError(
+                f"stage {each.stage}: the {each.without_cases} takes single pictures, and data.unit is "
+                "lesion; train cases with the objective supervised, or pre-train in a job of its own with "
+                "unit: picture and name what it left in model.weights"
+            )
+
+
+def refuse_unknowing_encoder(stages: Sequence[Stage], model: ModelConfig) -> None:
+    """Refuse to freeze an encoder that knows nothing: of random weights, with no stage before that trains it.
+
+    Raises:
+        ValueError: saying what to do.
+    """
+    for place, each in enumerate(stages):
+        if not isinstance(each, Federate) or isinstance(each.trains, TrainsAll):
+            continue
+        trained = any(
+            isinstance(stage, RoundsStage) and isinstance(getattr(stage, "trains", TrainsAll()), TrainsAll)
+            for stage in stages[:place]
+        )
+        if model.weights == "none" and not trained:
+            raise ValueError(
+                f"trains: {each.trains.name} leaves the encoder as it is, and model.weights is none: it "
+                "knows nothing. Name weights, put a stage pretrain before it, or set trains: {name: all}"
+            )
 
 
 def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from training.config import IDENTITY, describe
 from training.errors import JobError
-from training.jobs.compatibility import refuse_unfit
+from training.jobs.compatibility import refuse_unfit, refuse_unknowing_encoder, refuse_without_cases
 from training.jobs.job_file import read_plain
 from training.jobs.settings import JobSettings, TrackingConfig
 from training.jobs.stages import ORDER, STAGES
@@ -47,6 +47,12 @@ class Job(JobSettings):
     @model_validator(mode="after")
     def _privacy_holds(self) -> "Job":
         refuse_unfit(self.privacy, self.compression, self.stages, self.data, tuple(self.evaluation.traits))
+        return self
+
+    @model_validator(mode="after")
+    def _model_and_data_fit(self) -> "Job":
+        refuse_without_cases(self.stages, self.data, self.model)
+        refuse_unknowing_encoder(self.stages, self.model)
         return self
 
     def key(self, place: int) -> str:

@@ -131,6 +131,11 @@ class Stage(FrozenConfig, ABC):
     asks_exactly: ClassVar[bool] = False
 
     @property
+    def without_cases(self) -> str | None:
+        """What of it cannot learn from cases of several pictures and facts; None where all of it can."""
+        return None
+
+    @property
     def needs_client_figures(self) -> bool:
         """Whether it cannot do without figures of each client."""
         return False

@@ -73,6 +73,11 @@ class Finetune(Stage):
         stage._before = (f"{len(earlier) - 1}-{last.stage}", last.rounds)
         return stage
 
+    @property
+    def without_cases(self) -> str | None:
+        """The objective, if it takes single pictures."""
+        return None if self.objective.takes_cases else f"objective {self.objective.name}"
+
     def local_objective(self) -> Objective:
         """One epoch of the objective, with an optimizer that goes on where it was."""
         optimizer = self.objective.optimizer.model_copy(update={"state": "keep"})

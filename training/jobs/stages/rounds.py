@@ -62,6 +62,11 @@ class RoundsStage(Stage):
         require_labelled_losses(self.aggregator, self.objective)
         return self
 
+    @property
+    def without_cases(self) -> str | None:
+        """The objective, if it takes single pictures."""
+        return None if self.objective.takes_cases else f"objective {self.objective.name}"
+
     def plan_for(
         self, context: StageContext, model: Classifier, split: Split | None, *, labelled: bool = True
     ) -> Plan:

@@ -3,15 +3,25 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from training.algorithms.features import KEPT
 from training.errors import QuorumError
 from training.federation.client import embed
 from training.federation.server import round_loop
-from training.models import initial_model
+from training.models import build_model, initial_model
 from training.models.groups import float_state
 
 HEAD = {"rounds": 3, "trains": {"name": "head"}}
+
+
+@pytest.fixture
+def make_job(make_job, tmp_path):
+    """Jobs whose encoder begins with weights from a file."""
+    drawn = float_state(build_model(make_job().model, 5, seed=11))
+    path = tmp_path / "encoder.safetensors"
+    save_file({name.removeprefix("encoder."): tensor for name, tensor in drawn.items()}, path)
+    return lambda **changes: make_job(**{"model": {"weights": str(path)}, **changes})
 
 
 class StoppedError(Exception):
@@ -142,6 +152,11 @@ def test_a_site_with_another_encoder_is_refused(make_job, run_job, monkeypatch):
     monkeypatch.setattr(embed, "encoder_digest", lambda local_model: "0" * 64)
     with pytest.raises(QuorumError, match="other weights of the encoder than the coordinator"):
         run_job(make_job(federate=HEAD))
+
+
+def test_an_encoder_that_knows_nothing_is_not_frozen(make_job):
+    with pytest.raises(ValueError, match=r"it knows nothing\. Name weights, put a stage pretrain before it"):
+        make_job(federate=HEAD, model={"weights": "none"})
 
 
 def test_an_objective_that_needs_pictures_is_refused(make_job):
