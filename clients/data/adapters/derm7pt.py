@@ -24,7 +24,8 @@ from clients.data.adapters.diagnoses import agreed, code_of
 from clients.data.adapters.published import images_of, read_table, refuse_unnamed
 from clients.data.errors import AdapterError
 from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
+from registry.bundle.cases.kinds import read_kind
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")
 _MELANOMAS = (
@@ -101,6 +102,7 @@ class Derm7pt(Adapter):
         others = dict.fromkeys(cell.lesion for cell in cells[1:] if cell.lesion != lesion)
         extra = {
             "image_type": KINDS[first.kind],
+            IMAGE_KIND: read_kind(KINDS[first.kind]) or "",
             "diagnosis": agreed(cell.line["diagnosis"] for cell in cells),
             "sex": line.get("sex", ""),
             "other_cases": " ".join(others),

@@ -12,7 +12,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 
 CODES = {
     "akiec": "AKIEC",
@@ -37,7 +37,7 @@ class Ham10000(Adapter):
         images = images_of([line["image_id"] for line in lines], folder)
         rows = []
         for line, image in zip(lines, images, strict=True):
-            extra = {column: line.get(column, "") for column in ("age", "sex")}
+            extra = {column: line.get(column, "") for column in ("age", "sex")} | {IMAGE_KIND: "dermoscopic"}
             if "dataset" in line:
                 extra["clinic"] = line["dataset"]
             rows.append(

@@ -18,7 +18,7 @@ from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of, one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 
 CODES = {code: code for code in ("MEL", "NV", "BCC", "AK", "BKL", "DF", "VASC", "SCC", "UNK")}
 FLAMBY = "train_test_split.csv"
@@ -49,6 +49,7 @@ class Isic2019(Adapter):
             if name not in labels:
                 raise AdapterError(f"{name} is in the metadata but not in the ground truth")
             extra = {"age": line["age_approx"], "sex": line["sex"], "source": _source(line)}
+            extra[IMAGE_KIND] = "dermoscopic"
             if flamby:
                 center, fold = flamby.get(name, ("", ""))
                 extra |= {"flamby_center": center, "flamby_fold": fold}

@@ -17,7 +17,7 @@ from clients.data.adapters.diagnoses import code_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
 
 MALIGNANCIES = {"benign": "benign", "malignant": "malignant"}
 # As ISIC 2019 counts them: BKL is seborrhoeic and lichenoid keratosis and solar lentigo. A diagnosis without
@@ -61,7 +61,7 @@ class Isic2020(Adapter):
             label = code_of(name, line[self.labels], codes)
             _refuse_contradiction(line)
             kept = {"diagnosis": line["diagnosis"], "benign_malignant": line["benign_malignant"]}
-            extra = {"age": line["age_approx"], "sex": line["sex"], **kept}
+            extra = {"age": line["age_approx"], "sex": line["sex"], **kept, IMAGE_KIND: "dermoscopic"}
             if groups:
                 extra[DUPLICATE_GROUP] = groups.get(name, "")
             rows.append(

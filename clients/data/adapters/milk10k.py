@@ -12,6 +12,7 @@ from clients.data.adapters.diagnoses import one_hot
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
+from registry.bundle.cases.kinds import read_kind
 
 # Lesions under two numbers whose pictures are nearly the same: they must not part in a split.
 NEAR_DUPLICATES = (
@@ -42,7 +43,7 @@ class Milk10k(Adapter):
                 raise AdapterError(f"lesion {lesion} is in the metadata but not in the ground truth")
             extra = {
                 "image_type": line["image_type"],
-                IMAGE_KIND: line["image_type"],
+                IMAGE_KIND: read_kind(line["image_type"]) or "",
                 "age": line.get("age_approx", ""),
                 "sex": line.get("sex", ""),
                 DUPLICATE_GROUP: group.get(lesion, ""),

@@ -13,7 +13,7 @@ from typing import Literal
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.diagnoses import code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
 
 CODES = {"ACK": "AK", "BCC": "BCC", "MEL": "MEL", "NEV": "NV", "SCC": "SCC", "SEK": "BKL"}
 
@@ -45,6 +45,7 @@ class PadUfes20(Adapter):
                         "age": line.get("age", ""),
                         "sex": line.get("gender", "").lower(),
                         "biopsied": line.get("biopsed", "").lower(),
+                        IMAGE_KIND: "close-up",
                     },
                 )
             )

@@ -23,9 +23,10 @@ from clients.data.adapters.diagnoses import agreed, code_of, tone_of
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
 from clients.data.manifests.groups import name_groups
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, Row
 
 PICTURES = ("image_1", "image_2", "image_3")
+KINDS = {"CLOSE_UP": "close-up", "AT_AN_ANGLE": "close-up", "AT_DISTANCE": "overview"}
 OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"
 GIVEN = "dermatologist_skin_condition_on_label_name"
 _PART = "body_parts_"
@@ -82,6 +83,7 @@ class Scin(Adapter):
                         "age": case.age,
                         "sex": case.sex,
                         "shot_type": shot_types[path],
+                        IMAGE_KIND: KINDS.get(shot_types[path], ""),
                         "other_cases": " ".join(case.number for case in held[1:]),
                         DUPLICATE_GROUP: groups.get(case.number, ""),
                     },

@@ -128,7 +128,18 @@ KNOWN: Final[Mapping[str, NumberFact | CategoryFact]] = {fact.name: fact for fac
 """The facts that have a vocabulary of their own."""
 
 _SITES = {
-    "head_neck": ("head/neck", "head_neck_face", "head", "neck", "face", "scalp", "ear", "nose", "lip"),
+    "head_neck": (
+        "head/neck",
+        "head neck",
+        "head_neck_face",
+        "head",
+        "neck",
+        "face",
+        "scalp",
+        "ear",
+        "nose",
+        "lip",
+    ),
     "trunk": (
         "torso",
         "anterior torso",

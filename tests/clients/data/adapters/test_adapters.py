@@ -27,14 +27,14 @@ def test_ham10000_prefers_the_table_with_sources(tmp_path: Path) -> None:
     archive(tmp_path, "I1", "I2")
     plain = "lesion_id,image_id,dx,dx_type,age,sex,localization\nH1,I1,akiec,histo,80.0,male,scalp\n"
     (tmp_path / "HAM10000_metadata.csv").write_text(plain)
-    assert imported("ham10000", tmp_path).columns[8:] == ("age", "sex")
+    assert imported("ham10000", tmp_path).columns[8:] == ("age", "sex", "image_kind")
     (tmp_path / "HAM10000_metadata_with_source.csv").write_text(
         "lesion_id,image_id,dx,dx_type,age,sex,localization,dataset\n"
         "H1,I1,akiec,histo,80.0,male,scalp,rosendahl\n"
         "H2,I2,nv,histo,,,unknown,vidir_modern\n"
     )
     first, second = imported("ham10000", tmp_path).rows
-    extra = {"age": "80.0", "sex": "male", "clinic": "rosendahl"}
+    extra = {"age": "80.0", "sex": "male", "image_kind": "dermoscopic", "clinic": "rosendahl"}
     assert first == Row("images.zip::images/I1.jpg", "AKIEC", lesion_id="H1", site="scalp", extra=extra)
     assert (second.label, second.site, second.extra["clinic"]) == ("NV", "", "vidir_modern")
 
@@ -63,6 +63,7 @@ def test_milk10k_joins_labels_and_ties_near_duplicates(tmp_path: Path) -> None:
     )  # fmt: skip
     assert first.extra["duplicate_group"] == second.extra["duplicate_group"] == "IL_1562251"
     assert second.extra["image_type"] == "clinical: close-up"
+    assert second.extra["image_kind"] == "close-up"
     assert (third.label, third.skin_tone, third.extra["duplicate_group"]) == ("BCC", "", "")
 
 

@@ -31,6 +31,7 @@ def test_both_pictures_of_a_case_are_one_lesion(published: Publish, imported: Im
     assert [row.lesion_id for row in rows] == [f"derm7pt_{case}" for case in (1, 1, 2, 2, 3, 3)]
     assert [row.label for row in rows[::2]] == ["NV", "MEL", "lentigo"]
     assert [row.extra["image_type"] for row in rows[:2]] == ["dermoscopic", "clinical"]
+    assert [row.extra["image_kind"] for row in rows[:2]] == ["dermoscopic", "close-up"]
     assert rows[0].image == "published/NEL/Nel026.jpg"
     assert (rows[0].site, rows[0].extra["sex"], rows[0].extra["diagnosis"]) == (
         "back",

@@ -89,6 +89,7 @@ def test_isic2020_folds_to_benign_and_malignant(published: Publish, imported: Im
     assert [row.patient_id for row in rows] == ["IP_1", "IP_1", "IP_2", "IP_3"]
     assert rows[0].extra == {
         "age": "45.0", "sex": "male", "diagnosis": "melanoma", "benign_malignant": "malignant",
+        "image_kind": "dermoscopic",
     }  # fmt: skip
 
 

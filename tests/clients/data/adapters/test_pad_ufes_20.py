@@ -28,7 +28,12 @@ def test_lesions_of_pad_ufes_20_are_those_of_one_patient(published: Publish, imp
     assert manifest.values("label") == ["BKL", "AK"]
     assert tones(manifest) == [("3", "fitzpatrick"), ("", "")]
     assert manifest.rows[0].site == "arm"
-    assert manifest.rows[0].extra == {"age": "8", "sex": "female", "biopsied": "true"}
+    assert manifest.rows[0].extra == {
+        "age": "8",
+        "sex": "female",
+        "biopsied": "true",
+        "image_kind": "close-up",
+    }
 
 
 def test_a_tone_off_its_scale_is_refused(published: Publish, imported: Import) -> None:
