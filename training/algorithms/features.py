@@ -54,7 +54,7 @@ class ClientFeatures:
             examples,
             images=self.features,
             rows=self._places(examples.rows),
-            names=examples.identities,
+            names=examples.identities,  # those of pictures, whatever is looked at
             cases=cases,
             views=self.views,
         )
