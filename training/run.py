@@ -49,6 +49,7 @@ from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
 from training.jobs.tracking.tracked import refuse_missing, tracked
+from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 DONE, REFUSED, WRONG = 0, 1, 2
@@ -75,6 +76,7 @@ def load_data(job: Job, job_file: Path) -> PreparedDataset:
         folder=job_file.resolve().parent,
         cache=cache_folder(),
         intersections=job.evaluation.intersections,
+        rule=job.picture,
     )
 
 
@@ -83,6 +85,7 @@ def train(job: Job, job_file: Path, out: Path, *, resume: bool) -> RunResult:
     refuse_missing(job.tracking)
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
+    try_model(job)
     dataset = load_data(job, job_file)
     parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases))
     engine = InProcessEngine(parts, folder.spool)
@@ -158,7 +161,9 @@ def refusals(summary: Mapping[str, Any]) -> list[str]:
 
 
 def check(job: Job, job_file: Path) -> Census:
-    """Read a job's data as a run would, without training; returns who holds what."""
+    """Build a job's model and read its data as a run would, without training; returns who holds what."""
+    for line in try_model(job):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     census = Census.of_dataset(load_data(job, job_file))
     census.check()
     return census

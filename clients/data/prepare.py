@@ -39,6 +39,7 @@ def prepare(
     cache: Path,
     intersections: Sequence[IntersectionConfig] = (),
     whole: bool = True,
+    rule: PictureRule | None = None,
 ) -> PreparedDataset:
     """Prepare the data set of a job, as its `data` block asks.
 
@@ -49,6 +50,7 @@ def prepare(
         cache: where decoded and made-up pictures are kept.
         intersections: columns of which the pictures' traits are kept.
         whole: whether these are all of the job's pictures, and not one hospital's own.
+        rule: how a picture becomes pixels; by default as `config` says by itself.
 
     Raises:
         ClientDataError: the pictures cannot be used as the job asks; see `clients.data.errors`.
@@ -66,7 +68,8 @@ def prepare(
     ]
 
     files = list(dict.fromkeys(picture.file for picture, _ in labelled))
-    decoded = decode_once(files, PictureRule(size=config.image_size), cache)
+    rule = rule or config.picture
+    decoded = decode_once(files, rule, cache)
     broken = _broken(files, decoded, config)
     place = {file: number for number, file in enumerate(files) if number not in decoded.broken}
     usable = [(picture, number) for picture, number in labelled if picture.file in place]
@@ -122,6 +125,7 @@ def prepare(
                 *([config.case.model_dump_json()] if config.case is not None else []),
                 *(str(config.image_size), *codes, *grouping.names, *assignment.partition.clients),
                 *(f"unseen {client}" for client in assignment.unseen),
+                *((rule.interpolation,) if rule.interpolation != "bilinear" else ()),
                 *(f"{column}: {value}" for column, values in traits.values.items() for value in values),
             ],
         ),

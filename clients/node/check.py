@@ -19,7 +19,7 @@ from clients.node.own_data import OwnData, read_own
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
-from training.errors import TrainingError
+from training.errors import JobError, TrainingError
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
@@ -185,7 +185,10 @@ def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckRes
         yield CheckResult("data", False, f"{error}")
         return
     yield CheckResult("data", True, describe_data(own))
-    yield from check_model(job, own)
+    try:
+        yield from check_model(job, own)
+    except JobError as error:
+        yield CheckResult("model", False, f"{error}")
 
 
 def describe_data(own: OwnData) -> str:
@@ -199,10 +202,13 @@ def describe_data(own: OwnData) -> str:
 
 
 def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
-    """Whether the model fits into memory; what of it is sent, and what never is."""
-    state = float_state(
-        initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels), job.data.case)
-    )
+    """Whether the model can be made and fits into memory; what of it is sent, and what never is.
+
+    Raises:
+        JobError: its weights are not here, or do not fit.
+    """
+    model = initial_model(job.model, job.seed, job.data.image_size, len(own.properties.labels), job.data.case)
+    state = float_state(model)
     size = tensor_bytes(state)
     free = free_memory()
     text = f"{COPIES} copies of a model of {size / 1e6:.1f} MB"
@@ -210,6 +216,9 @@ def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:
         text += f"; {free / 1e9:.1f} GB free"
     yield CheckResult("memory", free is None or COPIES * size < free, text)
     shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
+    if model.origin is not None:
+        told = [*model.origin.lines, f"{model.origin.source.path}: {model.origin.source.sha256}"]
+        yield CheckResult("encoder", True, "; ".join(told))
     yield CheckResult(
         "sent",
         True,

@@ -66,6 +66,7 @@ def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
         cache=cache,
         intersections=job.evaluation.intersections,
         whole=False,
+        rule=job.picture,
     )
     keepers = job.data.labelled_clients
     changes: dict[str, Any] = {"client": node, "source": source}

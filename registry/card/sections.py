@@ -174,9 +174,16 @@ def lineage(card: Mapping[str, Any]) -> Facts:
         ("Registered", card["registered"] or "in no registry"),
         ("Job", said["job"]),
         ("Fine-tuned from", said["parent"] or "no other bundle"),
+        *(("Encoder", encoder(said["encoder"])) for _ in range("encoder" in said)),
         ("Bundle", card["digest"]),
         ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),
     ]
+
+
+def encoder(said: Mapping[str, Any]) -> str:
+    """What an encoder was before the run."""
+    licence = said["licence"] or "licence not told"
+    return f"{said['name']} from {said['source']} ({licence}), {said['sha256']}"
 
 
 def picture(card: Mapping[str, Any]) -> Facts:
@@ -188,6 +195,7 @@ def picture(card: Mapping[str, Any]) -> Facts:
     }
     return [
         ("Size", f"{rule['size']} × {rule['size']} pixels; {fits[rule['fit']]}"),
+        ("Resized by", f"{rule.get('interpolation', 'bilinear')} interpolation, antialiased"),
         ("Formats", "JPEG, PNG, WebP"),
         ("Largest picture", f"{rule['max_pixels']:,} pixels"),
         ("JPEG scaled by its decoder", "yes" if rule["draft"] else "no"),

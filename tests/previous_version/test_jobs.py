@@ -16,7 +16,9 @@ ADDED = frozenset(
     (
         *(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations")),
         *(f"data.{name}" for name in ("unit", "cases")),
+        "data.interpolation",
         "model.fusion",
+        "model.normalisation",
         "stages.*.trains.name",
     )
 )

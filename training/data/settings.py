@@ -13,7 +13,7 @@ from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import KNOWN, Fact
 from registry.bundle.cases.kinds import Kind
 from registry.bundle.nearest import nearest
-from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.pictures.rule import Interpolation, PictureRule
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 
@@ -193,6 +193,7 @@ class DataConfig(FrozenConfig):
             "train_only",
             "unit",
             "cases",
+            "interpolation",
         }
     )
     manifest: str | tuple[str, ...] | None = None
@@ -204,6 +205,7 @@ class DataConfig(FrozenConfig):
     train_only: Mapping[str, str | tuple[str, ...]] = {}  # rows to train on that no model is judged by
     label_map: LabelMap = None
     image_size: int = Field(64, ge=8, le=2048)  # pixels, both sides
+    interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
     subgroups: ToneSubgroups | ColumnSubgroups | None = None
     clients: ClientsConfig = ClientsConfig()
     split: SplitConfig = SplitConfig()
@@ -224,8 +226,8 @@ class DataConfig(FrozenConfig):
 
     @property
     def picture(self) -> PictureRule:
-        """How a picture becomes pixels, in training and in service alike."""
-        return PictureRule(size=self.image_size)
+        """How a picture becomes pixels for an encoder that does not say it; see `JobSettings.picture`."""
+        return PictureRule(size=self.image_size, interpolation=self.interpolation or "bilinear")
 
     @model_validator(mode="after")
     def _one_origin(self) -> "DataConfig":

@@ -98,6 +98,8 @@ def run_stages(
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
+    for line in model.origin.lines if model.origin else ():
+        metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}

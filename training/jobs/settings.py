@@ -5,11 +5,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from registry.bundle.pictures.rule import PictureRule
 from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
 from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
 from training.models import ModelConfig
+from training.models.encoders.source import interpolation_of
 from training.updates.settings import CompressionConfig, PrivacyConfig
 
 SCHEMES = ("http", "https", "sqlite")
@@ -171,3 +173,12 @@ class JobSettings(FrozenConfig):
     compression: CompressionConfig = CompressionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def picture(self) -> PictureRule:
+        """How a picture becomes pixels, in training and in service alike.
+
+        Resized as `data.interpolation` says, else as the encoder's pictures were.
+        """
+        how = self.data.interpolation or interpolation_of(self.model.weights, self.model.name)
+        return self.data.picture.model_copy(update={"interpolation": how})

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from torch import nn
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.messages.message import named
 from training.models.cases import CaseClassifier
-from training.models.classifier import Classifier
+from training.models.classifier import Classifier, normalised
+from training.models.encoders.files import is_safetensors, read_file
+from training.models.encoders.loading import load_tensors
+from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.encoders.source import Origin, Source, find_weights, preprocessing_of
 from training.models.fusion import FusionConfig
 from training.models.torchvision_ops import prepare_torchvision
 from training.seeds import derive_seed
-
-GLOBAL_IN_OUTCOME = "model-0/"  # before the names of the global model's weights in what a stage leaves
 
 
 class ModelConfig(FrozenConfig):
@@ -28,16 +28,21 @@ class ModelConfig(FrozenConfig):
 
     Attributes:
         name: a timm model, e.g. `resnet18`, `vgg11`, `vit_tiny_patch16_224`.
-        weights: `none` for random initial weights (drawn from the job's seed), or a safetensors file: of a
-            timm model, or what a stage of another run left (`checkpoints/0-pretrain/outcome.safetensors`).
+        weights: `none` for random initial weights (drawn from the job's seed), `package:NAME` for those of
+            an installed package, `hub:TAG` or `hub:OWNER/NAME` for those that are fetched from Hugging Face,
+            or a file: of a timm model, also by other authors' names, or what a stage of another run left
+            (`checkpoints/0-pretrain/outcome.safetensors`).
+        normalisation: mean and standard deviation of red, green and blue that the encoder was trained with;
+            null for what its source says, and ImageNet's without any.
         options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet. A model
             of one picture size, as most ViTs, takes that of the job unless `img_size` says otherwise.
         fusion: how pictures and facts of a case become one embedding; null for `FusionConfig()`.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"fusion"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"fusion", "normalisation"})
     name: str
     weights: str = "none"
+    normalisation: Normalisation | None = None
     options: Mapping[str, Any] = {}
     fusion: FusionConfig | None = None
 
@@ -58,6 +63,9 @@ def build_model(
         image_size: pixels on both sides, for a model that is made for one size; None for the model's own.
         case: what a case has; None for a model of single pictures.
 
+    The linear head begins at zero: every class is as likely at first, whatever is shown. timm draws it for
+    each network otherwise, that of an EfficientNet of two classes at ±0.7, which costs the first rounds.
+
     Raises:
         JobError: for an unknown timm model, options that it does not take, or weights that do not fit.
     """
@@ -70,6 +78,7 @@ def build_model(
     known = timm.get_pretrained_cfg(config.name)
     if image_size is not None and known is not None and known.fixed_input_size:
         options.setdefault("img_size", image_size)
+    source = find_weights(config.weights, config.name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -77,13 +86,43 @@ def build_model(
             encoder = timm.create_model(config.name, pretrained=False, num_classes=outputs, **options)
         except TypeError as error:
             raise JobError(f"model.options: {config.name} does not take {options}: {error}") from error
+        encoder = normalised(encoder, normalisation_of(config, source))
         if case is None:
             model = Classifier(encoder)
+            zero_head(model)
         else:
             model = CaseClassifier(encoder, case, config.fusion or FusionConfig(), num_classes)
-    if config.weights != "none":
-        load_weights(model, Path(config.weights))
+    if source is not None:
+        notes = load_tensors(model, source.read(), str(source.path), config.name)
+        model.origin = Origin(source, config.name, notes)
     return model
+
+
+def zero_head(model: Classifier) -> None:
+    """Set the linear head of a model to zero."""
+    for parameter in model.encoder.get_classifier().parameters():
+        nn.init.zeros_(parameter)
+
+
+def normalisation_of(config: ModelConfig, source: Source | None) -> Normalisation:
+    """What pictures are normalised with: what the job says, else the source, else ImageNet's.
+
+    Raises:
+        JobError: neither says it. Files of safetensors have ever been taken with ImageNet's.
+    """
+    if config.normalisation is not None:
+        return config.normalisation
+    told = preprocessing_of(config.weights, config.name)
+    if told is not None:
+        return told.normalisation
+    named = source is not None and source.weights != str(source.path)
+    if source is not None and source.path.is_file() and (named or not is_safetensors(source.path)):
+        raise JobError(
+            f"model.weights: {config.weights} does not say how its encoder was shown pictures, and with "
+            "other colours it sees worse; set model.normalisation: {mean: […], std: […]}. `dermfed-train "
+            "encoders FILE` suggests one"
+        )
+    return IMAGENET
 
 
 def initial_model(
@@ -113,34 +152,9 @@ def nearest_model(name: str) -> str:
 
 
 def load_weights(model: Classifier, path: Path) -> None:
-    """Copy a safetensors file into the model; the classifier's head may differ and is then left as it is.
+    """Copy a file's tensors into a model; a head that does not fit is left as it is.
 
     Raises:
         JobError: when the file is missing or its tensors do not fit the model.
     """
-    if not path.is_file():
-        raise JobError(f"model.weights: {path} does not exist; give a safetensors file or `none`")
-    try:
-        stored = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise JobError(f"model.weights: {path} is no safetensors file: {error}") from error
-    own = model.state_dict()
-    stored = named(stored, GLOBAL_IN_OUTCOME) or stored
-    given = {
-        name if name.startswith("encoder.") else f"encoder.{name}": value for name, value in stored.items()
-    }
-    head = set(model.head_names)
-    unfit = [
-        name
-        for name, value in own.items()
-        if name not in head
-        and value.is_floating_point()  # counters of batches are not kept by a stage, and change nothing
-        and (name not in given or given[name].shape != value.shape)
-    ]
-    if unfit:
-        raise JobError(
-            f"model.weights: {path} does not fit the model: {len(unfit)} tensors missing or of another "
-            f"shape, first {unfit[0]}; was it saved from another architecture?"
-        )
-    fitting = {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
-    model.load_state_dict({**own, **fitting})
+    load_tensors(model, read_file(path), str(path), type(model.encoder).__name__)

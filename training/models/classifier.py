@@ -7,27 +7,37 @@ from torch import Tensor, nn
 
 from training.errors import JobError
 from training.models.case_batch import CaseBatch, Inputs
+from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.encoders.source import Origin
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
+NORMALISATION = "normalisation"  # the attribute of an encoder
 
 
 class Classifier(nn.Module):
     """A timm encoder and its linear head.
 
-    Takes float pictures `(batch, 3, height, width)` in [0, 1], RGB, and normalises them with ImageNet's
-    mean and standard deviation, so that whoever holds the weights holds the whole function. Other classifiers
-    take cases, or what the encoder has made of pictures.
+    Takes float pictures `(batch, 3, height, width)` in [0, 1], RGB, and normalises them as its encoder was
+    trained with, so that whoever holds the weights holds the whole function. That is said on the encoder
+    itself (`normalised`), which every network that is built around it shares; ImageNet's mean and standard
+    deviation where nothing is said. Other classifiers take cases, or what the encoder has made of pictures.
     """
 
     mean: Tensor
     std: Tensor
+    origin: Origin | None = None
 
     def __init__(self, encoder: Any) -> None:  # a timm model; timm has no types
         super().__init__()
         self.encoder = encoder
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+        normalisation = self.normalisation
+        self.register_buffer("mean", torch.tensor(normalisation.mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(normalisation.std).view(1, 3, 1, 1), persistent=False)
+
+    @property
+    def normalisation(self) -> Normalisation:
+        """What pictures are normalised with."""
+        return getattr(self.encoder, NORMALISATION, IMAGENET)
 
     @property
     def num_classes(self) -> int:
@@ -68,6 +78,12 @@ class Classifier(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits `(batch, classes)`."""
         return self.classify(self.embed(inputs))
+
+
+def normalised(encoder: Any, normalisation: Normalisation) -> Any:
+    """The same timm encoder, for pictures that are normalised so."""
+    setattr(encoder, NORMALISATION, normalisation)
+    return encoder
 
 
 def classifier_names(encoder: Any) -> list[str]:

@@ -9,19 +9,19 @@ The same bytes and rule give the same pixels. What is done, in this order:
 4. a picture whose bytes end early is refused, never filled with grey;
 5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB. Colour
    profiles are not applied;
-6. antialiased resizing to a square, then the turn that EXIF asks for. EXIF that cannot be read is
-   no reason to refuse a picture: it is taken as it lies.
+6. antialiased resizing to a square, bilinear or bicubic, then the turn that EXIF asks for. EXIF that
+   cannot be read is no reason to refuse a picture: it is taken as it lies.
 
 An animated PNG or WebP is refused: which frame was meant is not ours to guess. The further pictures
 that phones append to a JPEG (thumbnails, depth) are ignored.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, JpegImagePlugin
-from pydantic import Field, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
@@ -29,6 +29,8 @@ from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, ref
 
 PICTURE_VERSION = 1
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
+
+Interpolation = Literal["bilinear", "bicubic"]
 
 
 class PictureRule(Frozen):
@@ -38,12 +40,15 @@ class PictureRule(Frozen):
         size: pixels on both sides of what the model sees.
         fit: `squash` scales both sides to `size`; `crop` scales the shorter one and cuts the centre.
         draft: let the JPEG decoder scale down by itself: five times as fast, other pixels.
+        interpolation: how pixels are weighed when a picture is resized. Bilinear, which all older rules mean,
+            is not written.
         max_pixels: the largest picture that is decoded, in pixels (width times height).
         version: the version of this function that the pixels come from.
     """
 
     size: int = Field(ge=8, le=2048)
     fit: Literal["squash", "crop"] = "squash"
+    interpolation: Interpolation = "bilinear"
     draft: bool = True
     max_pixels: int = Field(50_000_000, ge=1)
     version: int = PICTURE_VERSION
@@ -57,6 +62,13 @@ class PictureRule(Frozen):
                 f"{PICTURE_VERSION}. Use the dermfed that wrote the rule"
             )
         return version
+
+    @model_serializer(mode="wrap")
+    def _as_older_rules_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        if self.interpolation == "bilinear":
+            plain.pop("interpolation", None)
+        return plain
 
 
 def decode_picture(content: bytes, rule: PictureRule) -> NDArray[np.uint8]:
@@ -95,11 +107,16 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     except DECODER_ERRORS as error:
         raise refusal(error) from error
     square = _rgb(image).resize(
-        (rule.size, rule.size), Image.Resampling.BILINEAR, box=_box(image.size, rule.fit), reducing_gap=2.0
+        (rule.size, rule.size),
+        _RESAMPLING[rule.interpolation],
+        box=_box(image.size, rule.fit),
+        reducing_gap=2.0,
     )
     turn = _turn(image)
     return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
 
+
+_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 # Rows of a transparent picture that are laid over white at once.
 _STRIP = 256

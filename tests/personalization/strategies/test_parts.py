@@ -31,10 +31,11 @@ def expected_to_move(strategy: str, start, normalisation) -> set[str]:
 
 
 def stirred(start):
-    """The model with no value at which a gradient is zero, as initial normalisation weights are."""
+    """The model with no value at which a gradient is zero, as initial normalisation weights and heads are."""
     random = torch.Generator().manual_seed(0)
+    still = {name for name, value in start.items() if value.ndim > 1 and value.any()}
     return {
-        name: value + 0.5 * torch.rand(value.shape, generator=random) if value.ndim == 1 else value
+        name: value if name in still else value + 0.5 * torch.rand(value.shape, generator=random)
         for name, value in start.items()
     }
 

@@ -1,15 +1,22 @@
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from tests.closeness import assert_close_in_norm
+from tests.drawn_head import draw_head
 from training.errors import JobError
 from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model
+from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.groups import float_state
+from training.models.heads import Network
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 
@@ -51,18 +58,20 @@ def test_normalisation_is_inside_the_model():
 
 
 def test_weights_come_from_a_file_of_ours_and_of_timms_own_names(tmp_path):
-    model = narrow(seed=8)
+    model = draw_head(narrow(seed=8))
     save_file(model.state_dict(), tmp_path / "ours.safetensors")
     save_file(model.encoder.state_dict(), tmp_path / "timm.safetensors")
     assert same(narrow(tmp_path / "ours.safetensors"), model)
     assert same(narrow(tmp_path / "timm.safetensors"), model)
 
 
-def test_a_file_with_another_head_gives_the_encoder_and_the_head_stays_as_drawn(tmp_path):
-    source, drawn = narrow(classes=7, seed=8), narrow(seed=1)
+def test_a_file_with_another_head_gives_the_encoder_and_the_head_stays_zero(tmp_path):
+    source = draw_head(narrow(classes=7, seed=8))
     save_file(source.state_dict(), tmp_path / "seven.safetensors")
     model = narrow(tmp_path / "seven.safetensors", seed=1)
-    assert torch.equal(model.encoder.fc.weight, drawn.encoder.fc.weight)
+    assert not any(parameter.any() for parameter in model.encoder.fc.parameters())
+    [note] = model.origin.notes
+    assert note == "the file's `encoder.fc.` (7, 32) is left out; the model's begins anew"
     for name, value in float_state(source).items():
         if not name.startswith("encoder.fc"):
             assert torch.equal(float_state(model)[name], value)
@@ -102,18 +111,64 @@ def test_a_file_that_is_not_there_is_said(tmp_path):
         narrow(tmp_path / "none.safetensors")
 
 
-def test_a_file_that_is_no_safetensors_file_is_said(tmp_path):
+def test_a_file_that_is_none_of_weights_is_said(tmp_path):
     path = tmp_path / "weights.pt"
     path.write_bytes(b"PK\x03\x04 a pickle in a zip")
-    with pytest.raises(JobError, match=r"model\.weights: .*weights\.pt is no safetensors file"):
-        narrow(path)
+    config = NARROW.model_copy(update={"weights": str(path), "normalisation": IMAGENET})
+    with pytest.raises(JobError, match=r"model\.weights: .*weights\.pt is neither safetensors nor"):
+        build_model(config, 2, 0)
+
+
+def test_a_file_of_torch_loads_where_the_job_says_its_normalisation(tmp_path):
+    model = narrow(seed=8)
+    torch.save({"state_dict": model.encoder.state_dict()}, tmp_path / "timm.pth")
+    with pytest.raises(JobError, match=r"does not say how .*set model\.normalisation: \{mean"):
+        narrow(tmp_path / "timm.pth")
+    own = Normalisation(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    config = NARROW.model_copy(update={"weights": str(tmp_path / "timm.pth"), "normalisation": own})
+    found = build_model(config, 2, 0)
+    assert same(found, model)
+    assert found.mean.flatten().tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert found.std.flatten().tolist() == pytest.approx([0.4, 0.5, 0.6])
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda model: Network(model, nn.Linear(1, 1)),
+        FrozenBatchNormClassifier,
+        deepcopy,
+    ],
+    ids=["with heads", "frozen", "copied"],
+)
+def test_what_is_built_around_a_model_shows_its_encoder_the_same(wrapped):
+    own = Normalisation(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    model = build_model(NARROW.model_copy(update={"normalisation": own}), 2, 0).eval()
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(wrapped(model).eval().embed(images), model.embed(images))
+
+
+@pytest.mark.parametrize(
+    "values", [{"mean": (124, 116, 104), "std": (58, 57, 57)}, {"mean": (0.5,) * 3, "std": (0.5, 0.5, 0)}]
+)
+def test_a_normalisation_of_other_pictures_is_refused(values):
+    with pytest.raises(ValueError, match=r"not of pictures in \[0, 1\].*divide those of 0 to 255 by 255"):
+        Normalisation(**values)
+
+
+@pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "vgg11", "vit_tiny_patch16_224", "resnet18"])
+def test_a_head_begins_at_zero_and_every_class_is_as_likely(name):
+    model = build_model(ModelConfig(name=name), 4, seed=3, image_size=32).eval()
+    with torch.no_grad():
+        assert not model(torch.rand(2, 3, 32, 32)).any()
 
 
 def test_the_weights_of_another_architecture_are_refused(tmp_path):
     wide = build_model(ModelConfig(name="resnet18", options={"channels": [8, 8, 16, 32]}), 2, 0)
     save_file(wide.state_dict(), tmp_path / "wide.safetensors")
     with pytest.raises(
-        JobError, match=r"does not fit the model: \d+ tensors .*saved from another architecture"
+        JobError,
+        match=r"does not fit resnet18 .*: 27 of another shape: layer1\.0\.\S+ \(8,.*\) for \(4,.*and 24 more",
     ):
         narrow(tmp_path / "wide.safetensors")
 

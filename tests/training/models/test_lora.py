@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.closeness import assert_close_in_norm
+from tests.drawn_head import draw_head
 from training.models import ModelConfig, build_model
 from training.models.heads import Network
 from training.models.lora import Adapted, Adapters, merge_adapters
@@ -71,7 +72,7 @@ MODELS = [
 
 @pytest.mark.parametrize("config", MODELS, ids=lambda config: config.name)
 def test_the_merged_model_computes_what_the_adapted_one_did(config):
-    model = build_model(config, 3, seed=1)
+    model = draw_head(build_model(config, 3, seed=1))
     torch.manual_seed(2)
     network = Network(model, Adapters(model, rank=2))
     plain = build_model(config, 3, seed=5).eval()

@@ -24,7 +24,7 @@ from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import answer_test, figures_on_test
-from training.jobs.stages.lineage import weights_digest, with_parents
+from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
 from training.messages.message import (
     GLOBAL,
     Broadcast,
@@ -127,7 +127,7 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
         model=context.job.name,
         file=ModelFile.of(graph),
         labels=tuple(context.labels),
-        picture=context.job.data.picture,
+        picture=context.job.picture,
         subgroup=subgroup_of(context, name),
         parity=parity,
         lineage=Lineage(
@@ -136,6 +136,7 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
             data={"all": context.fingerprint},
             seed=context.job.seed,
             parent=weights_digest(context.job.model),
+            encoder=encoder_origin(context.job.model),
             code_version=version("dermfed"),
         ),
     )

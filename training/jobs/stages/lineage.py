@@ -7,14 +7,14 @@ weights that the job began with, where it named a file.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from registry.bundle.folder import bundle_digest
-from registry.bundle.manifest.schema import sha256
+from registry.bundle.manifest.schema import EncoderOrigin
 from training.errors import JobError
 from training.jobs.stages.base import BundleDraft
 from training.messages.message import GLOBAL
 from training.models import ModelConfig
+from training.models.encoders.source import find_weights
 
 
 def weights_digest(model: ModelConfig) -> str | None:
@@ -23,15 +23,24 @@ def weights_digest(model: ModelConfig) -> str | None:
     Raises:
         JobError: the file is gone.
     """
-    if model.weights == "none":
-        return None
+    source = find_weights(model.weights, model.name)
     try:
-        return sha256(Path(model.weights).read_bytes())
+        return source.sha256 if source else None
     except OSError as error:
         raise JobError(
             f"model.weights: {model.weights} cannot be read any more ({error.strerror}); put it back, so "
             "that the bundles can say what the model began from"
         ) from error
+
+
+def encoder_origin(model: ModelConfig) -> EncoderOrigin | None:
+    """What is written of a job's encoder; None for weights drawn from its seed."""
+    source, digest = find_weights(model.weights, model.name), weights_digest(model)
+    if source is None or digest is None:
+        return None
+    # Where a file lies is nobody else's business.
+    said = source.path.name if source.weights == str(source.path) else source.weights
+    return EncoderOrigin(name=model.name, source=said, sha256=digest, licence=source.licence)
 
 
 def with_parents(bundles: Mapping[str, BundleDraft]) -> dict[str, BundleDraft]:

@@ -313,3 +313,16 @@ def test_transparency_is_laid_over_white_the_same_in_strips_as_at_once(mode, mon
     white = io.BytesIO()
     Image.alpha_composite(paper, plain).convert("RGB").save(white, "PNG")
     np.testing.assert_array_equal(decode_picture(white.getvalue(), rule), whole)
+
+
+def test_interpolation_is_pillows_own_and_not_written_where_it_is_that_of_older_rules():
+    picture = photograph(50, 50)
+    bicubic = PictureRule(size=16, interpolation="bicubic")
+    found = decode_picture(encoded(picture, "PNG"), bicubic)
+    expected = picture.resize((16, 16), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    np.testing.assert_array_equal(found, np.asarray(expected))
+    assert (found != decode_picture(encoded(picture, "PNG"), RULE)).any()
+    assert "interpolation" not in RULE.model_dump_json()
+    assert '"interpolation":"bicubic"' in bicubic.model_dump_json()
+    for rule in (RULE, bicubic):
+        assert PictureRule.model_validate_json(rule.model_dump_json()) == rule

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.closeness import assert_close_in_norm
+from tests.drawn_head import draw_head
 from training.algorithms.exchanges.base import NoExchange
 from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.components.entropy import at_rest, drops, entropy, mean_prediction
@@ -33,7 +34,7 @@ MIXED = np.where(np.arange(18) % 3 == 0, -1, np.arange(18) % 2)
 
 def model_of(**options):
     config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32], **options})
-    model = build_model(config, CLASSES, seed=1)
+    model = draw_head(build_model(config, CLASSES, seed=1))
     with torch.no_grad():  # So that what it says of one picture and of another is not the same.
         model.encoder.fc.weight.mul_(40)
         model.encoder.conv1.weight.mul_(3)

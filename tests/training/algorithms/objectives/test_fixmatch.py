@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.closeness import assert_close_in_norm
+from tests.drawn_head import draw_head
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import Batch
 from training.algorithms.objectives.fixmatch import FixMatch, disagreement
@@ -43,7 +44,7 @@ def begin(dataset, work_of, make_job):
     """Begin a round on a real model; gives the task, the model and the work."""
 
     def start(objective, peers=(), keep=3, **changes):
-        model = build_model(make_job().model, 2, seed=1).train()
+        model = draw_head(build_model(make_job().model, 2, seed=1)).train()
         local_model = LocalModel(model, "cpu")
         received = {
             f"peer-{place}/{name}": tensor
@@ -150,7 +151,7 @@ def test_agreement_by_hand_is_a_mean_over_peers_and_moves_the_client(fixed):
 
 
 def test_agreement_moves_the_weights_and_without_it_they_stand(begin, make_job):
-    peer = build_model(make_job().model, 2, seed=5)
+    peer = draw_head(build_model(make_job().model, 2, seed=5), seed=5)
     for gamma, moves in ((0.5, True), (0.0, False)):
         task, model, _ = begin(
             FixMatch(**PLAIN, threshold=1.0, beta=0.0, gamma=gamma, batch_size=4), [peer], keep=0

