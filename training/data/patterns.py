@@ -22,7 +22,8 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
     """The cases that have what one of the patterns shows, each with what is shown under one that it has.
 
     Pictures of kinds that a pattern does not name are left out, and facts as it says: none, some drawn ones,
-    or all that are known.
+    or all that are known. Of a picture of unknown kind every case has one: one of its own is drawn, and what
+    kind it is, is not said.
 
     Args:
         examples: cases.
@@ -31,7 +32,7 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
     """
     assert examples.cases is not None, "only cases have patterns"
     shown = [wanted(pattern, case) for pattern in patterns]
-    fits = np.stack([has(examples.cases, numbers) for numbers in shown], axis=1)
+    fits = np.stack([has(examples.cases, pattern, case) for pattern in patterns], axis=1)
     some: NDArray[np.bool_] = np.array(fits.any(axis=1), dtype=np.bool_)
     examples, fits = examples.where(some), fits[some]
     cases = examples.cases
@@ -47,8 +48,10 @@ def under(examples: Examples, case: CaseInput, patterns: Sequence[Pattern]) -> E
     kinds, context = cases.kinds.copy(), cases.context.copy()
     for place, pattern in enumerate(patterns):
         rows = np.flatnonzero(chosen == place)
-        of = kinds[rows]
-        kinds[rows] = np.where(np.isin(of, list(shown[place])), of, EMPTY)
+        if pattern.kinds == (UNKNOWN_KIND,):
+            kinds[rows] = unsaid(kinds[rows], [digests[row] for row in rows])
+        else:
+            kinds[rows] = np.where(np.isin(kinds[rows], list(shown[place])), kinds[rows], EMPTY)
         if pattern.facts != "all":
             context[rows] = np.where(
                 kept_facts(pattern, [digests[row] for row in rows], context[rows]), context[rows], np.nan
@@ -68,12 +71,22 @@ def wanted(pattern: Pattern, case: CaseInput) -> frozenset[int]:
     return frozenset(numbers[kind] for kind in pattern.kinds)
 
 
-def has(cases: Cases, numbers: frozenset[int]) -> NDArray[np.bool_]:
-    """Which cases `(n,)` have a picture of each of these kinds."""
+def has(cases: Cases, pattern: Pattern, case: CaseInput) -> NDArray[np.bool_]:
+    """Which cases `(n,)` have a picture of each kind that a pattern shows."""
     found = np.ones(len(cases), dtype=np.bool_)
-    for number in numbers:
-        found &= (cases.kinds == number).any(axis=1)
+    if pattern.kinds != (UNKNOWN_KIND,):
+        for number in wanted(pattern, case):
+            found &= (cases.kinds == number).any(axis=1)
     return found
+
+
+def unsaid(kinds: NDArray[np.int64], digests: Sequence[bytes]) -> NDArray[np.int64]:
+    """The kinds `(n, slots)` of cases of which one drawn picture is shown, and not said what it is."""
+    left = np.full_like(kinds, EMPTY)
+    for row, digest in enumerate(digests):
+        filled = np.flatnonzero(kinds[row] != EMPTY)
+        left[row, filled[int.from_bytes(digest[16:24], "big") % len(filled)]] = UNSAID
+    return left
 
 
 def kept_facts(pattern: Pattern, digests: Sequence[bytes], context: NDArray[np.float32]) -> NDArray[np.bool_]:

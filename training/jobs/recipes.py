@@ -14,6 +14,7 @@ from training.jobs.settings import About
 FOLDER = BUILT_IN
 BASES = FOLDER / "bases"
 GROUPS = {
+    "use": "models for use",
     "system": "systems of the papers",
     "data set": "jobs for data sets that can be had",
     "ablation": "ablations and other settings, by their system",

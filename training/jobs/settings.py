@@ -71,14 +71,14 @@ class About(FrozenConfig):
         system: what is trained.
         paper: where it comes from.
         note: which table it is of, and where it departs.
-        group: whether it is a paper's system in its form, or a job for a data set; for the list alone.
+        group: whether it is for use, a paper's system in its form, or a job for a data set; for the list.
         ablation_of: the recipe of whose system this is an ablation or another setting; for the list alone.
     """
 
     system: str
     paper: str
     note: str = ""
-    group: Literal["system", "data set"] = Field("system", exclude=True)
+    group: Literal["use", "system", "data set"] = Field("system", exclude=True)
     ablation_of: str | None = Field(None, exclude=True)
 
 

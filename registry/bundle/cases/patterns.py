@@ -108,12 +108,15 @@ def pattern_number(pattern: Pattern, case: CaseInput) -> int:
 
 
 def usual_patterns(case: CaseInput) -> tuple[Pattern, ...]:
-    """Every non-empty set of the model's kinds that its slots hold; without facts, with some and with all."""
+    """One picture of unknown kind, and every set of the model's kinds that its slots hold.
+
+    Each without facts, with some and with all.
+    """
     sets: Iterable[tuple[str, ...]] = (
         tuple(kind for place, kind in enumerate(case.kinds) if bits >> place & 1)
         for bits in range(1, 2 ** len(case.kinds))
     )
-    kinds = [chosen for chosen in sets if len(chosen) <= case.slots] or [(UNKNOWN_KIND,)]
+    kinds = [(UNKNOWN_KIND,), *(chosen for chosen in sets if len(chosen) <= case.slots)]
     facts = {0: FACTS[:1], 1: ("none", "all")}.get(len(case.facts), FACTS)
     return tuple(
         Pattern.model_validate({"kinds": chosen, "facts": given}) for chosen in kinds for given in facts

@@ -82,7 +82,9 @@ def shrunk(recipe: dict[str, Any]) -> dict[str, Any]:
         return shrunk_otherwise(recipe, small_sources(data))
     rule = data.get("clients", {})
     by_subgroup = rule.get("by") == "subgroup"
+    cases = {key: data[key] for key in ("unit", "cases") if key in data}
     small = {
+        **cases,
         "adapter": "synthetic",
         "options": {"pictures": 80, "size": 32, "seed": 1},
         "label_map": "malignancy",
@@ -134,6 +136,8 @@ def shrunk_otherwise(recipe: dict[str, Any], data: dict[str, Any]) -> dict[str, 
 def small_model(model: dict[str, Any]) -> dict[str, Any]:
     """A model of the same kind, with weights from the same place."""
     weights = model.get("weights", "none")
+    if weights.startswith("package:"):
+        return model
     if "vit" not in model["name"]:
         return {"name": "resnet18", "weights": weights, "options": {"channels": [4, 8, 16, 32]}}
     kinds = {name: value for name, value in model.get("options", {}).items() if name in KINDS}

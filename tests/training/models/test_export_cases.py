@@ -104,7 +104,7 @@ def test_every_pattern_has_its_own_temperature(graph, examples):
 
 
 def test_the_patterns_of_the_examples_are_told_apart():
-    assert len({pattern_number(pattern, CASE) for pattern in usual_patterns(CASE)}) == 9
+    assert len({pattern_number(pattern, CASE) for pattern in usual_patterns(CASE)}) == 12
 
 
 def test_a_case_of_another_shape_is_refused(graph, examples):

@@ -31,6 +31,9 @@ def test_what_is_no_pattern_is_refused(name):
 
 def test_the_usual_patterns_are_all_that_can_be_given_of_known_kinds():
     assert [pattern.name for pattern in usual_patterns(CASE)] == [
+        "unknown",
+        "unknown+some context",
+        "unknown+context",
         "close-up",
         "close-up+some context",
         "close-up+context",
@@ -42,7 +45,7 @@ def test_the_usual_patterns_are_all_that_can_be_given_of_known_kinds():
         "close-up+dermoscopic+context",
     ]
     one_slot = CASE.model_copy(update={"slots": 1, "facts": ()})
-    assert [pattern.name for pattern in usual_patterns(one_slot)] == ["close-up", "dermoscopic"]
+    assert [pattern.name for pattern in usual_patterns(one_slot)] == ["unknown", "close-up", "dermoscopic"]
     one_fact = CASE.model_copy(update={"facts": (AGE,)})
     assert not any(pattern.facts == "some" for pattern in usual_patterns(one_fact))
     assert [pattern.name for pattern in usual_patterns(CaseInput(slots=1))] == ["unknown"]
