@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ManifestError
+from clients.data.manifests.groups import number_lesions
 from clients.data.manifests.manifest import IMAGE_KIND, Row
 from clients.data.table import PictureTable
 from clients.data.wording import listing
@@ -72,7 +73,7 @@ def group_cases(
         of_kind[number, : len(chosen)] = kinds[chosen]
         for fact in range(len(case.facts)):
             known = context[all_of, fact][~np.isnan(context[all_of, fact])]
-            facts[number, fact] = known[0] if len(known) else np.nan
+            facts[number, fact] = known.min() if len(known) else np.nan  # whatever the order of rows
     known_of = known_column(members)
     return CaseGroups(
         PictureTable(
@@ -91,12 +92,39 @@ def group_cases(
     )
 
 
+def case_problems(rows: Sequence[Row], case: CaseInput) -> list[str]:
+    """What keeps the pictures of a manifest from being cases: what cannot be read, and contradictions.
+
+    Args:
+        rows: of the manifest, one per picture.
+        case: what a case has.
+    """
+    _, context, problems = scan_columns(rows, case)
+    members: dict[int, list[int]] = {}
+    for picture, lesion in enumerate(number_lesions(rows).tolist()):
+        members.setdefault(lesion, []).append(picture)
+    return problems + contradictions(rows, [row.label for row in rows], context, [*members.values()], case)
+
+
 def read_columns(rows: Sequence[Row], case: CaseInput) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The number of each picture's kind `(pictures,)`, and the facts of its row `(pictures, facts)`.
 
     Raises:
         ManifestError: what cannot be read, with the pictures that say so.
     """
+    kinds, context, problems = scan_columns(rows, case)
+    if problems:
+        raise ManifestError(
+            f"{len(problems)} cells say what cannot be of a case:\n{listing(problems)}\n"
+            "mend the manifest, or leave the cell empty"
+        )
+    return kinds, context
+
+
+def scan_columns(
+    rows: Sequence[Row], case: CaseInput
+) -> tuple[NDArray[np.int64], NDArray[np.float32], list[str]]:
+    """As `read_columns`, with a line for each cell that cannot be read."""
     problems: list[str] = []
     kinds = np.full(len(rows), UNSAID, dtype=np.int64)
     context = np.full((len(rows), len(case.facts)), np.nan, dtype=np.float32)
@@ -105,20 +133,14 @@ def read_columns(rows: Sequence[Row], case: CaseInput) -> tuple[NDArray[np.int64
             kind = read_kind(row.value(IMAGE_KIND))
         except ValueError as error:
             problems.append(f"{row.image}: {error}")
-            continue
-        if kind in case.kinds:
-            kinds[number] = 1 + case.kinds.index(kind)
+        else:
+            kinds[number] = 1 + case.kinds.index(kind) if kind in case.kinds else UNSAID
         for place, fact in enumerate(case.facts):
             try:
                 context[number, place] = fact.read(row.value(fact.name))
             except ValueError as error:
                 problems.append(f"{row.image}: {error}")
-    if problems:
-        raise ManifestError(
-            f"{len(problems)} pictures say what cannot be of a case:\n{listing(problems)}\n"
-            "mend the manifest, or leave the cell empty"
-        )
-    return kinds, context
+    return kinds, context, problems
 
 
 def in_slots(pictures: Sequence[int], kinds: NDArray[np.int64], case: CaseInput) -> list[int]:
@@ -127,6 +149,41 @@ def in_slots(pictures: Sequence[int], kinds: NDArray[np.int64], case: CaseInput)
     first = [next((p for p in pictures if kinds[p] == kind), None) for kind in of_kinds]
     leading = [picture for picture in first if picture is not None]
     return [*leading, *(picture for picture in pictures if picture not in leading)][: case.slots]
+
+
+def contradictions(
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    context: NDArray[np.float32],
+    members: Sequence[Sequence[int]],
+    case: CaseInput,
+) -> list[str]:
+    """A line for each thing that pictures of one case say differently, with both values.
+
+    Args:
+        rows: of the manifests, one per picture.
+        labels: of each picture, empty where there is none.
+        context: the facts of each picture, `(pictures, facts)`.
+        members: the pictures of each case.
+        case: what a case has.
+    """
+    problems = []
+    for pictures in members:
+        if len(pictures) == 1:
+            continue
+        name = f"lesion {rows[pictures[0]].lesion_id}"
+        said = {"label": {labels[picture] for picture in pictures}}
+        for row in (rows[picture] for picture in pictures):  # tones of two scales do not contradict
+            said.setdefault(f"skin_tone ({row.skin_tone_scale})", set()).add(row.skin_tone)
+        for column, values in said.items():
+            if len(values - {""}) > 1:
+                problems.append(f"{name}: {column} {' and '.join(sorted(values - {''}))}")
+        for place, fact in enumerate(case.facts):
+            known = context[pictures, place][~np.isnan(context[pictures, place])]
+            if len(known) and differ(known, fact):
+                low, high = fact.write(float(known.min())), fact.write(float(known.max()))
+                problems.append(f"{name}: {fact.name} {low} and {high}")
+    return problems
 
 
 def refuse_contradictions(
@@ -141,25 +198,19 @@ def refuse_contradictions(
     Raises:
         ManifestError: lists them, each with both values.
     """
-    problems = []
+    # What a job's label map puts into one class is one label, and what it drops or withholds is none.
+    classes = list(zip(table.lesions.tolist(), table.labels.tolist(), strict=True))
+    spelt = {key: row.label for key, row in zip(classes, rows, strict=True)}
+    labels = [spelt[lesion, number] if number >= 0 else "" for lesion, number in classes]
+    problems = contradictions(rows, labels, context, members, case)
     for pictures in members:
-        if len(pictures) == 1:
-            continue
-        name = f"lesion {rows[pictures[0]].lesion_id}"
-        columns = [("label", table.labels), ("skin_tone", table.subgroups)]
-        for column, values in columns:
-            known = [picture for picture in pictures if values[picture] >= 0]
-            if len({int(values[picture]) for picture in known}) > 1:
-                said = sorted({rows[picture].value(column) for picture in known})
-                problems.append(f"{name}: {column} {' and '.join(said)}")
-        for place, fact in enumerate(case.facts):
-            known_facts = context[pictures, place][~np.isnan(context[pictures, place])]
-            if len(known_facts) and differ(known_facts, fact):
-                low, high = fact.write(float(known_facts.min())), fact.write(float(known_facts.max()))
-                problems.append(f"{name}: {fact.name} {low} and {high}")
+        by_group = {int(table.subgroups[number]): rows[number] for number in pictures}
+        if len(by_group.keys() - {-1}) > 1:
+            images = " and ".join(sorted(row.image for group, row in by_group.items() if group >= 0))
+            problems.append(f"lesion {rows[pictures[0]].lesion_id}: {images} are in different subgroups")
     if problems:
         raise ManifestError(
-            f"{len(problems)} lesions have pictures whose rows contradict each other:\n{listing(problems)}\n"
+            f"{len(problems)} times pictures of one lesion contradict each other:\n{listing(problems)}\n"
             "mend the manifest; an empty cell contradicts nothing"
         )
 

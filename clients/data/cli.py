@@ -26,7 +26,7 @@ from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.synthetic.write import MANIFEST, write_synthetic
 from clients.data.wording import listing
 from registry.bundle.skin_tone.typology_angle import CAUTION
-from training.data.settings import ClientsConfig
+from training.data.settings import CasesConfig, ClientsConfig
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 
@@ -100,16 +100,23 @@ def import_(
 @_command(
     "check",
     "manifest.csv",
-    "manifest.csv --json",
+    "manifest.csv --cases --json",
 )
-def check(manifest: ManifestPath, as_json: AsJson = False) -> None:
+def check(
+    manifest: ManifestPath,
+    cases: Annotated[
+        bool, typer.Option("--cases", help="Also as a job with `unit: lesion` reads it by default.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """List every picture and row that is wrong; exit with 1 if there are any.
 
     Missing or broken pictures, impossible values, lesions on both sides of a split, and pictures that appear
-    under two lesions.
+    under two lesions. With --cases also kinds, ages, sexes and sites that cannot be, and pictures of one
+    lesion that contradict each other.
     """
     with _explained():
-        report = check_manifest(manifest.absolute())
+        report = check_manifest(manifest.absolute(), case=CasesConfig().input if cases else None)
     lines = [f"{problem.kind}: {problem.text}" for problem in report.problems]
     found = f"{len(lines)} problems" if lines else "no problems"
     _answer(asdict(report), "\n".join([*lines, f"{manifest}: {report.pictures} pictures, {found}"]), as_json)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,6 +115,12 @@ def prepare(
         rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
         grouped = group_cases(rows, table, decoded.contents[places][held], config.case)
         table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
+    if beyond_slots:
+        print(
+            f"{beyond_slots} of {len(rows)} pictures are not used: their lesions have more than the "
+            "`slots` of `data.cases`",
+            file=sys.stderr,
+        )
     return PreparedDataset(
         labels=labelling.labels,
         subgroups=grouping.names,

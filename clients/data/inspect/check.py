@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.case_groups import case_problems
 from clients.data.manifests.csv_file import scan_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest, Row
@@ -18,6 +19,7 @@ from clients.data.partition.assign import name_of
 from clients.data.partition.splits import straddling
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from clients.data.progress import progress
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
@@ -31,11 +33,12 @@ class ManifestProblem:
     Attributes:
         kind: `value` (a row says something impossible), `picture` (missing or broken), `straddling` (one
             lesion, patient or duplicate group on both sides of a split), `duplicate` (the same file under
-            different lesions).
+            different lesions), `case` (what cannot be a kind or a fact, or pictures of a lesion that
+            contradict each other).
         text: where and what.
     """
 
-    kind: Literal["value", "picture", "straddling", "duplicate"]
+    kind: Literal["value", "picture", "straddling", "duplicate", "case"]
     text: str
 
 
@@ -47,12 +50,13 @@ class CheckReport:
     problems: tuple[ManifestProblem, ...]
 
 
-def check_manifest(path: Path, *, threads: int | None = None) -> CheckReport:
+def check_manifest(path: Path, *, threads: int | None = None, case: CaseInput | None = None) -> CheckReport:
     """Check every row and decode every picture of a manifest.
 
     Args:
         path: the manifest.
         threads: how many pictures are decoded at once; by default one per processor, at most eight.
+        case: what its lesions have, where they are to be cases.
 
     Raises:
         ManifestError: the file is no manifest at all.
@@ -65,6 +69,8 @@ def check_manifest(path: Path, *, threads: int | None = None) -> CheckReport:
     problems += [ManifestProblem("picture", text) for text in broken]
     problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
     problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, digests)]
+    if case is not None:
+        problems += [ManifestProblem("case", text) for text in case_problems(rows, case)]
     return CheckReport(len(rows), tuple(problems))
 
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from clients.data.case_groups import case_problems
 from clients.data.errors import ManifestError
+from clients.data.manifests.manifest import Row
 from clients.data.prepare import prepare
 from registry.bundle.cases.facts import SITE
 from training.data.dataset import SPLITS
-from training.data.settings import DataConfig
+from training.data.settings import CasesConfig, DataConfig
 
 HEADER = "image,label,lesion_id,image_kind,age,sex,site,skin_tone,skin_tone_scale\n"
 
@@ -17,7 +19,7 @@ HEADER = "image,label,lesion_id,image_kind,age,sex,site,skin_tone,skin_tone_scal
 def prepared(tmp_path):
     """Prepares a manifest of these rows: lesion, kind, age, sex, site and label of each."""
 
-    def make(*rows, **cases):
+    def make(*rows, data=None, **cases):
         lines = []
         for number, row in enumerate(rows):
             lesion, kind, age, sex, site, label = (*row, *("", "", "", "", "benign")[len(row) - 1 :])
@@ -32,6 +34,7 @@ def prepared(tmp_path):
                 "cases": {"slots": 2, **cases},
                 "image_size": 8,
                 "split": {"train": 0.9, "validation": 0, "calibration": 0, "test": 0.1},
+                **(data or {}),
             }
         )
         return prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
@@ -111,7 +114,7 @@ def test_what_cannot_be_is_refused_with_its_picture_all_at_once(prepared):
     with pytest.raises(ManifestError) as caught:
         prepared(("a", "", "700"), ("b", "x-ray"), ("c", "", "", "mael"))
     for part in (
-        "3 pictures say what cannot be",
+        "3 cells say what cannot be",
         "0.png: age 700",
         "1.png: there is no kind",
         "2.png: sex 'mael'",
@@ -132,3 +135,64 @@ def test_a_case_is_another_one_with_another_picture_kind_or_fact(prepared):
     }
     assert len(fingerprints) == 4
     assert prepared(*base).fingerprint in fingerprints
+
+
+def test_pictures_in_no_slot_are_told(prepared, capsys):
+    prepared(("a", ""), ("a", ""), ("a", ""), ("b", ""))
+    assert "1 of 4 pictures are not used" in capsys.readouterr().err
+    prepared(("a", ""), ("a", ""), ("b", ""))
+    assert capsys.readouterr().err == ""
+
+
+def test_all_cells_of_a_picture_that_cannot_be_are_listed(prepared):
+    with pytest.raises(ManifestError, match=r"no kind(.|\n)*age 700"):
+        prepared(("a", "x-ray", "700"), ("b", ""))
+
+
+def test_facts_do_not_depend_on_the_order_of_pictures(prepared):
+    for ages in (("70", "71"), ("71", "70")):
+        assert rows_of(prepared(("a", "", ages[0]), ("a", "", ages[1]), ("b", "")))[0][2][0] == 70
+
+
+def said(*columns):
+    """Problems of a lesion of two pictures whose rows differ in these columns."""
+    rows = [Row(f"{number}.png", lesion_id="a", **column) for number, column in enumerate(columns)]
+    return case_problems(rows, CasesConfig().input)
+
+
+def test_tones_contradict_on_one_scale():
+    def tone(value, scale):
+        return {"skin_tone": value, "skin_tone_scale": scale}
+
+    assert said(tone("2", "fitzpatrick"), tone("5", "fitzpatrick")) == [
+        "lesion a: skin_tone (fitzpatrick) 2 and 5"
+    ]
+    assert said(tone("2", "fitzpatrick"), tone("5", "monk")) == []
+    assert said(tone("2", "fitzpatrick"), {}) == []
+
+
+def test_problems_of_a_manifest_are_those_that_a_job_refuses():
+    assert said({"label": "MEL", "site": "back"}, {"label": "NV", "site": "hand"}) == [
+        "lesion a: label MEL and NV",
+        "lesion a: site trunk and hand",
+    ]
+    assert said({"extra": {"age": "700"}}, {}) == [
+        "0.png: age 700 is out of bounds; it is a number from 0 to 120 years, or empty"
+    ]
+
+
+def test_what_a_label_map_makes_one_is_no_contradiction_and_what_differs_is_told_as_it_is_spelt(prepared):
+    labels = {"label_map": {"MEL": "malignant", "BCC": "malignant", "NV": "benign"}}
+    rows = [("b", "", "", "", "", "BCC"), ("c", "", "", "", "", "NV")]
+    agreed = [("a", "", "", "", "", "MEL"), ("a", "", "", "", "", "BCC")]
+    assert rows_of(prepared(*agreed, *rows, data=labels))[0][0] == [0, 1]
+    contrary = [("a", "", "", "", "", "MEL"), ("a", "", "", "", "", "NV")]
+    with pytest.raises(ManifestError, match="lesion a: label MEL and NV"):
+        prepared(*contrary, *rows, data=labels)
+
+
+def test_pictures_of_a_lesion_are_in_one_subgroup(prepared):
+    by_site = {"subgroups": {"column": "site"}}
+    with pytest.raises(ManifestError, match=r"lesion a: 0\.png and 1\.png are in different subgroups"):
+        prepared(("a", "", "", "", "back"), ("a", "", "", "", "hand"), ("b", ""), facts=[], data=by_site)
+    prepared(("a", "", "", "", "back"), ("a", ""), ("b", "", "", "", "hand"), facts=[], data=by_site)

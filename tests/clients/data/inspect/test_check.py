@@ -5,6 +5,7 @@ from pathlib import Path
 from clients.data.inspect.check import check_manifest
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from training.data.settings import CasesConfig
 
 
 def test_a_sound_manifest_has_no_problems(write_pictures: Callable[[list[Row]], Path]) -> None:
@@ -52,3 +53,13 @@ def test_the_same_picture_twice_under_one_lesion_is_no_problem(
     path = write_pictures([Row("a.png", lesion_id="1"), Row("b.png", lesion_id="1")])
     shutil.copy(path.parent / "a.png", path.parent / "b.png")
     assert check_manifest(path).problems == ()
+
+
+def test_cases_are_checked_where_they_are_asked_for(write_pictures: Callable[[list[Row]], Path]) -> None:
+    path = write_pictures(
+        [Row("a.png", lesion_id="1", site="back"), Row("b.png", lesion_id="1", site="left ankle")]
+    )
+    assert check_manifest(path).problems == ()
+    (problem,) = check_manifest(path, case=CasesConfig().input).problems
+    assert problem.kind == "case"
+    assert problem.text.startswith("b.png: site 'left ankle'")
