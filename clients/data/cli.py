@@ -142,7 +142,8 @@ def describe(
     if as_json:
         counts = [{**asdict(cell), "pictures": count} for cell, count in description.cells.items()]
         answer = {
-            name: getattr(description, name) for name in ("pictures", "lesions", "patients", "subgroups")
+            name: getattr(description, name)
+            for name in ("pictures", "lesions", "patients", "subgroups", "kinds", "known")
         }
         _answer({**answer, "counts": counts}, "", as_json)
         return
@@ -151,6 +152,8 @@ def describe(
         f"{description.pictures} pictures, {description.lesions} lesions, "
         f"{description.patients or 'no named'} patients; by {description.subgroups}"
     )
+    for what, counts_of in (("pictures", description.kinds), ("known", description.known)):
+        console.print(f"lesions by {what}: {', '.join(f'{n} {name}' for name, n in counts_of.items())}")
     for table in tabulate(description):
         console.print(table)
 

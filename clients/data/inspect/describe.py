@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from clients.data.manifests.groups import number_lesions
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifests.manifest import IMAGE_KIND, Manifest, Row
+from registry.bundle.cases.facts import KNOWN, UNKNOWN
+from registry.bundle.cases.kinds import UNKNOWN_KIND
 
 
 @dataclass(frozen=True, order=True)
@@ -36,6 +38,8 @@ class Description:
         patients: how many are named.
         subgroups: what subgroups are: a column's name, or `skin_tone`.
         cells: pictures in each cell that has any, sorted.
+        kinds: lesions by their pictures' kinds as the manifest spells them, `close-up+dermoscopic`.
+        known: of how many lesions a picture's row tells each fact that has a vocabulary.
     """
 
     pictures: int
@@ -43,6 +47,8 @@ class Description:
     patients: int
     subgroups: str
     cells: dict[Cell, int]
+    kinds: dict[str, int]
+    known: dict[str, int]
 
 
 def describe_manifest(manifest: Manifest, column: str | None = None) -> Description:
@@ -65,12 +71,27 @@ def describe_manifest(manifest: Manifest, column: str | None = None) -> Descript
 
     rows = manifest.rows
     counts = Counter(map(cell, rows))
+    lesions: dict[int, list[Row]] = {}
+    for row, number in zip(rows, number_lesions(rows).tolist(), strict=True):
+        lesions.setdefault(number, []).append(row)
+    kinds = Counter(
+        "+".join(sorted(row.value(IMAGE_KIND) or UNKNOWN_KIND for row in pictures))
+        for pictures in lesions.values()
+    )
+    told = [name for name in KNOWN if name in manifest.columns]
     return Description(
         pictures=len(rows),
-        lesions=len(set(number_lesions(rows).tolist())),
+        lesions=len(lesions),
         patients=len({row.patient_id for row in rows if row.patient_id}),
         subgroups=column or "skin_tone",
         cells=dict(sorted(counts.items())),
+        kinds=dict(sorted(kinds.items())),
+        known={
+            name: sum(
+                any(row.value(name).lower() not in UNKNOWN for row in mine) for mine in lesions.values()
+            )
+            for name in told
+        },
     )
 
 

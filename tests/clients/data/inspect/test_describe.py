@@ -49,3 +49,15 @@ def test_tables_show_tones_in_the_order_of_their_scale() -> None:
     assert "label 2 10 all" in lines
     assert "MEL 2 2" in lines
     assert "label undeclared all" in lines
+
+
+def test_lesions_are_counted_by_their_pictures_and_by_what_is_known() -> None:
+    rows = [
+        Row("a", lesion_id="1", extra={"image_kind": "dermoscopic", "age": ""}),
+        Row("b", lesion_id="1", extra={"image_kind": "close-up", "age": "70"}),
+        Row("c", site="unknown", extra={"image_kind": "", "age": "50"}),
+        Row("d", lesion_id="2", site="back", extra={"image_kind": "close-up"}),
+    ]
+    description = describe_manifest(Manifest.of(rows, Path("/p")))
+    assert description.kinds == {"close-up": 1, "close-up+dermoscopic": 1, "unknown": 1}
+    assert description.known == {"age": 2, "site": 1}
