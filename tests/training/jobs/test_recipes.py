@@ -547,7 +547,7 @@ def plan_of(job: Job, place: int, folder: Path) -> Plan:
         model=model,
     )
     stage = job.stages[place]
-    plan = stage.plan(context) if isinstance(stage, Finetune) else stage.plan(context, context.model)
+    plan = stage.plan(context)
     assert plan.rounds == (stage.epochs if isinstance(stage, Finetune) else stage.rounds)
     return plan
 

@@ -135,8 +135,12 @@ class Federate(RoundsStage):
         BestRound(folder, "").forget()
         MeanModel(folder, "").forget()
 
-    def plan(self, context: StageContext, network: Classifier) -> Plan:
-        """What stays the same through the rounds of this network.
+    def plan(self, context: StageContext, network: Classifier | None = None) -> Plan:
+        """What stays the same through the rounds.
+
+        Args:
+            context: what the stage finds.
+            network: what learns; the job's model by default.
 
         Raises:
             QuorumError: when the job demands more answers than there are clients.
@@ -144,7 +148,7 @@ class Federate(RoundsStage):
                 clients.
         """
         labelled = not self.objective.uses_unlabelled
-        plan = self.plan_for(context, network, self.evaluate_on, labelled=labelled)
+        plan = self.plan_for(context, network or context.model, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
             require_judges(context, self.evaluate_on)
         if self.keep != "last" and plan.stays:
