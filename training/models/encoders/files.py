@@ -90,7 +90,8 @@ def _read_torch(path: Path) -> FileContent:
     except DAMAGED as error:
         if any(word in str(error) for word in TO_BE_RUN):
             raise JobError(would_have_to_be_run(path, str(error))) from error
-        reason = str(error).partition("\n")[0]
+        told = re.search(r"WeightsUnpickler error: (.*)", str(error))  # else torch advises to run the file
+        reason = told[1] if told else str(error).partition("\n")[0]
         raise JobError(
             f"model.weights: {path} is neither safetensors nor what torch.save writes, or is not whole "
             f"({reason}); fetch it again"
