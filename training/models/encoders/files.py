@@ -21,7 +21,7 @@ from torch import Tensor
 from training.errors import JobError
 from training.messages.message import Tensors, named
 from training.messages.tensor_file import ENTRY
-from training.models.encoders.preprocessing import Preprocessing
+from training.models.encoders.preprocessing import AS_EVER, Preprocessing
 
 GLOBAL_IN_OUTCOME = "model-0/"  # before the names of the global model's weights in what a stage leaves
 WRAPPERS = ("state_dict", "model", "teacher", "model_ema", "module")  # in which others put their tensors
@@ -72,6 +72,11 @@ def preprocessing_in(path: Path) -> Preprocessing | None:
         return None  # whoever reads its tensors says what is wrong
     before = said.get(PREPROCESSING) if isinstance(said, Mapping) else None
     return Preprocessing.model_validate(before) if before else None
+
+
+def said_of(shown: Preprocessing) -> dict[str, Any]:
+    """What a stage writes of how its models are shown pictures; nothing where it is as ever."""
+    return {} if shown == AS_EVER else {PREPROCESSING: shown.model_dump(mode="json")}
 
 
 def _read_safetensors(path: Path) -> FileContent:
