@@ -37,6 +37,7 @@ from registry.errors import Refused, RegistryError
 from registry.registry import Registry
 from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
+from training.encoder_command import app as encoder_app
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, QuorumError, TrainingError
 from training.federation.census import Census
@@ -53,6 +54,7 @@ from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 DONE, REFUSED, WRONG = 0, 1, 2
+ENCODERS = "encoders"  # in the place of a job file: the one command beside it
 EXAMPLES = """Examples:
 
 \b
@@ -62,6 +64,7 @@ EXAMPLES = """Examples:
   dermfed-train --compare runs/alone --compare runs/together
   dermfed-train --check job.yaml
   dermfed-train --check job.yaml --kit kits/admin
+  dermfed-train encoders
 """
 
 app = typer.Typer(add_completion=False)
@@ -345,7 +348,10 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
 def main() -> None:
     """Run the command; errors that a user can mend are reported in a line and an exit code."""
     try:
-        app(standalone_mode=True)
+        if sys.argv[1:2] == [ENCODERS]:
+            encoder_app(sys.argv[2:], prog_name=f"dermfed-train {ENCODERS}", standalone_mode=True)
+        else:
+            app(standalone_mode=True)
     except QuorumError as error:
         fail(error, REFUSED)
     except (TrainingError, ClientDataError, BundleError, RegistryError, OSError) as error:

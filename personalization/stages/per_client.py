@@ -21,6 +21,7 @@ from training.jobs.stages.base import StageContext
 from training.jobs.stages.final_test import final_question
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
+from training.models.encoders.files import said_of
 
 FEWEST_TO_TRAIN = 2  # pictures, without which no batch has a variance
 
@@ -108,7 +109,12 @@ def keep_personal_models(
     paths = []
     for client, weights in models.items():
         path = personal_file(context.folder, client)
-        write_tensors(path, context.digest, {"client": client, "epoch": epochs.get(client, 0)}, weights)
+        write_tensors(
+            path,
+            context.digest,
+            {"client": client, "epoch": epochs.get(client, 0), **said_of(context.shown)},
+            weights,
+        )
         paths.append(path)
     return paths
 

@@ -19,6 +19,7 @@ ADDED = frozenset(
         "data.interpolation",
         "model.fusion",
         "model.normalisation",
+        *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
         "stages.*.trains.name",
     )
 )

@@ -10,6 +10,7 @@ from torch import nn
 
 from training.config import FrozenConfig
 from training.errors import JobError
+from training.models.classifier import Classifier
 from training.models.torchvision_ops import prepare_torchvision
 
 
@@ -19,6 +20,8 @@ class OptimizerConfig(FrozenConfig):
     Attributes:
         lr: the base learning rate, before the schedule.
         layer_decay: how much slower each layer of the encoder learns than the one above it; 1 is no slower.
+        encoder_rate: how fast the encoder learns, as a share of `lr`, beside `layer_decay`: where it knows
+            something, it is to change little while a head that begins anew learns.
         decay_norms: whether `weight_decay` is for all parameters. False spares biases, what normalisation
             learns and what the encoder's author spares (class token, position embedding), as the code of
             BEiT and MAE does.
@@ -27,10 +30,11 @@ class OptimizerConfig(FrozenConfig):
         state: `reset` starts every round afresh; `keep` carries the state in the client's own store.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"layer_decay", "decay_norms"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"layer_decay", "encoder_rate", "decay_norms"})
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = Field(1e-4, gt=0)
     layer_decay: float = Field(1.0, gt=0, le=1)
+    encoder_rate: float = Field(1.0, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
     decay_norms: bool = True
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -59,19 +63,29 @@ def parameter_groups(config: OptimizerConfig, model: nn.Module) -> list[dict[str
     """All parameters of `model`, those of one rate and one weight decay together, as torch takes groups.
 
     Within a group they keep the model's order, and groups come in the order of their first parameter; without
-    `layer_decay` and `decay_norms` there is one. Frozen parameters are among them: what trains may change
-    while an optimizer is kept.
+    `layer_decay`, `encoder_rate` and `decay_norms` there is one. Frozen parameters are among them: what
+    trains may change while an optimizer is kept.
     """
     scales = {} if config.layer_decay == 1 else layer_scales(model, config.layer_decay)
+    head = head_parameters(model) if config.encoder_rate < 1 else frozenset()
     spared = frozenset() if config.decay_norms else spared_from_decay(model)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        key = scales.get(name, 1.0), 0.0 if name in spared else config.weight_decay
+        scale = scales.get(name, 1.0) * (1.0 if name in head else config.encoder_rate)
+        key = scale, 0.0 if name in spared else config.weight_decay
         groups.setdefault(key, []).append(parameter)
     return [
         {"params": parameters, "lr": config.lr * scale, "lr_scale": scale, "weight_decay": weight_decay}
         for (scale, weight_decay), parameters in groups.items()
     ]
+
+
+def head_parameters(model: nn.Module) -> frozenset[str]:
+    """Names in `model` of what is not its encoder's: the linear head, and what stands beside the encoder."""
+    inside = set(model.head_names) if isinstance(model, Classifier) else set()
+    return frozenset(
+        name for name, _ in model.named_parameters() if name in inside or not name.startswith("encoder.")
+    )
 
 
 def layer_scales(model: nn.Module, decay: float) -> dict[str, float]:

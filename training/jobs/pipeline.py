@@ -129,7 +129,7 @@ def run_stages(
             started = perf_counter()
             left = stage.run(context, outcome)
             done = FinishedStage(left, round(perf_counter() - started, 3), metrics_log.size)
-            save_finished(context.folder, job.digest, done)
+            save_finished(context.folder, job.digest, done, context.shown)
         stage.tidy(context.folder)
         finished[key] = done = in_order(done, context.all_subgroups)
         outcome, log_bytes = done.outcome, done.log_bytes

@@ -9,6 +9,8 @@ from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import named, prefixed
 from training.messages.tensor_file import read_tensors, write_tensors
+from training.models.encoders.files import said_of
+from training.models.encoders.preprocessing import AS_EVER, Preprocessing
 
 OUTCOME = "outcome.safetensors"
 
@@ -28,8 +30,14 @@ class FinishedStage:
     log_bytes: int
 
 
-def save_finished(folder: Path, job: str, finished: FinishedStage) -> None:
+def save_finished(folder: Path, job: str, finished: FinishedStage, shown: Preprocessing = AS_EVER) -> None:
     """Write what a stage left: the bundles first, the file that names them last.
+
+    Args:
+        folder: of the stage.
+        job: its digest.
+        finished: what it left.
+        shown: how its models are shown pictures, for a job that begins with one of them.
 
     Raises:
         CheckpointError: when the disk does not take it.
@@ -49,6 +57,7 @@ def save_finished(folder: Path, job: str, finished: FinishedStage) -> None:
         "traffic": asdict(outcome.traffic),
         "facts": outcome.facts,
         "stay_home": outcome.stay_home,
+        **said_of(shown),
     }
     write_tensors(folder / OUTCOME, job, header, tensors)
 

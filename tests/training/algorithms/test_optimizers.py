@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from registry.bundle.cases.case_input import CaseInput
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
 from training.algorithms.sampling import epoch_order, in_batches
@@ -140,6 +141,7 @@ def test_what_came_later_is_no_part_of_an_older_job():
     before = {"name", "lr", "weight_decay", "momentum", "betas", "state"}
     assert set(identity(OptimizerConfig())) == before
     assert set(identity(OptimizerConfig(layer_decay=0.5))) == before | {"layer_decay"}
+    assert set(identity(OptimizerConfig(encoder_rate=0.5))) == before | {"encoder_rate"}
     assert set(identity(OptimizerConfig(decay_norms=False))) == before | {"decay_norms"}
 
 
@@ -205,6 +207,29 @@ def test_a_convolutional_network_learns_slower_block_by_block():
     for name, (_, scale, _) in found.items():
         place = next((place for place, block in enumerate(blocks, 1) if f"encoder.{block}" in name), 0)
         assert scale == (1.0 if name.startswith("encoder.fc.") else 0.5 ** (9 - place)), name
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_an_encoder_learns_at_its_share_of_the_rate_times_that_of_its_layer(decay):
+    model = build_model(RESNET, 2, seed=1)
+    plain = OptimizerConfig(lr=0.1, layer_decay=decay)
+    slow = plain.model_copy(update={"encoder_rate": 0.2})
+    before = settings_by_name(build_optimizer(plain, model), model)
+    found = settings_by_name(build_optimizer(slow, model), model)
+    for name, (rate, scale, _) in found.items():
+        share = 1.0 if name in ("encoder.fc.weight", "encoder.fc.bias") else 0.2
+        assert (rate, scale) == pytest.approx((share * before[name][0], share * before[name][1])), name
+
+
+def test_what_stands_beside_a_slow_encoder_learns_at_the_base_rate():
+    config = OptimizerConfig(lr=0.1, encoder_rate=0.2)
+    network = Network(build_model(RESNET, 2, seed=1), projection(32, 8, 4))
+    found = settings_by_name(build_optimizer(config, network), network)
+    assert found["heads.0.weight"][0] == 0.1
+    assert found["encoder.conv1.weight"][0] == pytest.approx(0.02)
+    cases = build_model(RESNET, 2, seed=1, case=CaseInput(kinds=("dermoscopic",), slots=2))
+    found = settings_by_name(build_optimizer(config, cases), cases)
+    assert {name for name, (rate, *_) in found.items() if rate == 0.1} == set(cases.head_names)
 
 
 def test_heads_beside_the_encoder_learn_at_the_base_rate():

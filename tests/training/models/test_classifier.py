@@ -13,7 +13,8 @@ from training.jobs.stage_result import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model
-from training.models.encoders.preprocessing import IMAGENET, Normalisation
+from training.models.encoders.preprocessing import IMAGENET, Normalisation, Preprocessing
+from training.models.encoders.source import interpolation_of
 from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 from training.models.groups import float_state
 from training.models.heads import Network
@@ -91,6 +92,18 @@ def test_what_a_stage_of_another_run_left_will_do(tmp_path):
     save_finished(tmp_path, "sha256:0", FinishedStage(StageResult({GLOBAL: float_state(source)}), 1.0, 0))
     found = float_state(narrow(tmp_path / OUTCOME))
     assert all(torch.equal(found[name], value) for name, value in float_state(source).items())
+
+
+def test_what_a_stage_left_is_shown_pictures_as_it_was_there(tmp_path):
+    shown = Preprocessing(
+        normalisation=Normalisation(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)), interpolation="bicubic"
+    )
+    left = FinishedStage(StageResult({GLOBAL: float_state(narrow(seed=8))}), 1.0, 0)
+    save_finished(tmp_path, "sha256:0", left, shown)
+    assert narrow(tmp_path / OUTCOME).normalisation == shown.normalisation
+    assert interpolation_of(str(tmp_path / OUTCOME), "resnet18") == "bicubic"
+    said = NARROW.model_copy(update={"weights": str(tmp_path / OUTCOME), "normalisation": IMAGENET})
+    assert build_model(said, 2, 0).normalisation == IMAGENET
 
 
 @pytest.mark.parametrize(("name", "size"), [("vit_tiny_patch16_224", 32), ("resnet18", 48)])

@@ -20,6 +20,7 @@ from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
+from training.models.encoders.preprocessing import Preprocessing
 from training.updates.settings import CountsConfig
 
 
@@ -74,6 +75,13 @@ class StageContext:
         holders = self.census.hospitals(split, subgroups)
         masked = self.job.privacy.masked_counts is not None
         return self.census.all_hospitals if masked and holders else holders
+
+    @property
+    def shown(self) -> Preprocessing:
+        """How the job's models are shown pictures."""
+        return Preprocessing(
+            normalisation=self.model.normalisation, interpolation=self.job.picture.interpolation
+        )
 
     @property
     def canary(self) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 from training.errors import JobError
 from training.messages.message import Tensors, named
 from training.messages.tensor_file import ENTRY
-from training.models.encoders.preprocessing import Preprocessing
+from training.models.encoders.preprocessing import AS_EVER, Preprocessing
 
 GLOBAL_IN_OUTCOME = "model-0/"  # before the names of the global model's weights in what a stage leaves
 WRAPPERS = ("state_dict", "model", "teacher", "model_ema", "module")  # in which others put their tensors
@@ -74,6 +74,11 @@ def preprocessing_in(path: Path) -> Preprocessing | None:
     return Preprocessing.model_validate(before) if before else None
 
 
+def said_of(shown: Preprocessing) -> dict[str, Any]:
+    """What a stage writes of how its models are shown pictures; nothing where it is as ever."""
+    return {} if shown == AS_EVER else {PREPROCESSING: shown.model_dump(mode="json")}
+
+
 def _read_safetensors(path: Path) -> FileContent:
     try:
         tensors = load_file(path)
@@ -90,7 +95,8 @@ def _read_torch(path: Path) -> FileContent:
     except DAMAGED as error:
         if any(word in str(error) for word in TO_BE_RUN):
             raise JobError(would_have_to_be_run(path, str(error))) from error
-        reason = str(error).partition("\n")[0]
+        told = re.search(r"WeightsUnpickler error: (.*)", str(error))  # else torch advises to run the file
+        reason = told[1] if told else str(error).partition("\n")[0]
         raise JobError(
             f"model.weights: {path} is neither safetensors nor what torch.save writes, or is not whole "
             f"({reason}); fetch it again"

@@ -42,3 +42,6 @@ class Preprocessing(FrozenConfig):
 
     normalisation: Normalisation = IMAGENET
     interpolation: Interpolation = "bilinear"
+
+
+AS_EVER = Preprocessing()

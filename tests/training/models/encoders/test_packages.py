@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
@@ -100,6 +101,17 @@ def test_a_new_head_is_zero_and_the_files_is_said_to_be_left_out():
     assert model.encoder.classifier.weight.shape == (7, 1280)
     assert not any(parameter.any() for parameter in model.encoder.classifier.parameters())
     assert any("classifier" in note and "(1000, 1280) is left out" in note for note in model.origin.notes)
+
+
+def test_a_model_of_cases_has_the_same_encoder():
+    case = CaseInput(slots=2, kinds=("dermoscopic",))
+    config = ModelConfig(name=KNOWN[PACKAGES[0]].model, weights=f"package:{PACKAGES[0]}")
+    of_cases, plain = build_model(config, 2, 0, case=case), encoder(PACKAGES[0])
+    theirs = plain.encoder.state_dict()
+    for name, value in of_cases.encoder.state_dict().items():
+        assert torch.equal(value, theirs[name]), name
+    assert of_cases.normalisation == plain.normalisation
+    assert any("classifier" in note for note in of_cases.origin.notes)
 
 
 def test_the_digest_is_that_of_the_file():
