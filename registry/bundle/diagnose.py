@@ -20,7 +20,7 @@ from registry.bundle.errors import BundleError, FolderError, NotTakenError
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import decode_picture
-from registry.bundle.question import Question, ask
+from registry.bundle.question import Question, ask, kinds_of
 from registry.bundle.would_help import Help, would_help
 
 Picture = tuple[bytes, Kind | None]
@@ -87,7 +87,8 @@ def diagnose(
     manifest = bundle.manifest
     several = [(pictures, None)] if isinstance(pictures, bytes) else pictures
     try:
-        given = read_given(manifest.case, [kind for _, kind in several], facts or {})
+        kinds = kinds_of([content for content, _ in several], [kind for _, kind in several], manifest.case)
+        given = read_given(manifest.case, kinds, facts or {})
     except ValueError as error:
         raise NotTakenError(str(error)) from error
     images = np.stack([decode_picture(content, manifest.picture) for content, _ in several])

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.cases.case_input import EMPTY
+from registry.bundle.cases.case_input import EMPTY, CaseInput
 from registry.bundle.cases.given import GivenCase
+from registry.bundle.cases.kinds import Kind
 from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.pictures.dicom.picture import is_dermoscopic
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
@@ -22,6 +24,33 @@ class Question:
 
     images: NDArray[np.uint8]
     given: GivenCase | None = None
+
+
+def kinds_of(
+    pictures: Sequence[bytes], kinds: Sequence[Kind | None], case: CaseInput | None
+) -> list[Kind | None]:
+    """Of what kind each picture is: as was said, or as a DICOM file says of itself.
+
+    Args:
+        pictures: the bytes of each.
+        kinds: as was said, None where nobody did.
+        case: what the model takes; None for a model of single pictures, which is not told.
+
+    Raises:
+        ValueError: a DICOM file contradicts what was said.
+    """
+    if case is None or "dermoscopic" not in case.kinds:
+        return list(kinds)
+    found: list[Kind | None] = []
+    for number, (content, kind) in enumerate(zip(pictures, kinds, strict=True), start=1):
+        dermoscopic = is_dermoscopic(content)
+        if dermoscopic and kind not in (None, "dermoscopic"):
+            raise ValueError(
+                f"picture {number} was given as {kind}, and the DICOM file says that it is dermoscopic; give "
+                "it as what it is"
+            )
+        found.append("dermoscopic" if dermoscopic else kind)
+    return found
 
 
 def ask(graph: Graph, questions: Sequence[Question]) -> Outputs:
