@@ -46,10 +46,13 @@ def map_case(context: Any, case: Any) -> Any:
         return case
     form = case.body if isinstance(case.body, dict) else {}
     if form:
-        sent = next(form[name] for name in KINDS if name in form)
+        sent = next(name for name in KINDS if name in form)
+        content, types = form[sent], case.multipart_content_types or {}
         for name in [name for name in form if name not in NAMES]:
             del form[name]
-        form[FIELD] = sent
+        form[FIELD] = content
+        if sent in types:
+            types[FIELD] = types[sent]
     for place in (form, case.query):
         place.pop("image_kind", None)
     for name in [name for name in form if name in case.query]:
