@@ -256,7 +256,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     for one in diagnosis.would_help:
         yield (
             f"Would help: {', '.join(one.missing)} (in calibration {one.fewer_classes:.1f} fewer classes not "
-            f"ruled out, {one.more_reported:.0%} more lesions reported)"
+            f"ruled out, {100 * one.more_reported:.0f} more of 100 lesions reported)"
         )
     if quality.issues or not quality.acceptable:
         judged = "acceptable" if quality.acceptable else "not acceptable"
