@@ -315,3 +315,13 @@ def test_no_fact_is_left_anywhere(tmp_path, caplog):
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert b"83.0625" not in path.read_bytes(), path
+
+
+def test_a_case_as_fhir(service):
+    headers = {"Accept": "application/fhir+json"}
+    answer = service.form(FACTS, files=files(close_up=CLOSE, dermoscopic=DERM), headers=headers)
+    kinds = [one["resource"]["resourceType"] for one in answer.json()["entry"]]
+    assert (kinds.count("Media"), kinds.count("DiagnosticReport")) == (2, 1)
+    single = service.diagnose(CLOSE, "image/png", headers=headers).json()
+    codes = [one["resource"].get("code", {}).get("text") for one in single["entry"]]
+    assert "Age" not in codes
