@@ -1,4 +1,4 @@
-"""`dermfed-diagnose`: ask the diagnosis service about pictures; answers as text, JSON or CSV."""
+"""`dermfed-diagnose`: ask the diagnosis service about pictures or cases; answers as text, JSON or CSV."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -24,6 +24,7 @@ from clients.api import (
 )
 from clients.data.progress import progress
 from clients.diagnose_ahead import in_order
+from clients.diagnose_lesions import Lesion, read_lesions
 from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result, printable
 from clients.diagnose_resume import answered
 
@@ -32,12 +33,18 @@ REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no serv
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".dcm")
 
 # What no other picture would change: the key, the options or the URL are wrong.
-STOPPING = (ConnectionFailed, Unauthorized, Forbidden, NotFound, InvalidParameter, UnexpectedAnswer)
+OF_ALL = (ConnectionFailed, Unauthorized, Forbidden, NotFound, UnexpectedAnswer)
+STOPPING = (*OF_ALL, InvalidParameter)
 
 HELP = """Ask the diagnosis service about pictures.
 
 PICTURE_OR_FOLDER is a JPEG, PNG, WebP or DICOM file, or a folder: all of these in it and below, in order of
 their names, hidden ones left out. One picture gives a readable answer, several give a line each, in order.
+
+A model that takes cases may be given more of one lesion: a second picture and facts. --cases asks about many
+lesions, by a CSV file with a row each: `case` (a name), `image`, `close_up`, `dermoscopic`, `overview`
+(paths, relative to the file), `age`, `sex`, `site`, `skin_tone`, `skin_tone_scale`, and `fact:NAME` for
+another fact; empty where there is none.
 
 \b
 Examples:
@@ -46,6 +53,8 @@ Examples:
   dermfed-diagnose ./pictures --csv answers.csv
   dermfed-diagnose ./pictures --csv answers.csv --resume
   dermfed-diagnose ./pictures --csv - > answers.csv
+  dermfed-diagnose close.jpg --dermoscopic derm.jpg --age 70 --sex male --site trunk
+  dermfed-diagnose --cases cases.csv --csv answers.csv
   DERMFED_API_KEY=... dermfed-diagnose lesion.jpg --url https://dermfed.hospital.example
 """
 EPILOG = """Exit codes: 0 done; 1 at least one picture was refused, by the service or because it is no picture
@@ -69,8 +78,32 @@ def _show_version(asked: bool) -> None:
 @app.command(help=HELP, epilog=EPILOG, no_args_is_help=True)
 def diagnose(
     pictures: Annotated[
-        list[Path], typer.Argument(metavar="PICTURE_OR_FOLDER", exists=True, help="What to ask about.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="PICTURE_OR_FOLDER", exists=True, help="What to ask about."),
+    ] = None,
+    kind: Annotated[
+        Literal["close-up", "dermoscopic", "overview"] | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Of what kind the pictures are; beside --dermoscopic a picture is a close-up.",
+        ),
+    ] = None,
+    dermoscopic: Annotated[
+        Path | None,
+        typer.Option(
+            "--dermoscopic", metavar="FILE", exists=True, help="A dermoscopic picture of the lesion."
+        ),
+    ] = None,
+    age: Annotated[str | None, typer.Option("--age", metavar="YEARS", help="The patient's age.")] = None,
+    sex: Annotated[str | None, typer.Option("--sex", metavar="SEX", help="The patient's sex.")] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="SITE", help="Where on the body the lesion is.")
+    ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option("--cases", metavar="FILE", exists=True, dir_okay=False, help="A CSV file of lesions."),
+    ] = None,
     url: Annotated[
         str, typer.Option("--url", metavar="URL", envvar="DERMFED_URL", help="Where the service is.")
     ] = "http://127.0.0.1:3000",
@@ -128,15 +161,26 @@ def diagnose(
         _stop("--json and --csv exclude each other; choose one")
     if resume and csv_file in (None, "-"):
         _stop("--resume goes on with a file; name it with --csv FILE")
-    files = _files(pictures)
-    single = len(pictures) == 1 and pictures[0].is_file()
+    facts = {"age": age, "sex": sex, "site": site}
+    of_one = {
+        name: value for name, value in {"dermoscopic": dermoscopic, **facts}.items() if value is not None
+    }
+    single = cases is None and pictures is not None and len(pictures) == 1 and pictures[0].is_file()
+    if of_one and not (single or (dermoscopic and not pictures and cases is None)):
+        _stop(f"--{', --'.join(of_one)} are of one lesion; give one picture of it, or --cases FILE for many")
     parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
     try:
-        with DermFed(url, api_key) as service, closing(_output(csv_file, as_json, single, resume)) as output:
-            left = _left(files, output)
+        lesions = _lesions(pictures or [], kind, dermoscopic, facts if of_one else {}, cases)
+        single = single or (not pictures and cases is None)
+        of_cases = cases is not None or bool(of_one) or kind is not None
+        format_ = _output(csv_file, as_json, single, resume, of_cases=of_cases)
+        with DermFed(url, api_key) as service, closing(format_) as output:
+            left = _left(lesions, output)
             if left:
                 _wait_until_ready(service, wait)
-            refused = _diagnose_all(service, left, parameters, output, jobs)
+            # Of a table each row has pictures and facts of its own: another one may well be answered.
+            stopping = STOPPING if cases is None else OF_ALL
+            refused = _diagnose_all(service, left, parameters, output, jobs, stopping)
     except InvalidInput as error:
         _stop(str(error))
     except BrokenPipeError:  # whoever read the output has seen enough
@@ -152,29 +196,63 @@ def main() -> None:
     app()
 
 
-def _left(files: Sequence[Path], output: Output) -> Sequence[Path]:
-    """The files that the output holds no diagnosis of yet."""
-    left = output.without_done(files) if isinstance(output, AsCsv) else files
-    if len(left) < len(files):
-        print(f"{len(files) - len(left)} of {len(files)} pictures were diagnosed before", file=sys.stderr)
+def _lesions(
+    pictures: Sequence[Path],
+    kind: str | None,
+    dermoscopic: Path | None,
+    facts: Mapping[str, str | None],
+    cases: Path | None,
+) -> list[Lesion]:
+    """What to ask about, in order.
+
+    Raises:
+        InvalidInput: the table of cases cannot be used.
+    """
+    if cases is not None:
+        if pictures or kind:
+            _stop("--cases names all pictures and their kinds; leave out the others")
+        return read_lesions(cases)
+    if dermoscopic is not None:
+        if kind == "dermoscopic":
+            _stop("--dermoscopic is one picture and the other is of --kind dermoscopic too; give one of them")
+        beside = {(kind or "close-up").replace("-", "_"): pictures[0]} if pictures else {}
+        name = str(pictures[0] if pictures else dermoscopic)
+        return [Lesion(name, {**beside, "dermoscopic": dermoscopic, "facts": facts})]
+    if not pictures:
+        _stop("no picture is named; give one, a folder, or --cases FILE")
+    field = kind.replace("-", "_") if kind else "image"
+    return [Lesion(str(file), {field: file, "facts": facts}) for file in _files(pictures)]
+
+
+def _left(lesions: Sequence[Lesion], output: Output) -> Sequence[Lesion]:
+    """The lesions that the output holds no diagnosis of yet."""
+    left = output.without_done(lesions) if isinstance(output, AsCsv) else lesions
+    if len(left) < len(lesions):
+        done = len(lesions) - len(left)
+        print(f"{done} of {len(lesions)} pictures were diagnosed before", file=sys.stderr)
     return left
 
 
 def _diagnose_all(
-    service: DermFed, files: Sequence[Path], parameters: Mapping[str, Any], output: Output, jobs: int
+    service: DermFed,
+    lesions: Sequence[Lesion],
+    parameters: Mapping[str, Any],
+    output: Output,
+    jobs: int,
+    stopping: tuple[type[DermFedError], ...],
 ) -> int:
-    """Ask about each file and hand the results to `output`, in order; returns how many were refused."""
+    """Ask about each lesion and hand the results to `output`, in order; returns how many were refused."""
     refused = 0
     with (
-        _progress(len(files), output) as advance,
-        in_order(lambda file: service.diagnose(file, **parameters), files, jobs) as asked,
+        _progress(len(lesions), output) as advance,
+        in_order(lambda one: service.diagnose(**{**parameters, **one.arguments}), lesions, jobs) as asked,
     ):
-        for done, (file, answer) in enumerate(asked):
-            name = printable(str(file))
+        for done, (lesion, answer) in enumerate(asked):
+            name = printable(lesion.name)
             try:
                 output.add(Result(name, answer()))
-            except STOPPING as error:
-                after = f"; stopped after {done} of {len(files)} pictures" if len(files) > 1 else ""
+            except stopping as error:
+                after = f"; stopped after {done} of {len(lesions)} pictures" if len(lesions) > 1 else ""
                 again = "; --resume goes on from there" if after and isinstance(output, AsCsv) else ""
                 _stop(f"{name}: {_error_text(error)}{after}{again}")
             except DermFedError as error:
@@ -182,8 +260,8 @@ def _diagnose_all(
                 print(f"dermfed-diagnose: {name}: {_error_text(error)}", file=sys.stderr)
                 output.add(Result(name, error=_error_text(error)))
             advance(1)
-    if len(files) > 1:
-        print(f"{len(files) - refused} of {len(files)} pictures diagnosed", file=sys.stderr)
+    if len(lesions) > 1:
+        print(f"{len(lesions) - refused} of {len(lesions)} pictures diagnosed", file=sys.stderr)
     return refused
 
 
@@ -231,10 +309,11 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool) -> Output:
+def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool, *, of_cases: bool) -> Output:
     if csv_file is not None:
         path = None if csv_file == "-" else Path(csv_file)
-        return AsCsv(path, answered(path, AsCsv.COLUMNS) if resume and path else ())
+        columns = AsCsv.COLUMNS + (AsCsv.OF_CASES if of_cases else ())
+        return AsCsv(path, answered(path, columns) if resume and path else (), columns)
     if as_json:
         return AsJson(single)
     return AsText() if single else AsLines()

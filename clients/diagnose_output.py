@@ -16,6 +16,7 @@ from rich.text import Text
 
 from clients.api import Diagnosis
 from clients.data.atomic_files import sync_file, write_atomically
+from clients.diagnose_lesions import Lesion
 
 DECISIONS = {
     "report": "The findings may be reported",
@@ -132,7 +133,9 @@ class AsJson:
 
     def add(self, result: Result) -> None:
         """Keep the answer until all are there."""
-        fields = {} if result.diagnosis is None else result.diagnosis.model_dump(mode="json")
+        fields = (
+            {} if result.diagnosis is None else result.diagnosis.model_dump(mode="json", exclude_unset=True)
+        )
         self._answers.append({"file": result.file, "error": result.error, **fields})
 
     def close(self) -> None:
@@ -150,26 +153,34 @@ class AsCsv:
         *("file", "decision", "top_code", "probability", "malignancy", "set", "guarantee"),
         *("model", "version", "subgroup", "route", "warnings", "error"),
     )
+    OF_CASES = ("pattern", "promised", "would_help")
 
-    def __init__(self, path: Path | None, kept: Sequence[Mapping[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        kept: Sequence[Mapping[str, str]] = (),
+        columns: Sequence[str] = COLUMNS,
+    ) -> None:
         """Write to `path`, which the first row makes or replaces, or to the standard output.
 
         Args:
             path: None for the standard output.
             kept: rows of a run before, which the file begins with.
+            columns: what it has.
         """
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise OSError(errno.ENOENT, "name a file in a folder that exists")
         self.scrolls = path is None
         self._kept = kept
+        self._columns = columns
         self._path = path
         self._out = sys.stdout
         self._begun = False
 
-    def without_done(self, files: Sequence[Path]) -> list[Path]:
-        """The files that no row of an earlier run is about."""
+    def without_done(self, lesions: Sequence[Lesion]) -> list[Lesion]:
+        """The lesions that no row of an earlier run is about."""
         done = {row["file"] for row in self._kept}
-        return [file for file in files if escape_formula(printable(str(file))) not in done]
+        return [one for one in lesions if escape_formula(printable(one.name)) not in done]
 
     def add(self, result: Result) -> None:
         """Write one row."""
@@ -177,7 +188,7 @@ class AsCsv:
             self._begin()
         row = {"file": result.file, "error": result.error, **_cells(result.diagnosis)}
         self._write(
-            [escape_formula(cell) if isinstance(cell, str) else cell for cell in map(row.get, self.COLUMNS)]
+            [escape_formula(cell) if isinstance(cell, str) else cell for cell in map(row.get, self._columns)]
         )
 
     def close(self) -> None:
@@ -190,13 +201,13 @@ class AsCsv:
         if self._path is None or not self._kept:
             if self._path is not None:
                 self._out = self._path.open("w", encoding="utf-8", newline="")
-            self._write(self.COLUMNS)
+            self._write(self._columns)
             return
         with write_atomically(self._path) as temporary:  # what is kept is there at every moment
             with temporary.open("w", encoding="utf-8", newline="") as self._out:
-                self._write(self.COLUMNS)
+                self._write(self._columns)
                 for row in self._kept:
-                    self._write(row[column] for column in self.COLUMNS)
+                    self._write(row[column] for column in self._columns)
             sync_file(temporary)
         self._out = self._path.open("a", encoding="utf-8", newline="")
 
@@ -208,8 +219,11 @@ class AsCsv:
 def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
     if diagnosis is None:
         return {}
-    top = diagnosis.top
+    top, inputs = diagnosis.top, diagnosis.inputs
     return {
+        "pattern": inputs and inputs.pattern,
+        "promised": inputs and ("yes" if inputs.promised else "no"),
+        "would_help": "; ".join(", ".join(one.missing) for one in diagnosis.would_help),
         "decision": diagnosis.decision,
         "top_code": top and top.code,
         "probability": top and top.probability,
@@ -235,6 +249,15 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
         f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
         f"({confidence.calibrated_on_n} pictures)"
     )
+    if (given := diagnosis.inputs) is not None:
+        facts = ", ".join(f"{name} {value}" for name, value in given.facts.items()) or "no facts"
+        promised = "a coverage is promised" if given.promised else "nothing is promised"
+        yield f"Given: {', '.join(given.pictures)}; {facts} ({promised} for such cases)"
+    for one in diagnosis.would_help:
+        yield (
+            f"Would help: {', '.join(one.missing)} (in calibration {one.fewer_classes:.1f} fewer classes not "
+            f"ruled out, {100 * one.more_reported:.0f} more of 100 lesions reported)"
+        )
     if quality.issues or not quality.acceptable:
         judged = "acceptable" if quality.acceptable else "not acceptable"
         yield f"Quality: {judged}{': ' if quality.issues else ''}{' '.join(quality.issues)}"

@@ -1,6 +1,6 @@
 """`AsyncDermFed`: what `DermFed` is, for apps that wait with `await`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -56,14 +56,18 @@ class AsyncDermFed:
 
     async def diagnose(
         self,
-        image: Image,
+        image: Image | None = None,
         *,
+        close_up: Image | None = None,
+        dermoscopic: Image | None = None,
+        overview: Image | None = None,
+        facts: Mapping[str, str | int | float | None] | None = None,
         skin_tone: str | int | None = None,
         skin_tone_scale: str | None = None,
         model: str | None = None,
         top: int | None = None,
     ) -> Diagnosis:
-        """Ask about one picture, as `DermFed.diagnose` does. A path or an open file is read in a thread.
+        """Ask about one lesion, as `DermFed.diagnose` does. A path or an open file is read in a thread.
 
         Raises:
             InvalidInput: the picture cannot be read or is none; nothing was sent.
@@ -72,8 +76,9 @@ class AsyncDermFed:
             UnexpectedAnswer: what answered is not the service.
             ProblemError: the service refused; its subclasses say why.
         """
+        kinds = {"close_up": close_up, "dermoscopic": dermoscopic, "overview": overview}
         parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
-        call = await anyio.to_thread.run_sync(diagnosis_call, image, parameters)
+        call = await anyio.to_thread.run_sync(diagnosis_call, image, parameters, kinds, facts or {})
         return read_diagnosis(await self._send(call, self._retries))
 
     async def models(self) -> Any:

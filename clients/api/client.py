@@ -1,7 +1,7 @@
 """`DermFed`: sends requests and waits between them. What is sent and what it means is decided elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -62,18 +62,28 @@ class DermFed:
 
     def diagnose(
         self,
-        image: Image,
+        image: Image | None = None,
         *,
+        close_up: Image | None = None,
+        dermoscopic: Image | None = None,
+        overview: Image | None = None,
+        facts: Mapping[str, str | int | float | None] | None = None,
         skin_tone: str | int | None = None,
         skin_tone_scale: str | None = None,
         model: str | None = None,
         top: int | None = None,
     ) -> Diagnosis:
-        """Ask about one picture.
+        """Ask about one picture, or, where the model takes cases, about several of one lesion and facts.
 
         Args:
             image: the picture's bytes (JPEG, PNG, WebP or DICOM), a path on disk (a text is always a path,
-                never a URL), or an open binary file, which is read to its end.
+                never a URL), or an open binary file, which is read to its end. Of a case, one of which it is
+                not known of what kind it is.
+            close_up: a close-up of the lesion.
+            dermoscopic: a dermoscopic picture of it.
+            overview: a picture that shows where it is.
+            facts: facts about the patient by name, such as `age`, `sex` and `site`; None where one is not
+                known. `models()` tells which the model takes.
             skin_tone: the declared skin tone; the model for it answers where there is one.
             skin_tone_scale: the scale it was declared on; `fitzpatrick` where none is given.
             model: which model; may be left out where the service has but one.
@@ -86,8 +96,10 @@ class DermFed:
             UnexpectedAnswer: what answered is not the service.
             ProblemError: the service refused; its subclasses say why.
         """
+        kinds = {"close_up": close_up, "dermoscopic": dermoscopic, "overview": overview}
         parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
-        return read_diagnosis(self._send(diagnosis_call(image, parameters), self._retries))
+        call = diagnosis_call(image, parameters, kinds, facts or {})
+        return read_diagnosis(self._send(call, self._retries))
 
     def models(self) -> Any:
         """What the service says of its models, as JSON.

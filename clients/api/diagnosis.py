@@ -115,6 +115,37 @@ class Quality(_Part):
     issues: tuple[str, ...]
 
 
+class Inputs(_Part):
+    """What was used of a case: its pictures and facts, and what is promised for what was given.
+
+    Attributes:
+        pictures: the kind of each picture: `close-up`, `dermoscopic`, `overview` or `unknown`.
+        facts: the facts that were used, as they were understood.
+        pattern: which pictures and how many of the facts were given: the decision is by the rules of such
+            cases.
+        promised: whether a coverage is promised for such cases; where it is false, the set holds every class.
+    """
+
+    pictures: tuple[str, ...]
+    facts: Mapping[str, str]
+    pattern: str
+    promised: bool
+
+
+class MissingInput(_Part):
+    """Something that was not given of a case and would help, by the figures of calibration.
+
+    Attributes:
+        missing: one kind of picture, or the facts that are missing.
+        fewer_classes: by how many classes the mean prediction set of cases with it was smaller.
+        more_reported: by how much the share of reported cases was larger with it.
+    """
+
+    missing: tuple[str, ...]
+    fewer_classes: FiniteFloat
+    more_reported: FiniteFloat
+
+
 class Diagnosis(_Part):
     """The answer to `POST /v1/diagnoses`.
 
@@ -133,6 +164,10 @@ class Diagnosis(_Part):
         quality: whether the picture is good enough.
         warnings: what a clinician has to know, one sentence each.
         disclaimer: to be shown with every diagnosis.
+        inputs: what was used of a case; not there where the model takes single pictures; not there where an
+            older service answered.
+        would_help: what is missing of a case that would help, best first; not there where nothing is; not
+            there where an older service answered.
     """
 
     id: str
@@ -147,6 +182,8 @@ class Diagnosis(_Part):
     quality: Quality
     warnings: tuple[str, ...]
     disclaimer: str
+    inputs: Inputs | None = None
+    would_help: tuple[MissingInput, ...] = ()
 
     # END of what `python -m serving.http.codegen` writes.
 

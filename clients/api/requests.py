@@ -1,16 +1,21 @@
-"""What is sent: one picture as it is, with its parameters in the query."""
+"""What is sent: one picture as it is, with its parameters in the query; or a case, as a form."""
 
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 from urllib.parse import quote
+
+import httpx
 
 from clients.api.errors import InvalidInput, NotAPicture, UnreadablePicture
 
 Image = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
+
+Value = str | int | float | None
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SHOWN = 100  # characters of a wrong path that a message repeats
@@ -35,20 +40,43 @@ class Call:
     content: bytes | None = field(default=None, repr=False)
 
 
-def diagnosis_call(image: Image, parameters: Mapping[str, str | int | None]) -> Call:
-    """Ask about one picture. Its file name is not part of what is sent.
+def diagnosis_call(
+    image: Image | None,
+    parameters: Mapping[str, Value],
+    kinds: Mapping[str, Image | None] = MappingProxyType({}),
+    facts: Mapping[str, Value] = MappingProxyType({}),
+) -> Call:
+    """Ask about one lesion. No picture's file name is part of what is sent.
+
+    One picture is the body, with its parameters in the query. More, or facts, are a form: what is known of a
+    patient is in no address.
 
     Args:
         image: the picture's bytes, a path on disk, or an open binary file.
-        parameters: of the query; those that are None are left out.
+        parameters: those that are None are left out.
+        kinds: pictures by the field that says of what kind each is; those that are None are left out.
+        facts: by name; those that are None are left out.
 
     Raises:
-        UnreadablePicture: the file cannot be read.
+        UnreadablePicture: a file cannot be read.
         NotAPicture: no JPEG, PNG, WebP or DICOM, told from the first bytes.
+        InvalidInput: a fact has the name of a parameter.
     """
-    content = read_picture(image)
     given = {name: str(value) for name, value in parameters.items() if value is not None}
-    return Call("POST", "/v1/diagnoses", given, {"Content-Type": media_type(content)}, content)
+    known = {name: str(value) for name, value in facts.items() if value is not None}
+    pictures = {name: one for name, one in {"image": image, **kinds}.items() if one is not None}
+    if not pictures:
+        raise NotAPicture(f"there is no picture; give one of {', '.join(('image', *kinds))}")
+    if reserved := sorted(set(known) & {*parameters, "image", *kinds}):
+        raise InvalidInput(f"{', '.join(reserved)} is no fact; give it as an argument of its own")
+    contents = {name: read_picture(one) for name, one in pictures.items()}
+    if list(contents) == ["image"] and not known:
+        content = contents["image"]
+        return Call("POST", "/v1/diagnoses", given, {"Content-Type": media_type(content)}, content)
+    files = {name: ("picture", content, media_type(content)) for name, content in contents.items()}
+    form = httpx.Request("POST", "http://form", data={**given, **known}, files=files)
+    content_type = {"Content-Type": form.headers["Content-Type"]}
+    return Call("POST", "/v1/diagnoses", headers=content_type, content=form.read())
 
 
 def models_call() -> Call:

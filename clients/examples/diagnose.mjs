@@ -1,15 +1,17 @@
-// node diagnose.mjs PICTURE [SKIN_TONE]: asks the diagnosis service at DERMFED_URL, with DERMFED_API_KEY if it is set.
+// node diagnose.mjs PICTURE [SKIN_TONE [NAME=VALUE ...]]: asks the diagnosis service at DERMFED_URL, with DERMFED_API_KEY if set.
+// Of a case: image_kind=close-up dermoscopic=derm.jpg age=70. What is known of a patient goes into the form, never into the address.
 import { readFile } from "node:fs/promises";
 
-const [path, tone] = process.argv.slice(2);
-const types = { ffd8: "image/jpeg", 8950: "image/png", 5249: "image/webp" }; // told by the first bytes
-const picture = await readFile(path);
+const [path, tone, ...more] = process.argv.slice(2);
 const url = new URL("v1/diagnoses", (process.env.DERMFED_URL ?? "http://127.0.0.1:3000").replace(/\/?$/, "/"));
-if (tone) url.searchParams.set("skin_tone", tone);
-const headers = { "Content-Type": types[picture.subarray(0, 2).toString("hex")] ?? "application/octet-stream" };
-if (process.env.DERMFED_API_KEY) headers.Authorization = `Bearer ${process.env.DERMFED_API_KEY}`;
+const body = new FormData();
+body.append("image", new Blob([await readFile(path)])); // the service tells formats by content
+if (tone) body.append("skin_tone", tone);
+for (const [, name, value] of more.map((part) => part.match(/^(\w+)=(.*)$/)))
+  body.append(name, ["close_up", "dermoscopic", "overview"].includes(name) ? new Blob([await readFile(value)]) : value);
+const headers = process.env.DERMFED_API_KEY ? { Authorization: `Bearer ${process.env.DERMFED_API_KEY}` } : {};
 
-const ask = () => fetch(url, { method: "POST", body: picture, headers, redirect: "error", signal: AbortSignal.timeout(30_000) });
+const ask = () => fetch(url, { method: "POST", body, headers, redirect: "error", signal: AbortSignal.timeout(30_000) });
 let response = await ask();
 if (response.status === 429 || response.status === 503) {
   const seconds = Math.min(Number(response.headers.get("Retry-After")) || 1, 60); // asked for by the service

@@ -7,7 +7,9 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 - `pictures`: decoding a picture to the pixels that a model sees; `skin_tone`: scales, and angles in pictures.
 - `counts`, `metrics`: the counts that clients send of their predictions, and every figure computed from them.
 - `familiarity`: out-of-distribution distance of a picture from the training pictures.
-- `decision`: from one picture's probabilities to the answer a clinician gets; `diagnose`: without a service.
+- `cases`: what a model may be given of a lesion; `question`: showing it to a graph.
+- `decision`: from one picture's probabilities to the answer a clinician gets; `would_help`: what is missing
+  of a case that would make it surer; `diagnose`: without a service.
 - `errors`: the exceptions of bundles, pictures and counts; `nearest`: hints for misspelt names.
 - `plugins`: tables of parts that other distributions may add to, which every room has.
 

@@ -1,7 +1,8 @@
-"""The decision on one picture: from its probabilities to the answer a clinician gets.
+"""The decision on one picture, or one case: from its probabilities to the answer a clinician gets.
 
-A pure function of the probabilities, the embedding, the manifest and the declared skin tone, with
-thresholds compared in bins, so that what is decided is what was counted when the model was tested.
+A pure function of the probabilities, the embedding, the manifest, the declared skin tone and the pattern of
+what is given of a case, with thresholds compared in bins, so that what is decided is what was counted when
+the model was tested.
 
 - `report` if the highest probability reaches the abstention threshold, the prediction set is not empty and
   the picture is not farther from the training pictures than the threshold of unfamiliarity, else `refer`. A
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.cases.kinds import UNKNOWN_KIND
+from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.score_bins import malignancy_probability
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
@@ -100,16 +103,18 @@ def decide(
     probabilities: NDArray[Any],
     manifest: BundleManifest,
     *,
+    pattern: Pattern | None = None,
     embedding: NDArray[Any] | None = None,
     skin_tone: str | None = None,
     skin_tone_scale: str | None = None,
     top: int | None = None,
 ) -> Decision:
-    """Decides on one picture.
+    """Decides on one picture, or one case.
 
     Args:
         probabilities: the graph's probabilities for the picture, `(classes,)`.
         manifest: of the bundle that gave them.
+        pattern: what is given of a case; its rules decide. None for a model of single pictures.
         embedding: the graph's embedding of the picture, `(features,)`; without it the picture is not compared
             with those trained on.
         skin_tone: the declared skin tone, if any.
@@ -125,6 +130,8 @@ def decide(
             f"the probabilities have shape {np.shape(probabilities)}; they are one finite number for each "
             f"of the {len(manifest.labels)} labels"
         )
+    if pattern is not None:
+        manifest = manifest.under(pattern)
     order = np.argsort(-np.asarray(probabilities, dtype=np.float64), kind="stable")
     bins = manifest.bins.bin(probabilities)
     conformal = manifest.conformal
@@ -146,7 +153,7 @@ def decide(
         confidence_threshold=manifest.report_threshold,
         confidence_calibrated_on=manifest.abstention.n,
         warnings=_familiarity_warnings(manifest, unfamiliar)
-        + _warnings(manifest, in_set, skin_tone, skin_tone_scale),
+        + _warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
     )
 
 
@@ -190,11 +197,21 @@ def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | Non
     return manifest.conformal.guarantee if _is_for(manifest, skin_tone, scale) else "none"
 
 
+def _why_not_promised(manifest: BundleManifest, pattern: Pattern | None) -> str:
+    """Why the prediction set of what is given promises nothing."""
+    if pattern is None:
+        return "Too few pictures to calibrate on"
+    if manifest.rules_of(pattern) is None:
+        return f"The model was not calibrated on {pattern.as_text}"
+    return f"Too few cases of {pattern.as_text} to calibrate on"
+
+
 def _warnings(
     manifest: BundleManifest,
     in_set: tuple[str, ...],
     skin_tone: str | None,
     scale: str | None,
+    pattern: Pattern | None,
 ) -> tuple[str, ...]:
     subgroup = manifest.subgroup
     warnings = []
@@ -213,7 +230,13 @@ def _warnings(
         )
     elif manifest.conformal.guarantee == "none":
         warnings.append(
-            "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
+            f"{_why_not_promised(manifest, pattern)}: the prediction set holds every class and promises "
+            "nothing."
+        )
+    if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
+        warnings.append(
+            f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
+            "is known."
         )
     if not in_set:
         warnings.append(

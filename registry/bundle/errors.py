@@ -7,6 +7,7 @@ BundleError
 │   ├── PictureTooLarge       more pixels than the picture rule allows
 │   └── DamagedPicture        its bytes end early or do not decode
 │       └── TruncatedPicture  its bytes end before the picture does
+├── NotTakenError             the model does not take what it is given of a case
 ├── CountsError               counts cannot be taken, added or read
 ├── PartError                 a part is not there, or what another distribution offers is none
 ├── GraphError                `model.onnx` is not the graph a bundle needs
@@ -43,6 +44,10 @@ class DamagedPicture(PictureError):  # noqa: N818
 
 class TruncatedPicture(DamagedPicture):
     """The bytes end before the picture does."""
+
+
+class NotTakenError(BundleError, ValueError):
+    """The model does not take what it is given of a case."""
 
 
 class CountsError(BundleError, ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.schema import BundleManifest, Conformal, OutOfDistribution
+from registry.card.cases import cases_json
 from registry.card.figures import count_of, is_difference, names_of, not_understood, overall, rows_of
 from registry.card.limits import limits, trained_at_least
 from registry.card.use import how_to_use, intended_use
@@ -88,6 +89,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "limits": limits(manifest),
         "not_understood": not_understood(metrics),
         "file": said["file"],
+        **cases_json(manifest),
         "lineage": said["lineage"],
     }
 

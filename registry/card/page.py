@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from registry.card import sections
+from registry.card import cases, sections
 from registry.card.figures import ends_of
 from registry.card.tables import figure, interval
 from registry.rendering.table import printable
@@ -22,7 +22,10 @@ def _shared(card: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says once, since all versions of a release have it alike, and of each version."""
     versions = card["versions"]
     first = versions[0]
-    alike = {name: all(one[name] == first[name] for one in versions) for name in ("labels", "picture")}
+    alike = {
+        name: all(one.get(name) == first.get(name) for one in versions)
+        for name in ("labels", "picture", "case")
+    }
     return {
         "first": first,
         "alike": alike,
@@ -30,6 +33,7 @@ def _shared(card: Mapping[str, Any]) -> dict[str, Any]:
         "shown": [_shown(version, alike) for version in versions],
         "labels": sections.labels(first),
         "picture": sections.picture(first),
+        "taken": cases.taken(first),
     }
 
 
@@ -42,6 +46,8 @@ def _shown(version: Mapping[str, Any], alike: Mapping[str, bool]) -> dict[str, A
         "tested": [table for table in tested if table is not None],
         "fair": [table for table in fair if table is not None],
         "confidence": sections.confidence(version),
+        "patterns": cases.patterns(version),
+        "taken": [] if alike["case"] else cases.taken(version),
         "data": sections.data(version),
         "clients": sections.clients(version),
         "lineage": sections.lineage(version),

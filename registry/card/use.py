@@ -9,6 +9,9 @@ PURPOSE = (
     "Research into decision support for skin lesions. From one picture of one lesion it gives a probability "
     "for each disease it knows, for a clinician who examines the patient."
 )
+PURPOSE_OF_CASES = PURPOSE.replace(
+    "one picture of one lesion", "pictures of one lesion, and what else is known of it,"
+)
 USERS = "Clinicians and researchers who know its limits. It is never the only ground of a decision."
 
 
@@ -27,7 +30,8 @@ def intended_use(manifest: BundleManifest) -> dict[str, Any]:
             "Not for other or undeclared skin tones: asked about one, it answers with every disease in the "
             "set and promises nothing."
         )
-    return {"purpose": PURPOSE, "users": USERS, "population": population(manifest), "not_for": not_for}
+    purpose = PURPOSE if manifest.case is None else PURPOSE_OF_CASES
+    return {"purpose": purpose, "users": USERS, "population": population(manifest), "not_for": not_for}
 
 
 def population(manifest: BundleManifest) -> str:

@@ -38,12 +38,31 @@ def facts(manifest: BundleManifest) -> dict[str, Any]:
         ("abstention", manifest.abstention.threshold_bin),
     ):
         record[name]["threshold"] = manifest.bins.lower(threshold_bin)
+    _name_cases(record, manifest)
     unfamiliar = record["out_of_distribution"]
     if unfamiliar is not None:
         unfamiliar.update({name: sha256(unfamiliar[name].encode()) for name in _PACKED})
     labels = record.pop("labels")
     record["labels"] = {"order": [one["code"] for one in labels], **{one.pop("code"): one for one in labels}}
     return dict(_flat(record))
+
+
+def _name_cases(record: dict[str, Any], manifest: BundleManifest) -> None:
+    """Puts facts and patterns under their names; a model of single pictures has neither."""
+    if manifest.case is None:
+        del record["case"], record["patterns"]
+        return
+    facts = record["case"].pop("facts")
+    record["case"]["facts"] = {
+        "order": [one["name"] for one in facts],
+        **{one.pop("name"): one for one in facts},
+    }
+    record["patterns"] = {}
+    for rules in manifest.patterns:
+        said = rules.model_dump(mode="json", exclude={"pattern"})
+        for name in ("conformal", "abstention"):
+            said[name]["threshold"] = manifest.bins.lower(said[name]["threshold_bin"])
+        record["patterns"][rules.pattern.name] = said
 
 
 def changes(before: BundleManifest, after: BundleManifest) -> tuple[tuple[Changed, ...], tuple[str, ...]]:

@@ -125,6 +125,14 @@ def _check_graph(bundle: Bundle) -> None:
             f"{_title(bundle)} has a model for pictures of {graph.size} pixels and a picture rule of {size}; "
             "export it again"
         )
+    case = bundle.manifest.case
+    facts = len(case.facts) if case else 0
+    if (graph.takes_cases, graph.num_facts) != (case is not None, facts):
+        takes = f"cases with {graph.num_facts} facts" if graph.takes_cases else "single pictures"
+        says = "single pictures" if case is None else f"cases with {facts} facts"
+        raise BundleRefused(
+            f"{_title(bundle)} has a model of {takes} and a manifest of {says}; export it again"
+        )
     if graph.num_classes != classes:
         raise BundleRefused(
             f"{_title(bundle)} has {classes} labels and a model of {graph.num_classes} classes; "

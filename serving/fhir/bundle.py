@@ -10,6 +10,7 @@ from functools import cache
 
 from registry.bundle.manifest.labels import Label
 from registry.own_version import own_version
+from serving.fhir.case import known_facts, media
 from serving.fhir.elements import OWN, Element, clean, concept, identity, public, reference, urn
 from serving.fhir.facts import properties
 from serving.fhir.observations import observations
@@ -31,11 +32,15 @@ def fhir_bundle(diagnosis: Diagnosis, labels: Sequence[Label], parameters: Param
     )
     found = list(observations(diagnosis, labels, parameters, device))
     results = [str(one["id"]) for one in found]
+    pictures = media(diagnosis)
+    shown = [str(one["id"]) for one in pictures]
     resources = [
-        report(diagnosis, labels, about, results),
+        report(diagnosis, labels, about, results, shown),
         *found,
+        *pictures,
+        *known_facts(diagnosis),
         _device(diagnosis, device),
-        _provenance(diagnosis, origin, device, [about, *results]),
+        _provenance(diagnosis, origin, device, [about, *results], shown),
     ]
     return {
         "resourceType": "Bundle",
@@ -72,8 +77,11 @@ def _software() -> str:
     return own_version()
 
 
-def _provenance(diagnosis: Diagnosis, identifier: str, device: str, targets: Sequence[str]) -> Element:
+def _provenance(
+    diagnosis: Diagnosis, identifier: str, device: str, targets: Sequence[str], pictures: Sequence[str]
+) -> Element:
     """What the model made out of what."""
+    sources = [reference(one) for one in pictures]
     return {
         "resourceType": "Provenance",
         "id": identifier,
@@ -86,5 +94,8 @@ def _provenance(diagnosis: Diagnosis, identifier: str, device: str, targets: Seq
                 "who": reference(device),
             }
         ],
-        "entity": [{"role": "source", "what": {"display": "The picture that was sent; it was not kept"}}],
+        "entity": [
+            {"role": "source", "what": one}
+            for one in sources or [{"display": "The picture that was sent; it was not kept"}]
+        ],
     }

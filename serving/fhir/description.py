@@ -9,6 +9,7 @@ from serving.protocol.fields import example
 from serving.protocol.parameters import Parameters
 from serving.protocol.schemas import (
     Diagnosis,
+    Inputs,
 )
 
 _MELANOMA = Coding(
@@ -31,7 +32,9 @@ def described() -> dict[str, Any]:
                 "type": "object",
                 "required": ["resourceType", "id"],
                 "properties": {
-                    "resourceType": {"enum": ["DiagnosticReport", "Observation", "Device", "Provenance"]},
+                    "resourceType": {
+                        "enum": ["DiagnosticReport", "Observation", "Media", "Device", "Provenance"]
+                    },
                     "id": {"type": "string", "format": "uuid"},
                 },
             },
@@ -53,4 +56,4 @@ def described() -> dict[str, Any]:
 
 
 def _example() -> dict[str, Any]:
-    return fhir_bundle(example(Diagnosis), _LABELS, Parameters("5"))
+    return fhir_bundle(example(Diagnosis, inputs=example(Inputs)), _LABELS, Parameters("5"))

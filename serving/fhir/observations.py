@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from registry.bundle.manifest.labels import Label
+from serving.fhir.case import body_site
 from serving.fhir.elements import (
     Element,
     absent,
@@ -64,7 +65,13 @@ def observations(
         "decision",
         observed("decision", "Decision"),
         valueCodeableConcept=own_value("decision", diagnosis.decision, DECISIONS[diagnosis.decision]),
-        component=[_declared_tone(parameters), *map(_reason, diagnosis.reasons), *components(diagnosis)],
+        component=[
+            _declared_tone(parameters),
+            *map(_reason, diagnosis.reasons),
+            *components(diagnosis),
+            *(components(diagnosis.inputs) if diagnosis.inputs else []),
+        ],
+        **body_site(diagnosis),
         **doubt,
         **notes(diagnosis.warnings),
     )

@@ -13,7 +13,13 @@ from serving.fhir.observations import DECISIONS
 from serving.protocol.schemas import Diagnosis
 
 
-def report(diagnosis: Diagnosis, labels: Sequence[Label], identifier: str, results: Sequence[str]) -> Element:
+def report(
+    diagnosis: Diagnosis,
+    labels: Sequence[Label],
+    identifier: str,
+    results: Sequence[str],
+    media: Sequence[str] = (),
+) -> Element:
     """The report over the observations of one diagnosis.
 
     Args:
@@ -21,6 +27,7 @@ def report(diagnosis: Diagnosis, labels: Sequence[Label], identifier: str, resul
         labels: the classes of the model.
         identifier: the report's id.
         results: the ids of the observations.
+        media: the ids of the pictures of a case.
     """
     said = list(dict.fromkeys(clean(line) for line in conclusion(diagnosis, labels) if clean(line)))
     shown = "".join(f"<p>{escape(line)}</p>" for line in said)
@@ -38,6 +45,7 @@ def report(diagnosis: Diagnosis, labels: Sequence[Label], identifier: str, resul
         "code": concept("Automated assessment of a skin picture", own("observation", "report")),
         "issued": diagnosis.created.isoformat(),
         "result": [reference(one) for one in results],
+        **({"media": [{"link": reference(one)} for one in media]} if media else {}),
         "conclusion": " ".join(said),
         **({"conclusionCode": [class_concept(diagnosis.findings[0].code, labels)]} if coded else {}),
     }

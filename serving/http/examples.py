@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import KNOWN
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest.codings import ICD10, SNOMED_CT, short
 from registry.bundle.manifest.labels import Coding, Label
@@ -35,10 +37,13 @@ from serving.protocol.schemas import (
     Card,
     Diagnosis,
     Finding,
+    Inputs,
+    MissingInput,
     Models,
     Readiness,
     Reason,
     ServedModel,
+    ServedPattern,
     ServedVersion,
 )
 
@@ -72,6 +77,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "skin_tone_scale": "fitzpatrick",
     "model": "skin-lesion",
     "top": 3,
+    "image_kind": "close-up",
 }
 """One value of each parameter."""
 
@@ -79,8 +85,19 @@ REQUESTS: Final[Mapping[str, str]] = {
     "the picture is the body": "curl --data-binary @lesion.jpg -H 'Content-Type: image/jpeg' "
     "'http://localhost:3000/v1/diagnoses?skin_tone=V'",
     "a form": "curl -F 'image=@lesion.jpg;type=image/jpeg' -F skin_tone=V http://localhost:3000/v1/diagnoses",
+    "a case": "curl -F 'close_up=@close.jpg;type=image/jpeg' -F 'dermoscopic=@derm.jpg;type=image/jpeg' "
+    "-F age=70 -F site=trunk http://localhost:3000/v1/diagnoses",
 }
 """Whole requests: a document in JSON cannot hold a picture as an example of a body."""
+
+CASE: Final[Mapping[str, str]] = {
+    "close_up": "(the bytes of a picture)",
+    "dermoscopic": "(the bytes of a picture)",
+    "age": "70",
+    "site": "trunk",
+    "skin_tone": "V",
+}
+"""A form with a case."""
 
 PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
     "400": (
@@ -109,7 +126,7 @@ PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
 
 
 def diagnoses() -> dict[str, Diagnosis]:
-    """A diagnosis of each decision."""
+    """A diagnosis of each decision, and one of a case."""
     return {
         "report": _diagnosis(
             "report",
@@ -122,10 +139,13 @@ def diagnoses() -> dict[str, Diagnosis]:
         ),
         "refer": _diagnosis("refer", 0.52, example(Reason)),
         "retake": _diagnosis("retake", 0.71, Reason(code="blurred", text=_BLURRED)),
+        "case": _diagnosis(
+            "refer", 0.52, example(Reason), inputs=example(Inputs), would_help=[example(MissingInput)]
+        ),
     }
 
 
-def _diagnosis(decision: str, confidence: float, ground: Reason) -> Diagnosis:
+def _diagnosis(decision: str, confidence: float, ground: Reason, **of_case: Any) -> Diagnosis:
     bad = decision == "retake"
     return example(
         Diagnosis,
@@ -145,6 +165,7 @@ def _diagnosis(decision: str, confidence: float, ground: Reason) -> Diagnosis:
         malignancy={"probability": confidence},
         confidence={"value": confidence},
         quality={"acceptable": not bad, "issues": [_BLURRED] if bad else []},
+        **of_case,
     )
 
 
@@ -159,7 +180,24 @@ def models() -> Models:
                 labels=["MEL", "NV"],
                 codings={"MEL": list(_MELANOMA), "NV": []},
                 versions=[
-                    ServedVersion(version=1, subgroup="global", scale=None, skin_tones=[], digest=_DIGEST),
+                    ServedVersion(
+                        version=1,
+                        subgroup="global",
+                        scale=None,
+                        skin_tones=[],
+                        digest=_DIGEST,
+                        case=CaseInput(
+                            slots=2, kinds=("close-up", "dermoscopic"), facts=tuple(KNOWN.values())
+                        ),
+                        patterns=[
+                            ServedPattern(
+                                pattern="close-up+dermoscopic+some context",
+                                promised=True,
+                                set_size=1.8,
+                                reported=0.7,
+                            )
+                        ],
+                    ),
                     ServedVersion(
                         version=3,
                         subgroup="dark",

@@ -6,11 +6,13 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from registry.bundle.cases.facts import KNOWN
+from registry.bundle.cases.kinds import KINDS as KINDS_OF_PICTURE
 from registry.own_version import own_version
 from serving.fhir.description import described
 from serving.fhir.negotiation import FHIR
 from serving.http import examples
-from serving.http.upload import FIELD, FORM
+from serving.http.upload import FORM, KINDS, MAX_PICTURES
 from serving.protocol.parameters import DEFAULT_SCALE, MAX_TOP, scales
 from serving.protocol.problems import MEDIA_TYPE as PROBLEM
 from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
@@ -74,17 +76,28 @@ def _diagnose(settings: ServeSettings) -> dict[str, Any]:
     form = {
         "schema": {
             "type": "object",
-            "required": [FIELD],
-            "properties": {FIELD: picture, **fields},
-            "additionalProperties": False,
+            "anyOf": [{"required": [name]} for name in KINDS],
+            "properties": {
+                **{name: {**picture, "description": _file(kind)} for name, kind in KINDS.items()},
+                **fields,
+                **{name: _fact(name) for name in KNOWN},
+            },
+            "additionalProperties": {
+                "type": "string",
+                "maxLength": 200,
+                "description": "Any other fact that the model takes, by its name; see `GET /v1/models`.",
+            },
         },
-        "encoding": {FIELD: {"contentType": ", ".join(PICTURES)}},
+        "encoding": {name: {"contentType": ", ".join(PICTURES)} for name in KINDS},
+        "examples": {"a case": {"value": examples.CASE}},
     }
     return {
         "operationId": "diagnose",
-        "summary": "Diagnose one picture",
-        "description": "The body is the picture itself, or a form with one file `image`. "
-        "All parameters may be in the query or the form, each once.",
+        "summary": "Diagnose one lesion",
+        "description": "The body is a picture itself, or a form with files; a model that takes cases may be "
+        f"sent several of one lesion, and facts. A form holds at most {MAX_PICTURES} files, which together "
+        "may be as large as one picture. All parameters may be in the query or the form, each once; facts "
+        "about a patient in the form alone.",
         "parameters": parameters,
         "x-codeSamples": [
             {"lang": "Shell", "label": label, "source": source} for label, source in examples.REQUESTS.items()
@@ -103,6 +116,25 @@ def _diagnose(settings: ServeSettings) -> dict[str, Any]:
     }
 
 
+def _file(kind: str | None) -> str:
+    what = "A picture, of the kind that `image_kind` says" if kind is None else f"A picture, {kind}"
+    return f"{what}; the field may be repeated."
+
+
+def _fact(name: str) -> dict[str, Any]:
+    fact = KNOWN[name]
+    allowed = (
+        f"from {fact.low:g} to {fact.high:g} {fact.unit}"
+        if fact.kind == "number"
+        else f"one of {', '.join(fact.values)}, or a usual spelling of one"
+    )
+    return {
+        "type": "string",
+        "maxLength": 200,
+        "description": f"Where the model takes it: {allowed}; empty where it is not known.",
+    }
+
+
 def _parameters() -> list[dict[str, Any]]:
     tones = "; ".join(f"{name}: {', '.join(values)}" for name, values in scales().items())
     described: list[tuple[str, dict[str, Any], str]] = [
@@ -117,6 +149,11 @@ def _parameters() -> list[dict[str, Any]]:
             "top",
             {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_TOP}, {"const": ""}]},
             "List only so many findings.",
+        ),
+        (
+            "image_kind",
+            {"type": "string", "enum": [*KINDS_OF_PICTURE, "unknown", ""]},
+            "Of what kind the picture `image` or the body is, where the model takes cases.",
         ),
     ]
     return [

@@ -1,19 +1,20 @@
-"""Reading an uploaded picture and its form fields, in memory alone and never more than allowed.
+"""Reading uploaded pictures and form fields, in memory alone and never more than allowed.
 
-The body is the picture itself, or a form with one file `image`. Nothing is written to disk: the form
-parser's own habit of spooling large files to a temporary one is switched off. No URL is ever fetched:
-a string where the picture belongs is refused.
+The body is a picture itself, or a form with files, each under a name that says of what kind it is. Nothing is
+written to disk: the form parser's own habit of spooling large files to a temporary one is switched off. No
+URL is ever fetched: a string where a picture belongs is refused.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from registry.bundle.cases.kinds import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
 from serving.http.polyglot import other_format
@@ -27,6 +28,17 @@ from serving.protocol.problems import (
 
 FORM: Final = "multipart/form-data"
 FIELD: Final = "image"
+
+KINDS: Final[Mapping[str, Kind | None]] = {
+    FIELD: None,
+    "close_up": "close-up",
+    "dermoscopic": "dermoscopic",
+    "overview": "overview",
+}
+"""The names that files of a form may have, and of what kind each is."""
+
+MAX_PICTURES: Final = 8
+"""How many files a form may hold; no model takes more."""
 
 MEDIA_TYPES: Final[Mapping[str, Format]] = {
     "image/jpeg": "JPEG",
@@ -47,18 +59,31 @@ _FORM_OVERHEAD = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Upload:
-    """An uploaded file, not looked at yet, with the form's other fields.
+class UploadedPicture:
+    """An uploaded file, not looked at yet.
 
     Attributes:
         content: its bytes.
         declared: its declared media type; `check_format` checks it.
+        kind: of what kind it was sent as; None for `image`.
+    """
+
+    content: bytes = field(repr=False)
+    declared: str
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Uploaded files, with the form's other fields.
+
+    Attributes:
+        pictures: the files, in their order; at least one.
         fields: of the form.
     """
 
-    content: bytes
-    declared: str
-    fields: Mapping[str, str]
+    pictures: tuple[UploadedPicture, ...]
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class _InMemory(MultiPartParser):
@@ -73,12 +98,12 @@ class _InMemory(MultiPartParser):
 
 
 async def read_upload(request: Request, max_bytes: int) -> Upload:
-    """Reads the picture in a request's body or form.
+    """Reads the pictures in a request's body or form.
 
     Raises:
         WrongMediaType: not declared as a picture.
-        BodyTooLarge: more than `max_bytes`; the rest is thrown away unread.
-        InvalidParameter: a form without one file `image`.
+        BodyTooLarge: more than `max_bytes` in all; the rest is thrown away unread.
+        InvalidParameter: a form without a picture, or with a file of another name.
         MalformedRequest: a form that cannot be read, or a body that ended early.
     """
     declared = media_type(request.headers.get("content-type", ""))
@@ -90,10 +115,10 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
     if declared not in MEDIA_TYPES:
         raise WrongMediaType(
             f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
-            f"image/png, image/webp or application/dicom, or a form ({FORM}) with one file `{FIELD}`"
+            f"image/png, image/webp or application/dicom, or a form ({FORM}) with a file `{FIELD}`"
         )
     content = b"".join([chunk async for chunk in _body(request, max_bytes, max_bytes)])
-    return Upload(content, declared, {})
+    return Upload((UploadedPicture(content, declared),))
 
 
 def media_type(header: str) -> str:
@@ -137,7 +162,9 @@ async def _body(request: Request, ceiling: int, max_bytes: int) -> AsyncGenerato
 
 def _too_large(max_bytes: int) -> BodyTooLarge:
     # The connection stays open: closing it on a sender who is still sending loses him the answer.
-    return BodyTooLarge(f"the picture has more than {max_bytes:,} bytes; send a smaller copy")
+    return BodyTooLarge(
+        f"the picture has more than {max_bytes:,} bytes, or all pictures together have; send a smaller copy"
+    )
 
 
 async def _from_form(request: Request, max_bytes: int) -> Upload:
@@ -146,36 +173,48 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
     if charset not in _CHARSETS:
         raise MalformedRequest(f"the form is declared as {charset[:100]}; send its fields as UTF-8")
     stream = _body(request, max_bytes + _FORM_OVERHEAD, max_bytes)
-    parser = _InMemory(request.headers, stream, max_files=1, max_fields=_MAX_FIELDS)
+    parser = _InMemory(request.headers, stream, max_files=MAX_PICTURES, max_fields=_MAX_FIELDS)
     try:
         form = await parser.parse()
-        declared, content = await _picture(form)
+        pictures = [
+            await _picture(name, value)
+            for name, value in form.multi_items()
+            if isinstance(value, UploadFile) and (value.filename or value.size)
+        ]
     except MultiPartException as error:
-        raise MalformedRequest(
-            f"the form cannot be read ({error.message}); send one file `{FIELD}`"
-        ) from error
+        raise MalformedRequest(f"the form cannot be read ({error.message}); send a file `{FIELD}`") from error
     finally:
         parser.close()
-    if len(content) > max_bytes:
+    if sum(len(picture.content) for picture in pictures) > max_bytes:
         raise _too_large(max_bytes)
-    return Upload(content, declared, _fields(form.multi_items()))
+    fields = _fields(form.multi_items())
+    for name in KINDS:
+        if fields.pop(name, "").strip():  # an empty one is a picture that was not chosen
+            raise _no_file(name)
+    if not pictures:
+        raise _no_file(FIELD)
+    return Upload(tuple(pictures), fields)
 
 
-async def _picture(form: FormData) -> tuple[str, bytes]:
-    """The declared type and the bytes of a form's one file."""
-    files = [(name, value) for name, value in form.multi_items() if isinstance(value, UploadFile)]
-    if [name for name, _ in files] != [FIELD]:
+def _no_file(name: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"the form holds no file `{name}`; send the picture's bytes as a file of this name. "
+        "A URL or a text in its place is not fetched or read"
+    )
+
+
+async def _picture(name: str, file: UploadFile) -> UploadedPicture:
+    """One file of a form. A field that a browser's user left empty is none: it has no name and no bytes."""
+    if name not in KINDS:
         raise InvalidParameter(
-            f"the form holds no file `{FIELD}`; send the picture's bytes as a file of this name. "
-            "A URL or a text in its place is not fetched or read"
+            f"there is no file `{name[:100]}` in a form; pictures are sent as {', '.join(KINDS)}"
         )
-    file = files[0][1]
     declared = media_type(file.content_type or "")
     if declared not in _UNDECLARED and declared not in MEDIA_TYPES:
         raise WrongMediaType(
-            f"the file `{FIELD}` is declared as {declared[:100]}; allowed are {', '.join(MEDIA_TYPES)}"
+            f"the file `{name}` is declared as {declared[:100]}; allowed are {', '.join(MEDIA_TYPES)}"
         )
-    return declared, await file.read()
+    return UploadedPicture(await file.read(), declared, KINDS[name])
 
 
 def _fields(items: list[tuple[str, UploadFile | str]]) -> dict[str, str]:

@@ -1,30 +1,38 @@
-"""The predictor: from the bytes of one picture to a diagnosis, by one loaded version.
+"""The predictor: from the bytes of the pictures of one lesion to a diagnosis, by one loaded version.
 
 In three steps: `decode` blocks and runs in a thread, the model's run is up to `serving.inference.scheduler`,
-which may batch several pictures, and `build_diagnosis` is a pure function of both.
+which may batch several lesions, and `build_diagnosis` is a pure function of both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from registry.bundle.decision import decide
+from registry.bundle.cases.given import GivenCase
+from registry.bundle.decision import Decision, decide
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.pictures.open_file import open_picture
 from registry.bundle.pictures.rule import decode_opened
+from registry.bundle.question import Question
+from registry.bundle.would_help import would_help
 from registry.records import Version
-from serving.inference.quality import QualityAssessment, assess_quality
+from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons
 from serving.inference.tone import skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
 from serving.protocol.routing import Route
-from serving.protocol.schemas import AnsweringModel, Diagnosis
+from serving.protocol.schemas import AnsweringModel, Diagnosis, Inputs, MissingInput
+
+SAME_FILE: Final = (
+    "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
+)
 
 
 @dataclass(frozen=True)
@@ -62,35 +70,61 @@ class LoadedVersion:
 
 @dataclass(frozen=True)
 class Decoded:
-    """A picture decoded for a model, and what was measured of it.
+    """The pictures of a lesion decoded for a model, and what was measured of them.
 
     Attributes:
-        pixels: `(size, size, 3)` uint8 RGB.
-        quality: whether it can be judged.
-        skin_angle: the typology angle of its skin, degrees; None where the version does not use it.
+        question: what the model is shown.
+        quality: whether they can be judged.
+        skin_angle: the typology angle of the skin, degrees; None where the version does not use it.
+        same_file: whether two of the pictures are one file.
     """
 
-    pixels: NDArray[np.uint8]
+    question: Question
     quality: QualityAssessment
     skin_angle: float | None = None
+    same_file: bool = False
 
 
-def decode(loaded: LoadedVersion, content: bytes, max_pixels: int) -> Decoded:
-    """Decodes a picture by the version's picture rule, within the service's limit of pixels.
+def decode(
+    loaded: LoadedVersion, pictures: Sequence[bytes], max_pixels: int, given: GivenCase | None = None
+) -> Decoded:
+    """Decodes pictures by the version's picture rule, within the service's limit of pixels.
+
+    Args:
+        loaded: the version that they are for.
+        pictures: the bytes of each.
+        max_pixels: the limit, for each.
+        given: what is given beside them; None for a model of single pictures.
 
     Raises:
-        NotAnImage, WrongMediaType, BodyTooLarge: the picture cannot be shown to a model.
+        NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
     """
     rule = loaded.manifest.picture
     bounded = rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
-    try:
-        image = open_picture(content)
-        width, height = image.size  # before the decoder scales down
-        pixels = decode_opened(image, bounded)
-    except PictureError as error:
-        raise picture_problem(error) from error
-    quality = assess_quality(width, height, rule, pixels)
-    return Decoded(pixels, quality, skin_angle(pixels, loaded.manifest))
+    decoded, qualities = [], []
+    for content in pictures:
+        try:
+            image = open_picture(content)
+            width, height = image.size  # before the decoder scales down
+            decoded.append(decode_opened(image, bounded))
+        except PictureError as error:
+            raise picture_problem(error) from error
+        qualities.append(assess_quality(width, height, rule, decoded[-1]))
+    kinds = given.pictures if given else ()
+    return Decoded(
+        Question(np.stack(decoded), given),
+        of_all(qualities, kinds) if len(qualities) > 1 else qualities[0],
+        # Of dermoscopic pictures the colour tells nothing of the tone.
+        next(
+            (
+                skin_angle(pixels, loaded.manifest)
+                for place, pixels in enumerate(decoded)
+                if not kinds or kinds[place] == "close-up"
+            ),
+            None,
+        ),
+        same_file=len(set(pictures)) < len(pictures),
+    )
 
 
 def build_diagnosis(
@@ -102,11 +136,11 @@ def build_diagnosis(
     *,
     request_id: str,
 ) -> Diagnosis:
-    """Builds the diagnosis of one picture from the model's outputs.
+    """Builds the diagnosis of one lesion from the model's outputs.
 
     Args:
         loaded: the version that was asked.
-        decoded: the picture.
+        decoded: its pictures.
         outputs: the model's outputs for it, as a batch of one.
         parameters: what the request declares and asks for.
         route: why this version answers.
@@ -115,9 +149,11 @@ def build_diagnosis(
     Raises:
         GraphError: the model answered what no model may.
     """
+    given = decoded.question.given
     decided = decide(
         outputs.probabilities[0],
         loaded.manifest,
+        pattern=given.pattern if given else None,
         embedding=outputs.embedding[0],
         skin_tone=parameters.skin_tone,
         skin_tone_scale=parameters.skin_tone_scale if parameters.skin_tone else None,
@@ -138,13 +174,34 @@ def build_diagnosis(
             "quality": decoded.quality.shown,
             **decided.to_json(),
             "decision": outcome(decided, decoded.quality),
-            "reasons": reasons(decided, decoded.quality, loaded.manifest, version, route, parameters),
+            "reasons": reasons(
+                decided,
+                decoded.quality,
+                loaded.manifest.under(given.pattern) if given else loaded.manifest,
+                version,
+                route,
+                parameters,
+            ),
             "warnings": [
                 *decided.warnings,
+                *([SAME_FILE] if decoded.same_file else []),
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],
+            **(_of_case(given, decided, loaded.manifest) if given else {}),
         }
     )
+
+
+def _of_case(given: GivenCase, decided: Decision, manifest: BundleManifest) -> dict[str, Any]:
+    """What a diagnosis says of a case: what was used of it, and what would help."""
+    inputs = Inputs(
+        pictures=list(given.pictures),
+        facts=given.facts,
+        pattern=given.pattern.name,
+        promised=decided.guarantee != "none",
+    )
+    missing = [MissingInput(**one.to_json()) for one in would_help(given, manifest)]
+    return {"inputs": inputs, "would_help": missing}
 
 
 def picture_problem(error: PictureError) -> ProblemResponse:

@@ -1,58 +1,56 @@
-"""Running a model on a batch of pictures, so that one bad picture does not fail the others.
+"""Running a model on a batch of questions, so that a bad one does not fail the others.
 
 Where a batch fails, whatever the cause (the run, outputs that are not finite or of the wrong shape), each of
-its pictures is run alone, and fails alone.
+its questions is run alone, and fails alone.
 """
 
 import logging
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.question import Question, ask
 
 log = logging.getLogger("dermfed.serve")
 
 
-def run_batch(graph: Graph, pictures: Sequence[NDArray[np.uint8]]) -> list[Outputs | Exception]:
-    """Runs the graph on a batch of pictures; each gets its outputs, or the error that it raises alone."""
-    if len(pictures) > 1:
+def run_batch(graph: Graph, questions: Sequence[Question]) -> list[Outputs | Exception]:
+    """Runs the graph on a batch of questions; each gets its outputs, or the error that it raises alone."""
+    if len(questions) > 1:
         try:
-            return list(run_and_split(graph, np.stack(pictures)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may be one picture's alone
-            log.warning("%d pictures shown together failed (%s); each is shown alone", len(pictures), error)
-    return [run_single(graph, one) for one in pictures]
+            return list(run_and_split(graph, questions))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it may be one question's alone
+            log.warning("%d pictures shown together failed (%s); each is shown alone", len(questions), error)
+    return [run_single(graph, one) for one in questions]
 
 
-def run_single(graph: Graph, pixels: NDArray[np.uint8]) -> Outputs | Exception:
-    """Runs the graph on one picture; returns its outputs, or the error."""
+def run_single(graph: Graph, question: Question) -> Outputs | Exception:
+    """Runs the graph on one question; returns its outputs, or the error."""
     try:
-        return run_and_split(graph, pixels[None])[0]
+        return run_and_split(graph, [question])[0]
     except Exception as error:  # noqa: BLE001 - raised again for whoever waits for it
         return error
 
 
-def run_and_split(graph: Graph, images: NDArray[np.uint8]) -> list[Outputs]:
-    """Runs the graph on `(batch, size, size, 3)`, and splits its outputs into batches of one.
+def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
+    """Runs the graph on a batch of questions, and splits its outputs into batches of one.
 
     Raises:
-        GraphError: the graph cannot run, or its outputs are not finite or not one for each picture.
+        GraphError: the graph cannot run, or its outputs are not finite or not one for each question.
     """
-    outputs = graph.run(images)
+    outputs = ask(graph, questions)
     expected = {
-        "probabilities": (len(images), graph.num_classes),
-        "logits": (len(images), graph.num_classes),
-        "embedding": (len(images), graph.num_features),
+        "probabilities": (len(questions), graph.num_classes),
+        "logits": (len(questions), graph.num_classes),
+        "embedding": (len(questions), graph.num_features),
     }
     for name, shape in expected.items():
         if (found := getattr(outputs, name).shape) != shape:
             raise GraphError(
-                f"the graph answered {name} of shape {found} for {len(images)} pictures, not {shape}; "
+                f"the graph answered {name} of shape {found} for {len(questions)} pictures, not {shape}; "
                 "the model is broken: export it again"
             )
     return [
         Outputs(*(part[row : row + 1] for part in (outputs.probabilities, outputs.logits, outputs.embedding)))
-        for row in range(len(images))
+        for row in range(len(questions))
     ]

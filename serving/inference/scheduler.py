@@ -198,7 +198,7 @@ class Scheduler:
     def _run_model(self, graph: Graph, pictures: Sequence[QueuedPicture]) -> Answers:
         shown = [(one, one.decoded) for one in pictures if one.decoded is not None]
         began = time.monotonic()
-        outputs = run_batch(graph, [decoded.pixels for _, decoded in shown])
+        outputs = run_batch(graph, [decoded.question for _, decoded in shown])
         seconds = time.monotonic() - began
         self._metrics.batch(len(shown))
         answers: list[tuple[asyncio.Future[Answer], Answer | Exception]] = []

@@ -1,6 +1,7 @@
 """Monitoring of every answer after it was sent: counted for drift, and compared with a candidate's."""
 
 import logging
+from collections.abc import Sequence
 
 from starlette.background import BackgroundTask
 
@@ -59,7 +60,7 @@ class Monitoring:
         release: LoadedRelease,
         loaded: LoadedVersion,
         parameters: Parameters,
-        content: bytes,
+        contents: Sequence[bytes],
         decoded: Decoded,
         outputs: Outputs,
         diagnosis: Diagnosis,
@@ -70,14 +71,14 @@ class Monitoring:
             release: the release of that version.
             loaded: the version that answered.
             parameters: what the request declared.
-            content: the bytes that were sent.
-            decoded: the picture as the version's model saw it.
+            contents: the bytes of the pictures that were sent.
+            decoded: them as the version's model saw it.
             outputs: the model's outputs, as a batch of one.
             diagnosis: the answer.
         """
         everybody = release.versions[GLOBAL].manifest
         subgroup = subgroup_of(release.subgroups, everybody, parameters.skin_tone, parameters.skin_tone_scale)
-        answered = AnsweredPicture(loaded, subgroup, parameters, content, decoded, diagnosis)
+        answered = AnsweredPicture(loaded, subgroup, parameters, contents, decoded, diagnosis)
         return BackgroundTask(self._observe, answered, outputs)
 
     def health_issues(self) -> list[str]:

@@ -7,7 +7,7 @@ The fields of `serving.protocol.schemas` carry a `Fact`. The table in `docs/serv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -114,7 +114,7 @@ def example(model: type[AnyModel], /, **given: Any) -> AnyModel:
     for name, field, fact in facts(model):
         part, value = part_of(field.annotation), given.pop(name, fact.example)
         if part is not None:
-            alone = part is field.annotation
+            alone = get_origin(field.annotation) is not list
             if value is ...:
                 value = example(part) if alone else [example(part)]
             elif alone and isinstance(value, Mapping):

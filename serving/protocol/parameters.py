@@ -1,14 +1,24 @@
-"""The parameters of a diagnosis request, read from the query and the form."""
+"""The parameters of a diagnosis request, read from the query and the form.
+
+Facts about a patient are taken from the form alone: an address is written into the logs of every proxy on its
+way. Which facts there are is the model's to say, so that a field of a form that is no parameter is kept until
+the model is known.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from registry.bundle.cases.facts import KNOWN
+from registry.bundle.cases.given import GivenCase, read_given
+from registry.bundle.cases.kinds import Kind, read_kind
+from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.nearest import nearest
+from registry.bundle.question import kinds_of
 from registry.bundle.skin_tone.scales import SCALES, read_scale, read_tone
 from serving.protocol.problems import InvalidParameter
 
-NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top")
+NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind")
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000
 
@@ -25,30 +35,79 @@ class Parameters:
         skin_tone_scale: its scale.
         model: the model asked for, if any.
         top: how many findings to list; None for all.
+        image_kind: of what kind the picture `image` is; None where nobody said it.
+        facts: what else the form says, by name: facts, if the model takes them.
     """
 
     skin_tone: str | None = None
     skin_tone_scale: str = DEFAULT_SCALE
     model: str | None = None
     top: int | None = None
+    image_kind: Kind | None = None
+    facts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -> Parameters:
     """Reads and validates the parameters of a request; an empty value counts as none.
 
     Raises:
-        InvalidParameter: an unknown name, one given twice, or a value that is not allowed.
+        InvalidParameter: an unknown name in the query, one given twice, or a value that is not allowed.
     """
     given: dict[str, str] = {}
     for name, value in [*query, *form.items()]:
-        if name not in NAMES:
-            shown = name[:_LONGEST]
-            raise InvalidParameter(f"there is no parameter `{shown}`; {nearest(shown, NAMES)}")
         if name in given:
-            raise InvalidParameter(f"`{name}` is given twice; give it once")
+            raise InvalidParameter(f"`{name[:_LONGEST]}` is given twice; give it once")
         given[name] = value.strip()[:_LONGEST]
+    for name, _ in query:
+        if name in KNOWN:
+            raise InvalidParameter(
+                f"`{name}` is a fact about a patient, which an address would leave in logs; send it as a "
+                "field of a form"
+            )
+        if name not in NAMES:
+            raise _unknown(name, NAMES)
     tone, scale = _tone(given.get("skin_tone", ""), given.get("skin_tone_scale", ""))
-    return Parameters(tone, scale, given.get("model") or None, _top(given.get("top", "")))
+    try:
+        kind = read_kind(given.get("image_kind", ""))
+    except ValueError as error:
+        raise InvalidParameter(f"`image_kind`: {error}") from error
+    facts = {name: value for name, value in given.items() if name not in NAMES}
+    return Parameters(tone, scale, given.get("model") or None, _top(given.get("top", "")), kind, facts)
+
+
+def read_case(
+    manifest: BundleManifest,
+    pictures: Sequence[bytes],
+    kinds: Sequence[Kind | None],
+    facts: Mapping[str, str],
+) -> GivenCase | None:
+    """What is given of a case, as the model takes it; None for a model of single pictures.
+
+    Args:
+        manifest: of the version that answers.
+        pictures: the bytes of each.
+        kinds: of the pictures, as far as the sender says it.
+        facts: what the form says beside the parameters; an empty value counts as none.
+
+    Raises:
+        InvalidParameter: the model does not take it.
+    """
+    case = manifest.case
+    names = (*NAMES, *(case.fact_names if case else ()))
+    for name in facts:
+        if name not in names and name not in KNOWN:
+            raise _unknown(name, names)
+    try:
+        return read_given(
+            case, kinds_of(pictures, kinds, case), {name: value for name, value in facts.items() if value}
+        )
+    except ValueError as error:
+        raise InvalidParameter(str(error)) from error
+
+
+def _unknown(name: str, names: Sequence[str]) -> InvalidParameter:
+    shown = name[:_LONGEST]
+    return InvalidParameter(f"there is no parameter `{shown}`; {nearest(shown, names)}")
 
 
 def _tone(tone: str, scale: str) -> tuple[str | None, str]:

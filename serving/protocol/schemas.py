@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Coding, Malignancy
 from registry.bundle.manifest.schema import Guarantee
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
@@ -157,6 +158,50 @@ class Reason(Answer):
     ]
 
 
+class Inputs(Answer):
+    """What was used of a case: its pictures and facts, and what is promised for what was given."""
+
+    pictures: Annotated[
+        list[str],
+        Fact(
+            "the kind of each picture: `close-up`, `dermoscopic`, `overview` or `unknown`",
+            ["close-up", "dermoscopic"],
+        ),
+    ]
+    facts: Annotated[
+        dict[str, str],
+        Fact("the facts that were used, as they were understood", {"age": "70", "site": "trunk"}),
+    ]
+    pattern: Annotated[
+        str,
+        Fact(
+            "which pictures and how many of the facts were given: the decision is by the rules of such cases",
+            "close-up+dermoscopic+some context",
+            fhir=Coded("pattern", "What was given of the case"),
+        ),
+    ]
+    promised: Annotated[
+        bool,
+        Fact(
+            "whether a coverage is promised for such cases; where it is false, the set holds every class",
+            True,
+            fhir=Coded("promised", "Whether a coverage is promised for what was given"),
+        ),
+    ]
+
+
+class MissingInput(Answer):
+    """Something that was not given of a case and would help, by the figures of calibration."""
+
+    missing: Annotated[list[str], Fact("one kind of picture, or the facts that are missing", ["sex"])]
+    fewer_classes: Annotated[
+        float, Fact("by how many classes the mean prediction set of cases with it was smaller", 0.2)
+    ]
+    more_reported: Annotated[
+        float, Fact("by how much the share of reported cases was larger with it", 0.1, PROBABILITY)
+    ]
+
+
 class Diagnosis(Answer):
     """The answer to `POST /v1/diagnoses`."""
 
@@ -181,16 +226,48 @@ class Diagnosis(Answer):
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
     warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
     disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
+    inputs: Annotated[
+        Inputs | None,
+        Field(exclude_if=lambda inputs: inputs is None),
+        Fact("what was used of a case; not there where the model takes single pictures", None, later=True),
+    ] = None
+    would_help: Annotated[
+        list[MissingInput],
+        Field(exclude_if=lambda missing: not missing),
+        Fact(
+            "what is missing of a case that would help, best first; not there where nothing is",
+            [],
+            later=True,
+        ),
+    ] = []
+
+
+class ServedPattern(Answer):
+    """What may be given of a case, and what calibration found for such cases.
+
+    `set_size` is the mean number of classes that are not ruled out, `reported` the share of cases reported.
+    """
+
+    pattern: str
+    promised: bool
+    set_size: float | None
+    reported: float | None
 
 
 class ServedVersion(Answer):
-    """One version that is served: whom it is for, by which tones of which scale."""
+    """One version that is served: whom it is for, by which tones of which scale.
+
+    `case` says which pictures and facts it takes, `patterns` which of these were calibrated; they are not
+    there where it takes single pictures.
+    """
 
     version: int
     subgroup: str
     scale: str | None
     skin_tones: list[str]
     digest: str
+    case: Annotated[CaseInput | None, Field(exclude_if=lambda case: case is None)] = None
+    patterns: Annotated[list[ServedPattern], Field(exclude_if=lambda patterns: not patterns)] = []
 
 
 class ServedModel(Answer):

@@ -13,9 +13,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from registry.bundle.cases.given import read_given
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.question import Question, ask
 from registry.records import ApiKey, Event, Release, Version
 from serving.inference.predictor import LoadedVersion
 
@@ -105,9 +107,24 @@ class Loader:
 def warm_up(loaded: LoadedVersion) -> None:
     """Warms a version up: runs its model and decides on a grey picture, so that a broken one fails here.
 
+    A model of cases also gets a case with every fact and as many kinds of picture as it takes.
+
     Raises:
         GraphError: the model cannot run, or does not answer what its manifest says.
     """
-    size = loaded.manifest.picture.size
-    outputs = loaded.graph.run(np.full((1, size, size, 3), 128, dtype=np.uint8))
-    decide(outputs.probabilities[0], loaded.manifest, embedding=outputs.embedding[0])
+    manifest = loaded.manifest
+    grey = np.full((1, manifest.picture.size, manifest.picture.size, 3), 128, dtype=np.uint8)
+    if manifest.case is None:
+        questions = [Question(grey)]
+    else:
+        case = manifest.case
+        kinds = case.kinds[: case.slots] or (None,)
+        facts = {
+            fact.name: fact.write(fact.low if fact.kind == "number" else 0.0) or "" for fact in case.facts
+        }
+        whole = Question(np.repeat(grey, len(kinds), axis=0), read_given(case, kinds, facts))
+        questions = [Question(grey, read_given(case, [None], {})), whole]
+    for question in questions:
+        outputs = ask(loaded.graph, [question])
+        pattern = question.given.pattern if question.given else None
+        decide(outputs.probabilities[0], manifest, pattern=pattern, embedding=outputs.embedding[0])

@@ -1,4 +1,4 @@
-"""The page on which one picture is tried: the form, and the answer as a clinician reads it."""
+"""The page on which one lesion is tried: the form, and the answer as a clinician reads it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from registry.bundle.skin_tone.scales import SCALES
 from serving.protocol.parameters import Parameters, read_parameters
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import ServedRelease
+from serving.web.case_form import facts, pictures, plain
 from serving.web.figures import figures
 from serving.web.rendering import render
 
@@ -24,6 +25,13 @@ GUARANTEES: Final[Mapping[str, str]] = {
     "subgroup": "promised for people with the declared skin tone",
     "global": "promised over all skin tones together, not for each of them",
     "none": "not promised: too few pictures to calibrate on, or a skin tone it was not calibrated on",
+}
+
+_KINDS: Final[Mapping[str, str]] = {
+    "close-up": "a close-up",
+    "dermoscopic": "a dermoscopic picture",
+    "overview": "an overview",
+    "unknown": "a picture of which nobody said the kind",
 }
 
 _SCALES: Final[Mapping[str, tuple[str, str]]] = {
@@ -71,6 +79,34 @@ def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Pa
     return read_parameters(query, given)
 
 
+def given(diagnosis: Diagnosis) -> list[str]:
+    """What was used of a case, an item each; nothing where the model takes single pictures."""
+    if diagnosis.inputs is None:
+        return []
+    inputs = diagnosis.inputs
+    return [
+        *(_KINDS.get(kind, kind) for kind in inputs.pictures),
+        *(f"{plain(name)}: {plain(value)}" for name, value in inputs.facts.items()),
+    ]
+
+
+def helpful(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """What would help, with what it brought in calibration."""
+    found = []
+    for one in diagnosis.would_help:
+        brought = [
+            *([f"{one.fewer_classes:g} fewer classes were not ruled out"] if one.fewer_classes else []),
+            *(
+                [f"{100 * one.more_reported:.0f} more of 100 lesions were reported"]
+                if one.more_reported
+                else []
+            ),
+        ]
+        named = " and ".join(_KINDS.get(name, plain(name)) for name in one.missing)
+        found.append((named[:1].upper() + named[1:], f"in calibration {' and '.join(brought)}"))
+    return found
+
+
 def picture_page(
     state: ServedRelease, diagnosis: Diagnosis | None = None, asked: Parameters | None = None
 ) -> str:
@@ -85,6 +121,10 @@ def picture_page(
     return render(
         "picture.html",
         here="picture",
+        pictures=pictures(state),
+        facts=facts(state, asked.facts if asked else {}),
+        given=given(diagnosis) if diagnosis else [],
+        help=helpful(diagnosis) if diagnosis else [],
         models=sorted(state.releases),
         model=(asked.model if asked else None) or "",
         scales=tones(state),

@@ -294,7 +294,7 @@ def test_a_picture_in_every_form(serve, tmp_path):
         ("a\0b.jpg", errors.UnreadablePicture, "null"),
         (Path(), errors.UnreadablePicture, "directory"),
         (io.StringIO("text"), errors.NotAPicture, "'rb'"),
-        (None, errors.NotAPicture, "NoneType"),
+        (None, errors.NotAPicture, "there is no picture"),
     ],
 )
 def test_what_is_no_picture_is_not_sent(serve, image, error, says):

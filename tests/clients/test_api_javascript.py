@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.case_bundles import case_bundle
 from tests.serving.conftest import DARK, Places, draw_bundle, encode, paint, release, running
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "diagnose.mjs"
@@ -68,7 +69,13 @@ def test_it_diagnoses_and_says_why_not(ask, tmp_path):
                 assert ended.stdout.rstrip().endswith(said["disclaimer"])
             for picture, arguments, environment, says in (
                 (encode(paint())[:300], [], key, "400 Not an image: "),
-                (b"text", [], key, "415 "),
+                (b"text", [], key, "400 Not an image: "),
+                (
+                    encode(paint()),
+                    ["V", "age=70"],
+                    key,
+                    "422 Invalid parameter: this model takes one picture",
+                ),
                 (encode(paint()), ["9"], key, "422 Invalid parameter: "),
                 (encode(paint()), [], {"DERMFED_URL": service.url}, "401 "),
             ):
@@ -77,6 +84,24 @@ def test_it_diagnoses_and_says_why_not(ask, tmp_path):
                 assert says in ended.stderr
                 assert "(request " in ended.stderr
                 assert secret not in ended.stdout + ended.stderr
+
+
+def test_it_asks_about_a_case(ask, tmp_path):
+    places = Places(tmp_path / "registry")
+    with places.open() as registry:
+        release(registry, case_bundle())
+    (tmp_path / "derm.png").write_bytes(encode(paint((90, 160, 40)), "PNG"))
+    with running(places.open) as service:
+        more = ["image_kind=close-up", f"dermoscopic={tmp_path / 'derm.png'}", "age=70", "site=back"]
+        ended = ask(encode(paint()), "V", *more, DERMFED_URL=service.url)
+        alone = ask(encode(paint()), "V", "image_kind=close-up", "age=700", DERMFED_URL=service.url)
+        form = {"skin_tone": "V", "image_kind": "close-up", "age": "70", "site": "trunk"}
+        files = {"image": encode(paint()), "dermoscopic": encode(paint((90, 160, 40)), "PNG")}
+        said = service.form(form, files=files).json()
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"{said['decision']}: {', '.join(said['prediction_set']['codes'])} not")
+    assert said["inputs"]["promised"]
+    assert "age 700 is out of bounds" in alone.stderr
 
 
 def test_it_waits_once_as_long_as_the_service_asks(ask):

@@ -10,6 +10,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from clients.api import errors
+from tests.case_bundles import case_bundle
 from tests.clients.both_clients import NAMES, connector, told_apart
 from tests.serving.conftest import (
     DARK,
@@ -59,7 +60,7 @@ def test_a_picture_is_diagnosed(service, connect, form):
     with connect(service) as client:
         diagnosis = client.diagnose(picture, skin_tone="VI", top=2)
     said = service.diagnose(picture, f"image/{form.lower()}", params={"skin_tone": "6", "top": 2}).json()
-    given = diagnosis.model_dump(mode="json")
+    given = diagnosis.model_dump(mode="json", exclude_unset=True)
     left_out = {"id", "created"}
     assert {name: value for name, value in given.items() if name not in left_out} == {
         name: value for name, value in said.items() if name in given and name not in left_out
@@ -179,3 +180,54 @@ def test_a_service_that_stays_without_a_model_is_given_up(connect, tmp_path):
     ):
         client.diagnose(encode(paint()))
     assert len(waits) == 2
+
+
+@pytest.fixture(scope="module")
+def of_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    places = Places(tmp_path_factory.mktemp("cases"))
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open) as started:
+        yield started
+
+
+def test_a_case_is_sent_whole(of_cases, connect, tmp_path):
+    close, derm = encode(paint(), "PNG"), encode(paint((90, 160, 40)))
+    (tmp_path / "derm.jpg").write_bytes(derm)
+    with connect(of_cases) as client:
+        diagnosis = client.diagnose(
+            close_up=close,
+            dermoscopic=tmp_path / "derm.jpg",
+            facts={"age": 70, "site": "back", "sex": None},
+            skin_tone="V",
+            top=2,
+        )
+        alone = client.diagnose(dermoscopic=derm)
+        assert client.diagnose(close).inputs.pictures == ("unknown",)
+    assert diagnosis.inputs.pictures == ("close-up", "dermoscopic")
+    assert diagnosis.inputs.facts == {"age": "70", "site": "trunk"}
+    assert diagnosis.inputs.promised
+    assert diagnosis.would_help[0].missing == ("sex",)
+    assert len(diagnosis.findings) == 2
+    assert any("skin tone 5" in warning for warning in diagnosis.warnings)
+    form = of_cases.form(
+        {"age": "70", "site": "trunk", "skin_tone": "5", "top": "2"},
+        files={"close_up": ("a", close, "image/png"), "dermoscopic": ("b", derm, "image/jpeg")},
+    ).json()
+    assert [one.probability for one in diagnosis.findings] == [one["probability"] for one in form["findings"]]
+    assert alone.inputs.pattern == "dermoscopic"
+
+
+def test_what_a_model_does_not_take_is_an_invalid_parameter(of_cases, service, connect):
+    picture = encode(paint())
+    with connect(of_cases) as client:
+        with pytest.raises(errors.InvalidParameter, match="age 700 is out of bounds"):
+            client.diagnose(picture, facts={"age": 700})
+        with pytest.raises(errors.InvalidInput, match="there is no picture"):
+            client.diagnose(facts={"age": 70})
+        with pytest.raises(errors.InvalidInput, match="top is no fact"):
+            client.diagnose(picture, facts={"top": 1})
+    with connect(service) as client:
+        assert client.diagnose(picture).inputs is None
+        with pytest.raises(errors.InvalidParameter, match="takes one picture"):
+            client.diagnose(close_up=picture)

@@ -22,7 +22,10 @@ from typer.testing import CliRunner, Result
 
 from clients.api import ConnectionFailed, Diagnosis
 from clients.diagnose import app
+from clients.diagnose_lesions import read_lesions
 from clients.diagnose_output import AsCsv, escape_formula, printable
+from tests.case_bundles import case_bundle
+from tests.serving.conftest import Places, encode, paint, release, running
 
 ROOT = Path(__file__).parents[2]
 KEY = "dfk_7_a-very-secret-key"
@@ -30,6 +33,7 @@ JPEG = b"\xff\xd8\xff\xe0"
 OPTIONS = (
     *("--url", "--api-key", "--skin-tone", "--skin-tone-scale", "--model", "--top", "--wait"),
     *("--json", "--csv", "--resume", "--jobs", "--version"),
+    *("--kind", "--dermoscopic", "--age", "--sex", "--site", "--cases"),
 )
 DIAGNOSIS: dict[str, Any] = {
     "id": "1",
@@ -235,7 +239,8 @@ def test_one_picture_in_json_is_the_services_answer_with_the_file(command, pictu
     ended = command("lesion.jpg", "--json")
     assert (ended.exit_code, ended.stderr) == (0, "")
     said = json.loads(ended.stdout)
-    assert list(said) == ["file", "error", *Diagnosis.model_fields]
+    of_cases = ("inputs", "would_help")
+    assert list(said) == ["file", "error", *(one for one in Diagnosis.model_fields if one not in of_cases)]
     assert common(said, DIAGNOSIS) == DIAGNOSIS
     assert (said["file"], said["error"]) == ("lesion.jpg", None)
 
@@ -690,3 +695,125 @@ def test_a_service_that_is_still_starting_is_waited_for(command, picture, monkey
     ended = command(picture, "--wait", "30")
     assert ended.exit_code == 0
     assert next(looks, None) is None
+
+
+TABLE = """case,close_up,dermoscopic,age,site,skin_tone,fact:weight
+one,pictures/a.jpg,pictures/b.jpg,70,trunk,V,
+two,pictures/b.jpg,,,,,80
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "in" / "pictures").mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / "in" / "pictures" / f"{name}.jpg").write_bytes(JPEG + name.encode())
+    (tmp_path / "in" / "cases.csv").write_text(TABLE)
+    return tmp_path / "in" / "cases.csv"
+
+
+def test_the_lesions_of_a_table_are_read_with_their_own_pictures_and_facts(table):
+    one, two = read_lesions(table)
+    folder = table.parent / "pictures"
+    assert (one.name, two.name) == ("one", "two")
+    assert one.arguments == {
+        "close_up": folder / "a.jpg",
+        "dermoscopic": folder / "b.jpg",
+        "skin_tone": "V",
+        "facts": {"age": "70", "site": "trunk"},
+    }
+    assert two.arguments == {"close_up": folder / "b.jpg", "facts": {"weight": "80"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("case,close_up,diagnosis\none,pictures/a.jpg,MEL\n", "the column diagnosis, which is not sent"),
+        ("close_up\npictures/a.jpg\n", "no column `case`"),
+        ("case,close_up\n", "no rows"),
+        ("case,close_up\none,pictures/a.jpg\none,pictures/b.jpg\n", "line 3: one; each lesion has a name"),
+        ("case,close_up\n,pictures/a.jpg\n", "line 2: no name; each lesion has a name"),
+        ("case,age\none,70\n", "line 2: no picture"),
+        ("case,close_up\none,pictures/c.jpg\n", "there is no picture"),
+        ("case,close_up\none,pictures/a.jpg,70\n", "line 2: more or fewer cells"),
+    ],
+)
+def test_a_table_that_cannot_be_sent_whole_is_refused_before_anything_is(command, server, table, text, said):
+    table.write_text(text)
+    done = command("--cases", str(table), "--csv", "answers.csv")
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert server.asked == []
+
+
+@pytest.fixture
+def of_cases(tmp_path: Path) -> Iterator[str]:
+    """The real service, with a model that takes cases."""
+    places = Places(tmp_path / "registry")
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open) as service:
+        yield service.url
+
+
+def test_a_case_is_asked_about_and_told(command, of_cases, tmp_path):
+    (tmp_path / "close.jpg").write_bytes(encode(paint()))
+    (tmp_path / "derm.jpg").write_bytes(encode(paint((90, 160, 40))))
+    asked = ["close.jpg", "--dermoscopic", "derm.jpg", "--age", "70", "--sex", "male", "--url", of_cases]
+    told = command(*asked)
+    assert told.exit_code == 0, told.output
+    assert "Given: close-up, dermoscopic; age 70, sex male (a coverage is promised for such" in told.stdout
+    assert "Would help: site (in calibration 0.2 fewer classes not ruled out, 10 more of 100" in told.stdout
+    said = json.loads(command(*asked, "--json").stdout)
+    assert said["inputs"]["pattern"] == "close-up+dermoscopic+some context"
+    kind = json.loads(command("derm.jpg", "--kind", "dermoscopic", "--url", of_cases, "--json").stdout)
+    assert kind["inputs"]["pattern"] == "dermoscopic"
+    alone = json.loads(command("--dermoscopic", "derm.jpg", "--url", of_cases, "--json").stdout)
+    assert {**alone, "id": "", "created": ""} == {**kind, "id": "", "created": ""}
+    plain = json.loads(command("derm.jpg", "--url", of_cases, "--json").stdout)
+    assert plain["inputs"]["pattern"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["a.jpg", "b.jpg", "--age", "70"], "--age are of one lesion"),
+        (["--age", "70"], "--age are of one lesion"),
+        (["--cases", "in/cases.csv", "--age", "70"], "--age are of one lesion"),
+        (["--cases", "in/cases.csv", "a.jpg"], "--cases names all pictures"),
+        (["a.jpg", "--kind", "dermoscopic", "--dermoscopic", "b.jpg"], "give one of them"),
+        (["--json"], "no picture is named"),
+    ],
+)
+def test_what_does_not_go_together_is_said(command, server, table, tmp_path, options, said):
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / name).write_bytes(JPEG)
+    done = command(*options)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert server.asked == []
+
+
+def test_a_table_is_gone_on_with_and_a_bad_row_does_not_stop_it(command, of_cases, tmp_path):
+    (tmp_path / "close.jpg").write_bytes(encode(paint()))
+    (tmp_path / "cases.csv").write_text(
+        "case,close_up,age\nfirst,close.jpg,70\nsecond,close.jpg,700\n=third,close.jpg,\n"
+    )
+    asked = ["--cases", "cases.csv", "--csv", "answers.csv", "--url", of_cases]
+    done = command(*asked)
+    assert done.exit_code == 1
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "answers.csv").read_text())))
+    assert [row["file"] for row in rows] == ["first", "second", "'=third"]
+    assert [row["pattern"] for row in rows] == ["close-up+some context", "", "close-up"]
+    assert [row["promised"] for row in rows] == ["yes", "", "yes"]
+    assert rows[0]["would_help"] == "dermoscopic; sex, site"
+    assert "age 700 is out of bounds" in rows[1]["error"]
+    (tmp_path / "cases.csv").write_text(
+        "case,close_up,age\nfirst,close.jpg,70\nsecond,close.jpg,71\n=third,close.jpg,\n"
+    )
+    again = command(*asked, "--resume")
+    assert again.exit_code == 0, again.output
+    assert "2 of 3 pictures were diagnosed before" in again.stderr
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "answers.csv").read_text())))
+    assert [row["file"] for row in rows] == ["first", "'=third", "second"]
+    assert all(row["decision"] for row in rows)

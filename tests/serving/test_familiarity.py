@@ -9,6 +9,7 @@ from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import Abstention, OutOfDistribution
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import decode_picture
+from registry.bundle.question import ask
 from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.protocol.parameters import Parameters
@@ -24,8 +25,8 @@ def test_it_is_referred_and_the_answer_keeps_its_form(bundle, picture, away, dec
     drawn = bundle(abstention=Abstention(threshold_bin=0), out_of_distribution=known)
     version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
     loaded = LoadedVersion.of(version, drawn)
-    decoded = decode(loaded, content, max_pixels=10_000)
-    outputs = loaded.graph.run(decoded.pixels[None])
+    decoded = decode(loaded, [content], max_pixels=10_000)
+    outputs = ask(loaded.graph, [decoded.question])
     told = build_diagnosis(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1").model_dump(
         mode="json"
     )

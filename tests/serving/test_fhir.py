@@ -117,6 +117,7 @@ REQUIRED = {
     "DiagnosticReport.status": "partial",
     "DiagnosticReport.text.status": "generated",
     "Observation.status": "preliminary",
+    "Media.status": "completed",
     "Device.status": "active",
     "Device.deviceName.type": "model-name",
     "Provenance.entity.role": "source",
@@ -148,9 +149,8 @@ def check(bundle) -> None:
         assert one["fullUrl"] == f"urn:uuid:{uuid.UUID(one['resource']['id'])}"
     assert set(every(bundle, "reference")) <= set(addresses)
     (report,) = resources(bundle, "DiagnosticReport")
-    observations = [
-        one["fullUrl"] for one in bundle["entry"] if one["resource"]["resourceType"] == "Observation"
-    ]
+    made = [one for one in resources(bundle, "Observation") if "device" in one]  # others are what was given
+    observations = [f"urn:uuid:{one['id']}" for one in made]
     assert [one["reference"] for one in report["result"]] == observations
     (origin,) = resources(bundle, "Provenance")
     assert len(origin["target"]) == len(observations) + 1
@@ -411,6 +411,54 @@ labels = st.lists(
 )
 
 
+CASE = {
+    "pictures": ["close-up", "dermoscopic", "unknown"],
+    "facts": {"age": "70", "sex": "male", "site": "head_neck", "diameter": " 6 "},
+    "pattern": "unknown+close-up+dermoscopic+context",
+    "promised": True,
+}
+
+
+def test_a_case_has_its_pictures_its_site_and_the_facts_that_were_sent():
+    bundle = translated(diagnosis(inputs=CASE, would_help=[]))
+    pictures = resources(bundle, "Media")
+    assert [one["view"]["text"] for one in pictures] == ["close-up", "dermoscopic", "unknown"]
+    assert {one["bodySite"]["text"] for one in pictures} == {"head neck"}
+    (report,) = resources(bundle, "DiagnosticReport")
+    links = [f"urn:uuid:{one['id']}" for one in pictures]
+    assert [one["link"]["reference"] for one in report["media"]] == links
+    (origin,) = resources(bundle, "Provenance")
+    assert [one["what"]["reference"] for one in origin["entity"]] == links
+    (decision,) = observed(bundle, "decision")
+    assert decision["bodySite"]["coding"] == [{"system": "urn:dermfed:site", "code": "head_neck"}]
+    told = dict(parts(decision))
+    assert told["pattern"]["valueCodeableConcept"]["text"] == CASE["pattern"]
+    assert told["promised"]["valueBoolean"] is True
+    (age,), (sex,), (other,) = (observed(bundle, code) for code in ("30525-0", "46098-0", "fact"))
+    assert age["valueQuantity"] == {
+        "value": 70.0,
+        "unit": "years",
+        "system": "http://unitsofmeasure.org",
+        "code": "a",
+    }
+    assert sex["valueCodeableConcept"]["coding"][0] == {
+        "system": "http://hl7.org/fhir/administrative-gender",
+        "code": "male",
+    }
+    assert (other["code"]["text"], other["valueString"]) == ("diameter", "6")
+    assert not {"device", "subject"} & set(age)
+
+
+def test_what_was_not_sent_is_not_told():
+    bundle = translated(diagnosis(inputs={**CASE, "facts": {}, "pictures": ["close-up"]}))
+    assert len(resources(bundle, "Media")) == 1
+    assert len(resources(bundle, "Observation")) == len([*resources(translated(), "Observation")])
+    assert not list(every(bundle, "bodySite"))
+    alone = translated()
+    assert not resources(alone, "Media")
+    assert "media" not in resources(alone, "DiagnosticReport")[0]
+
+
 @given(data=st.data(), labels=labels, decision=st.sampled_from(["report", "refer", "retake"]))
 @settings(max_examples=25)
 def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
@@ -450,6 +498,18 @@ def test_every_diagnosis_is_a_valid_bundle(data, labels, decision):
         },
         quality={"acceptable": data.draw(st.booleans()), "issues": data.draw(st.lists(texts, max_size=2))},
         warnings=data.draw(st.lists(texts, max_size=3)),
+        inputs=data.draw(
+            st.none()
+            | st.just(CASE)
+            | st.fixed_dictionaries(
+                {
+                    "pictures": st.lists(st.sampled_from(CASE["pictures"]), min_size=1, max_size=3),
+                    "facts": st.dictionaries(st.sampled_from(["site", "weight", "phototype"]), texts),
+                    "pattern": st.just("close-up"),
+                    "promised": st.booleans(),
+                }
+            )
+        ),
     )
     tone = data.draw(st.sampled_from([Parameters(), Parameters("5"), Parameters("10", "monk")]))
     bundle = translated(one, labels, tone)

@@ -172,8 +172,9 @@ def forms(jpeg: bytes) -> Iterator[tuple[str, bytes, str, set[int]]]:
         kind,
         bad,
     )
-    yield "two files", form(sound, sound), kind, bad
-    yield "two files of two names", form(sound, (FILE.replace(b"image", b"other"), jpeg)), kind, bad
+    yield "two files", form(sound, sound), kind, odd
+    yield "two files of two names", form(sound, (FILE.replace(b"image", b"other"), jpeg)), kind, odd
+    yield "nine files", form(*[sound] * 9), kind, bad
     yield "a file of another name", form((FILE.replace(b'"image"', b'"picture"'), jpeg)), kind, odd
     yield "a file of no name", form((FILE.replace(b'"image"', b'""'), jpeg)), kind, odd
     yield "a URL as the picture", form((field(b"image"), b"http://127.0.0.1:9/a.jpg")), kind, odd

@@ -15,6 +15,7 @@ from PIL import Image
 
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
+from registry.bundle.question import ask
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.counting import subgroup_of
@@ -72,13 +73,13 @@ class Pair:
         release = self.current.served.releases[MODEL]
         routed = select_subgroup(release.subgroups, tone, "fitzpatrick")
         loaded, parameters = release.versions[routed.subgroup], Parameters(skin_tone=tone)
-        decoded = decode(loaded, content, self.settings.max_pixels)
-        outputs = loaded.graph.run(decoded.pixels[None])
+        decoded = decode(loaded, [content], self.settings.max_pixels)
+        outputs = ask(loaded.graph, [decoded.question])
         made = build_diagnosis(
             loaded, decoded, outputs, parameters, routed.route, request_id=str(uuid.uuid4())
         )
         group = subgroup_of(release.subgroups, release.versions["global"].manifest, tone, "fitzpatrick")
-        return AnsweredPicture(loaded, group, parameters, content, decoded, made)
+        return AnsweredPicture(loaded, group, parameters, [content], decoded, made)
 
     def counted(self, name):
         """The samples of a name, by their labels; what never happened is left out."""
@@ -239,7 +240,7 @@ def test_what_waits_holds_no_bytes_where_the_pixels_do(pair, registry, promote, 
     monkeypatch.setattr(both.shadow, "_enqueue", lambda waiting: seen.append(waiting) or True)
     answered = both.answered(picture())
     both.shadow.submit(answered)
-    assert seen[0].picture is answered.decoded
+    assert seen[0].pictures is answered.decoded
 
 
 def test_nothing_waits_for_a_comparison(pair, registry, promote, bundle, picture, monkeypatch):

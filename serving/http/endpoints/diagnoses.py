@@ -1,4 +1,4 @@
-"""`POST /v1/diagnoses`: a picture in, a diagnosis out."""
+"""`POST /v1/diagnoses`: the pictures of a lesion in, a diagnosis out."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +10,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from registry.bundle.cases.kinds import Kind
 from serving.access.auth import refuse_other_sites
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import request_id
-from serving.http.upload import Upload, check_format, read_upload
+from serving.http.upload import FIELD, Upload, check_format, read_upload
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.monitoring.decision_log.decision_log import PendingEntry
-from serving.protocol.parameters import Parameters, read_parameters
+from serving.protocol.parameters import Parameters, read_case, read_parameters
+from serving.protocol.problems import InvalidParameter
 from serving.protocol.routing import select_subgroup
 from serving.protocol.schemas import Diagnosis
 from serving.state import ServiceState, select_release
@@ -27,7 +29,7 @@ Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
 
 
 class Diagnoses:
-    """The endpoint that takes a picture and answers its diagnosis, as JSON or as FHIR."""
+    """The endpoint that takes pictures and answers its diagnosis, as JSON or as FHIR."""
 
     def __init__(self, service: ServiceState) -> None:
         self._service = service
@@ -66,7 +68,7 @@ class Diagnoses:
     async def run_diagnosis(
         self, request: Request, entry: PendingEntry, read: Reader = read_parameters
     ) -> "DiagnosisResult":
-        """Reads, decodes and diagnoses the picture of an authorised request; `respond` counts and logs it.
+        """Reads, decodes and diagnoses the pictures of an authorised request; `respond` counts and logs it.
 
         Args:
             request: the request, of which nothing has been read.
@@ -77,32 +79,51 @@ class Diagnoses:
         async with service.admission.admit(request) as admitted:
             upload = await read_upload(request, service.settings.max_bytes)
             admitted.watch_for_disconnect()
-            await entry.hash_picture(upload.content)
+            pictures = [picture.content for picture in upload.pictures]
+            await entry.hash_pictures(pictures)
             parameters = read(request.query_params.multi_items(), upload.fields)
             asked = parameters.model or service.settings.default_model
             release = select_release(await service.served(request, asked), asked)
             routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
             loaded = release.versions[routed.subgroup]
             decoded, outputs = await service.scheduler.infer(
-                loaded, partial(prepare, loaded, upload, service.settings.max_pixels)
+                loaded, partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
             )
             diagnosis = build_diagnosis(
                 loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
             )
         after_response = service.monitoring.background_task(
-            release, loaded, parameters, upload.content, decoded, outputs, diagnosis
+            release, loaded, parameters, pictures, decoded, outputs, diagnosis
         )
         return DiagnosisResult(diagnosis, loaded, parameters, after_response)
 
 
-def prepare(loaded: LoadedVersion, upload: Upload, max_pixels: int) -> Decoded:
-    """Decodes an upload for one version's model, after checking its format; blocks, so run it in a thread.
+def prepare(loaded: LoadedVersion, upload: Upload, parameters: Parameters, max_pixels: int) -> Decoded:
+    """Decodes an upload for one version's model, after checking formats; blocks, so run it in a thread.
 
     Raises:
-        NotAnImage, WrongMediaType, BodyTooLarge: it cannot be shown to a model.
+        InvalidParameter: the model does not take what was sent.
+        NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
     """
-    check_format(upload.content, upload.declared)
-    return decode(loaded, upload.content, max_pixels)
+    contents = [picture.content for picture in upload.pictures]
+    given = read_case(loaded.manifest, contents, said_kinds(upload, parameters), parameters.facts)
+    for picture in upload.pictures:
+        check_format(picture.content, picture.declared)
+    return decode(loaded, contents, max_pixels, given)
+
+
+def said_kinds(upload: Upload, parameters: Parameters) -> list[Kind | None]:
+    """Of what kind each picture is, as far as the sender says it.
+
+    Raises:
+        InvalidParameter: it was said of the picture `image`, and there is none.
+    """
+    kinds = [picture.kind for picture in upload.pictures]
+    if parameters.image_kind is not None and None not in kinds:
+        raise InvalidParameter(
+            f"`image_kind` says of what kind the picture `{FIELD}` is, and there is none; leave it out"
+        )
+    return [kind or parameters.image_kind for kind in kinds]
 
 
 @dataclass(frozen=True)

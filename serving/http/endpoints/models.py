@@ -6,8 +6,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from registry.bundle.manifest.codings import codings_of
+from registry.bundle.manifest.schema import BundleManifest
+from registry.records import Version
 from serving.http.headers import POLICY, policy_for
-from serving.protocol.schemas import Models, ServedModel, ServedVersion
+from serving.protocol.schemas import Models, ServedModel, ServedPattern, ServedVersion
 from serving.releases.card import card, card_page
 from serving.releases.current_release import LoadedRelease
 from serving.state import ServiceState, select_release
@@ -57,13 +59,27 @@ def served_model(loaded: LoadedRelease, alias: str) -> ServedModel:
         labels=[label.code for label in everybody.manifest.labels],
         codings={label.code: list(codings_of(label)) for label in everybody.manifest.labels},
         versions=[
-            ServedVersion(
-                version=version.number,
-                subgroup=version.subgroup.name,
-                scale=version.subgroup.scale,
-                skin_tones=list(version.subgroup.values),
-                digest=version.digest,
-            )
+            _served_version(version, loaded.versions[version.subgroup.name].manifest)
             for version in loaded.release.versions
+        ],
+    )
+
+
+def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion:
+    return ServedVersion(
+        version=version.number,
+        subgroup=version.subgroup.name,
+        scale=version.subgroup.scale,
+        skin_tones=list(version.subgroup.values),
+        digest=version.digest,
+        case=manifest.case,
+        patterns=[
+            ServedPattern(
+                pattern=rules.pattern.name,
+                promised=rules.conformal.guarantee != "none",
+                set_size=rules.set_size,
+                reported=rules.reported,
+            )
+            for rules in manifest.patterns
         ],
     )

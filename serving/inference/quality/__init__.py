@@ -5,6 +5,6 @@
 - `judging`: all rules together.
 """
 
-from serving.inference.quality.judging import QualityAssessment, assess_quality
+from serving.inference.quality.judging import QualityAssessment, assess_quality, of_all
 
-__all__ = ["QualityAssessment", "assess_quality"]
+__all__ = ["QualityAssessment", "assess_quality", "of_all"]

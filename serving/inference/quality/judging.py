@@ -1,6 +1,7 @@
 """Assessing the quality of one picture by all rules that apply to it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,17 @@ class QualityAssessment:
     def shown(self) -> Quality:
         """The quality as a diagnosis reports it."""
         return Quality(acceptable=self.acceptable, issues=[issue.text for issue in self.issues])
+
+
+def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> QualityAssessment:
+    """The quality of several pictures of a lesion, of which each has to be good; issues say of which."""
+    return QualityAssessment(
+        tuple(
+            replace(issue, text=f"Picture {number} ({kind}): {issue.text}")
+            for number, (quality, kind) in enumerate(zip(qualities, kinds, strict=True), start=1)
+            for issue in quality.issues
+        )
+    )
 
 
 def assess_quality(

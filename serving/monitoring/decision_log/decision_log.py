@@ -3,9 +3,10 @@
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio.to_thread
 from starlette.exceptions import HTTPException
@@ -27,14 +28,17 @@ class PendingEntry:
     def __init__(self, decision_log: "DecisionLog", request: Request) -> None:
         self._log = decision_log
         self._request = request
-        self._picture_digest: dict[str, str] = {}
+        self._picture_digests: dict[str, Any] = {}
         self._written = False
 
-    async def hash_picture(self, content: bytes) -> None:
-        """Computes the picture's sha256, where entries are to hold it."""
+    async def hash_pictures(self, contents: Sequence[bytes]) -> None:
+        """Computes the pictures' sha256, where entries are to hold them."""
         if self._log.hashes_pictures:
-            digest = await anyio.to_thread.run_sync(lambda: hashlib.sha256(content).hexdigest())
-            self._picture_digest = {"picture": f"sha256:{digest}"}
+            digests = await anyio.to_thread.run_sync(
+                lambda: [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in contents]
+            )
+            one = len(digests) == 1
+            self._picture_digests = {"picture": digests[0]} if one else {"pictures": digests}
 
     def diagnosed(self, diagnosis: Diagnosis) -> None:
         """Writes the entry of a diagnosis that is about to be sent."""
@@ -54,7 +58,7 @@ class PendingEntry:
                 decision=diagnosis.decision,
                 confidence=diagnosis.confidence.value,
                 milliseconds=round((time.monotonic() - self._request.state.began) * 1000, 1),
-                **self._picture_digest,
+                **self._picture_digests,
             )
         )
 

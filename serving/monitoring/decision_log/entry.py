@@ -44,6 +44,7 @@ class DiagnosedEntry(RefusedEntry):
         confidence: the highest probability.
         milliseconds: from the first byte of the request to this line.
         picture: the sha256 of the picture as it was sent; there only where it was asked for.
+        pictures: those of all pictures, where more than one was sent.
     """
 
     model: str
@@ -55,3 +56,4 @@ class DiagnosedEntry(RefusedEntry):
     confidence: float
     milliseconds: float = Field(ge=0)
     picture: str | None = None
+    pictures: tuple[str, ...] | None = None

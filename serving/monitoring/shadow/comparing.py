@@ -13,16 +13,16 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from queue import Empty, Full, Queue
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from registry.bundle.cases.given import GivenCase, read_given
+from registry.bundle.cases.kinds import read_kind
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.question import Question, ask
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
@@ -47,28 +47,33 @@ _LOOK_SECONDS: Final = 0.2  # how soon the thread notices that it has to end
 
 @dataclass(frozen=True)
 class AnsweredPicture:
-    """A picture that production has answered.
+    """A picture, or a case, that production has answered.
 
     Attributes:
         loaded: the version that answered.
         subgroup: of the declared tone, as figures call it.
         parameters: what the request declared.
-        content: the bytes that were sent.
-        decoded: the picture as the version's model saw it.
+        contents: the bytes of the pictures that were sent.
+        decoded: them as the version's model saw them.
         diagnosis: production's answer.
     """
 
     loaded: LoadedVersion
     subgroup: str
     parameters: Parameters
-    content: bytes
-    decoded: Decoded
+    contents: Sequence[bytes] = field(repr=False)
+    decoded: Decoded = field(repr=False)
     diagnosis: Diagnosis
 
 
 @dataclass(frozen=True)
 class _PendingComparison:
-    """A picture in the queue: decoded, or to be decoded by the candidate's own picture rule."""
+    """A picture or case in the queue, as the candidate takes it.
+
+    Attributes:
+        pictures: decoded; or the bytes, to be decoded by the candidate's own picture rule.
+        given: what is given beside them; None where the candidate takes single pictures.
+    """
 
     answered_by: LoadedVersion
     candidate: LoadedVersion
@@ -76,7 +81,8 @@ class _PendingComparison:
     subgroup: str
     parameters: Parameters
     diagnosis: Diagnosis
-    picture: Decoded | bytes
+    pictures: Decoded | Sequence[bytes] = field(repr=False)
+    given: GivenCase | None = field(repr=False)
 
 
 class ShadowComparison:
@@ -135,6 +141,11 @@ class ShadowComparison:
         candidate = release.versions[routed.subgroup]
         if candidate.version.digest == answered.loaded.version.digest:
             return  # it is in production
+        try:
+            given = given_anew(candidate, answered.decoded.question.given)
+        except ValueError:  # what it says names facts, which belong into no log
+            self._counters.left_out(answered.loaded.version.model, "not-taken")
+            return
         same = same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture)
         waiting = _PendingComparison(
             answered.loaded,
@@ -143,7 +154,8 @@ class ShadowComparison:
             answered.subgroup,
             parameters,
             answered.diagnosis,
-            answered.decoded if same else answered.content,
+            answered.decoded if same else answered.contents,
+            given,
         )
         if self._metrics.requests_waiting or not self._enqueue(waiting):
             self._counters.left_out(answered.loaded.version.model, "busy")
@@ -181,11 +193,12 @@ class ShadowComparison:
             current_release.close()
 
     def _compare(self, waiting: _PendingComparison, *, timed: bool) -> None:
-        candidate, picture = waiting.candidate, waiting.picture
-        decoded = (
-            decode(candidate, picture, self._settings.max_pixels) if isinstance(picture, bytes) else picture
-        )
-        outputs = candidate.graph.run(decoded.pixels[None])
+        candidate, pictures, given = waiting.candidate, waiting.pictures, waiting.given
+        if isinstance(pictures, Decoded):
+            decoded = replace(pictures, question=Question(pictures.question.images, given))
+        else:
+            decoded = decode(candidate, pictures, self._settings.max_pixels, given)
+        outputs = ask(candidate.graph, [decoded.question])
         diagnosis = build_diagnosis(
             candidate,
             decoded,
@@ -195,19 +208,30 @@ class ShadowComparison:
             request_id=waiting.diagnosis.id,
         )
         self._counters.compared(waiting.subgroup, waiting.diagnosis, diagnosis)
-        if timed and not isinstance(picture, bytes):
+        if timed and isinstance(pictures, Decoded):
             # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
             # just took is not counted: it would have been the first to see the picture.
-            graphs = waiting.answered_by.graph, candidate.graph
-            production, its_own = (run_seconds(graph, decoded.pixels[None]) for graph in graphs)
+            production = run_seconds(waiting.answered_by.graph, pictures.question)
+            its_own = run_seconds(candidate.graph, decoded.question)
             self._counters.timed(waiting.subgroup, waiting.diagnosis, diagnosis, (production, its_own))
 
 
-def run_seconds(graph: Graph, images: NDArray[np.uint8]) -> float:
+def run_seconds(graph: Graph, question: Question) -> float:
     """The time of one run of a model; seconds."""
     began = time.monotonic()
-    graph.run(images)
+    ask(graph, [question])
     return time.monotonic() - began
+
+
+def given_anew(candidate: LoadedVersion, given: GivenCase | None) -> GivenCase | None:
+    """What production was given, as the candidate takes it.
+
+    Raises:
+        ValueError: the candidate does not take it.
+    """
+    if given is None:
+        return read_given(candidate.manifest.case, [None], {})
+    return read_given(candidate.manifest.case, [read_kind(kind) for kind in given.pictures], given.facts)
 
 
 def is_sampled(request_id: str, share: float) -> bool:

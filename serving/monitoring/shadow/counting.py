@@ -66,7 +66,7 @@ class ShadowCounters:
         for side, run_seconds in zip(SIDES, seconds, strict=True):
             self._seconds.labels(*_pair(subgroup, production, candidate), side).inc(run_seconds)
 
-    def left_out(self, model: str, why: Literal["busy", "failed"]) -> None:
+    def left_out(self, model: str, why: Literal["busy", "failed", "not-taken"]) -> None:
         """Counts a sampled picture that was not compared."""
         self._left_out.labels(model, why).inc()
 

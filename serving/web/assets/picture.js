@@ -1,13 +1,14 @@
-// Shows the chosen picture beside its answer, from the browser's own memory. Without this script the form works as well.
-let address = null;
+// Shows the chosen pictures beside their answer, from the browser's own memory. Without this script the form works as well.
+const addresses = new Map();
 
-function show() {
-  const [file] = document.querySelector("#image").files;
-  const frame = document.querySelector("#preview");
-  if (address) URL.revokeObjectURL(address);
-  address = file && file.type.startsWith("image/") ? URL.createObjectURL(file) : null;
-  frame.hidden = !address;
-  if (address) frame.querySelector("img").src = address;
+function show(field) {
+  const [file] = field.files;
+  const frame = document.querySelector(`#preview-${field.id}`);
+  if (addresses.has(field.id)) URL.revokeObjectURL(addresses.get(field.id));
+  addresses.delete(field.id);
+  if (file && file.type.startsWith("image/")) addresses.set(field.id, URL.createObjectURL(file));
+  frame.hidden = !addresses.has(field.id);
+  if (!frame.hidden) frame.querySelector("img").src = addresses.get(field.id);
 }
 
 function leave(form) {
@@ -15,8 +16,7 @@ function leave(form) {
 }
 
 async function ask(form) {
-  const field = document.querySelector("#image");
-  const frame = document.querySelector("#preview");
+  const fields = document.querySelectorAll("input[type=file]");
   const button = document.querySelector("#submit");
   button.textContent = "Looking at the picture …";
   button.disabled = true;
@@ -30,8 +30,11 @@ async function ask(form) {
   }
   const main = page.querySelector("main");
   if (!main) return leave(form); // no page of ours: a failure, or a proxy that does not let the picture through
-  main.querySelector("#image")?.replaceWith(field);
-  main.querySelector("#preview")?.replaceWith(frame);
+  for (const field of fields) {
+    const frame = document.querySelector(`#preview-${field.id}`);
+    main.querySelector(`#${field.id}`)?.replaceWith(field);
+    main.querySelector(`#preview-${field.id}`)?.replaceWith(frame);
+  }
   document.querySelector("main").replaceWith(main);
   document.title = page.title;
   const heading = document.querySelector("#answer") ?? document.querySelector("h1");
@@ -39,7 +42,7 @@ async function ask(form) {
   heading.focus();
 }
 
-document.addEventListener("change", (event) => event.target.id === "image" && show());
+document.addEventListener("change", (event) => event.target.type === "file" && show(event.target));
 document.addEventListener("submit", (event) => {
   event.preventDefault();
   ask(event.target);

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.count import SCORE_BINS, count
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
@@ -12,6 +13,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
 from registry.bundle.metrics.selective import risk_coverage
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
+from tests.case_bundles import PATTERNS, case_bundle
 from tests.thresholds import at_log_odds
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
@@ -208,3 +210,42 @@ def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set
 def test_what_is_no_answer_is_refused(manifest, probabilities):
     with pytest.raises(GraphError, match="one finite number for each of the 3 labels"):
         decide(probabilities, manifest())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "in_set", "reported"),
+    [
+        ("close-up", ["MEL", "NV", "AK"], False),
+        ("close-up+dermoscopic", ["MEL", "NV"], True),
+        ("dermoscopic+context", ["MEL", "NV", "AK"], True),
+    ],
+)
+def test_the_rules_of_what_is_given_decide(pattern, in_set, reported):
+    manifest = case_bundle().manifest
+    decision = decide(np.array([0.62, 0.29, 0.09]), manifest, pattern=read_pattern(pattern))
+    assert list(decision.in_set) == in_set
+    assert decision.reported is reported
+    rules = manifest.rules_of(read_pattern(pattern))
+    assert (decision.guarantee == "none") is (rules is None)
+    assert decision.set_calibrated_on == (412 if rules is None else 90)
+    assert decision.confidence_calibrated_on == (412 if rules is None else 90)
+
+
+def test_what_was_not_calibrated_promises_nothing_and_says_so():
+    manifest = case_bundle().manifest
+    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("dermoscopic+context")).warnings
+    assert any("not calibrated on dermoscopic pictures with all facts" in said for said in warnings)
+    assert not any("of what kind" in said for said in warnings)
+    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("unknown")).warnings
+    assert any("of what kind each picture is: close-up or dermoscopic" in said for said in warnings)
+    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("close-up")).warnings
+    assert not any("promises nothing" in said for said in warnings)
+
+
+def test_a_pattern_of_too_few_cases_is_told_from_one_that_was_not_looked_at():
+    few = PATTERNS[0].model_copy(update={"conformal": Conformal(n=5)})
+    manifest = case_bundle(patterns=(few,)).manifest
+    warnings = decide(PROBABILITIES, manifest, pattern=read_pattern("close-up")).warnings
+    assert any(
+        "Too few cases of close-up pictures without facts to calibrate on" in said for said in warnings
+    )

@@ -12,6 +12,7 @@ from registry.bundle.folder import read_bundle, write_bundle
 from registry.bundle.manifest.schema import Abstention, ModelFile, OutOfDistribution
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import decode_picture
+from tests.case_bundles import case_bundle, case_logits, softmax
 
 WEIGHTS = np.random.default_rng(1).normal(size=(3, 3)) / 100
 
@@ -80,3 +81,61 @@ def test_what_is_no_picture_is_said_in_a_line(bundle_folder, tmp_path, content):
     done = CliRunner().invoke(command(), [str(bundle_folder), str(tmp_path / "a.png")])
     assert done.exit_code == 2
     assert len(done.output.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def case_folder(tmp_path):
+    bundle = case_bundle()
+    write_bundle(tmp_path / "cases", bundle.manifest, bundle.model)
+    return tmp_path / "cases"
+
+
+def test_a_case_gets_the_answer_of_its_pictures_kinds_and_facts(case_folder, png, tmp_path):
+    (tmp_path / "derm.png").write_bytes(png)
+    Image.new("RGB", (30, 20), (200, 90, 30)).save(tmp_path / "close.png")
+    arguments = ["--close-up", str(tmp_path / "close.png"), "--dermoscopic", str(tmp_path / "derm.png")]
+    facts = ["--fact", "age=70", "--fact", "site=back"]
+    done = CliRunner().invoke(command(), [str(case_folder), *arguments, *facts])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.output)
+    rule = read_bundle(case_folder).manifest.picture
+    pixels = [decode_picture((tmp_path / name).read_bytes(), rule) for name in ("close.png", "derm.png")]
+    context = np.array([70, np.nan, 1])
+    expected = softmax(case_logits([(pixels[0], 1), (pixels[1], 2)], context))
+    got = {finding["code"]: finding["probability"] for finding in answer["findings"]}
+    assert [got[code] for code in ("MEL", "NV", "AK")] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert answer["inputs"] == {
+        "pictures": ["close-up", "dermoscopic"],
+        "facts": {"age": "70", "site": "trunk"},
+        "pattern": "close-up+dermoscopic+some context",
+        "promised": True,
+    }
+    assert answer["would_help"] == [{"missing": ["sex"], "fewer_classes": 0.2, "more_reported": 0.1}]
+
+
+def test_a_single_picture_is_a_case_of_unknown_kind(case_folder, png):
+    answer = diagnose_module.diagnose(read_bundle(case_folder), png).to_json()
+    assert answer["inputs"]["pattern"] == "unknown"
+    assert answer["inputs"]["promised"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--fact", "age=700"], "age 700 is out of bounds"),
+        (["--fact", "age"], "is not NAME=VALUE"),
+        (["--fact", "age=70", "--fact", "age=71"], "is there twice"),
+    ],
+)
+def test_what_the_model_does_not_take_is_said_in_a_line(case_folder, png, tmp_path, options, said):
+    (tmp_path / "a.png").write_bytes(png)
+    done = CliRunner().invoke(command(), [str(case_folder), str(tmp_path / "a.png"), *options])
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_model_of_single_pictures_says_so(bundle_folder, png, tmp_path):
+    (tmp_path / "a.png").write_bytes(png)
+    done = CliRunner().invoke(command(), [str(bundle_folder), str(tmp_path / "a.png"), "--fact", "age=70"])
+    assert done.exit_code == 2
+    assert "takes one picture, of no kind in particular, and no facts" in done.output

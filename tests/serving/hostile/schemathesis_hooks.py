@@ -1,6 +1,7 @@
 """What schemathesis cannot read in `/openapi.json`: real pictures, and what goes together in a valid request.
 
-Valid requests are made valid: a tone is one of its scale, and a parameter is given once. Invalid ones stay.
+Valid requests are made valid: a tone is one of its scale, a parameter is given once, and a model of single
+pictures is sent one and no facts. Invalid ones stay.
 """
 
 from io import BytesIO
@@ -12,6 +13,8 @@ from PIL import Image
 from schemathesis.generation import GenerationMode
 
 from registry.bundle.skin_tone.scales import SCALES
+from serving.http.upload import FIELD, KINDS
+from serving.protocol.parameters import NAMES
 from tests.dicom_files import dicom_file, noise
 
 
@@ -42,6 +45,16 @@ def map_case(context: Any, case: Any) -> Any:
     if case.operation.label != "POST /v1/diagnoses" or case.meta.generation.mode != GenerationMode.POSITIVE:
         return case
     form = case.body if isinstance(case.body, dict) else {}
+    if form:
+        sent = next(name for name in KINDS if name in form)
+        content, types = form[sent], case.multipart_content_types or {}
+        for name in [name for name in form if name not in NAMES]:
+            del form[name]
+        form[FIELD] = content
+        if sent in types:
+            types[FIELD] = types[sent]
+    for place in (form, case.query):
+        place.pop("image_kind", None)
     for name in [name for name in form if name in case.query]:
         del case.query[name]
     places = [form, case.query]

@@ -11,9 +11,10 @@ import pytest
 from serving.fhir.negotiation import FHIR
 from serving.http.openapi import describe
 from serving.inference.reasons import CODES
-from serving.protocol.parameters import read_parameters
+from serving.protocol.parameters import read_case, read_parameters
 from serving.protocol.problems import MEDIA_TYPE
 from serving.settings import ServeSettings
+from tests.case_bundles import case_bundle
 
 API = describe(ServeSettings())
 OPERATIONS = {f"{verb} {path}": said for path, verbs in API["paths"].items() for verb, said in verbs.items()}
@@ -62,8 +63,10 @@ def test_a_validator_that_says_yes_to_everything_would_be_noticed():
 def test_there_is_a_diagnosis_of_each_decision_and_its_reasons_have_known_codes():
     shown = examples(ALL["post /v1/diagnoses 200 application/json"])
     assert {name: one["decision"] for name, one in shown.items()} == {
-        decision: decision for decision in ("report", "refer", "retake")
+        **{decision: decision for decision in ("report", "refer", "retake")},
+        "case": "refer",
     }
+    assert [name for name, one in shown.items() if "inputs" in one] == ["case"]
     for one in shown.values():
         assert {reason["code"] for reason in one["reasons"]} <= set(CODES)
         assert one["reasons"][-1]["code"] == one["model"]["route"]
@@ -84,7 +87,7 @@ def test_each_problem_is_of_the_status_that_it_is_shown_for():
 
 def test_whole_requests_send_what_the_description_asks_for():
     operation = OPERATIONS["post /v1/diagnoses"]
-    body, form = (shlex.split(sample["source"]) for sample in operation["x-codeSamples"])
+    body, form, case = (shlex.split(sample["source"]) for sample in operation["x-codeSamples"])
     assert body[0] == form[0] == "curl"
     kind = body[body.index("-H") + 1].removeprefix("Content-Type: ")
     assert kind in operation["requestBody"]["content"]
@@ -94,7 +97,11 @@ def test_whole_requests_send_what_the_description_asks_for():
     fields = dict(form[place + 1].split("=", 1) for place, word in enumerate(form) if word == "-F")
     assert fields.pop("image").startswith("@lesion.jpg")
     assert read_parameters([], fields).skin_tone == "5"
-    assert form[-1] == body[-1].partition("?")[0]
+    assert form[-1] == case[-1] == body[-1].partition("?")[0]
+    sent = dict(case[place + 1].split("=", 1) for place, word in enumerate(case) if word == "-F")
+    assert {name for name, value in sent.items() if value.startswith("@")} == {"close_up", "dermoscopic"}
+    facts = {name: value for name, value in sent.items() if not value.startswith("@")}
+    assert read_case(case_bundle().manifest, [b"", b""], ["close-up", "dermoscopic"], facts).facts == facts
 
 
 def test_parameters_may_be_what_their_examples_are():

@@ -231,7 +231,7 @@ def test_a_blurred_picture_is_taken_again(bundle):
     for radius in (0, 6):
         file = io.BytesIO()
         image.filter(ImageFilter.GaussianBlur(radius)).save(file, "PNG")
-        decoded = decode(loaded, file.getvalue(), 10**6)
+        decoded = decode(loaded, [file.getvalue()], 10**6)
         answers.append(
             build_diagnosis(loaded, decoded, outputs, Parameters(), "unknown-tone", request_id="1")
         )

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.question import Question
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.inference.run_batch import run_batch
@@ -82,7 +83,7 @@ def scheduler():
 
 async def run(asked, loaded, pixels):
     """What the model answers for a picture that is there."""
-    return (await asked.infer(loaded, lambda: Decoded(pixels, QualityAssessment())))[1]
+    return (await asked.infer(loaded, lambda: Decoded(Question(pixels[None]), QualityAssessment())))[1]
 
 
 async def begun(graph):
@@ -199,7 +200,7 @@ def test_answers_that_are_not_one_for_each_picture_are_asked_for_again(part):
             return Outputs(**outputs)
 
     graph = Short()
-    told = run_batch(graph, [plain(1), plain(2)])
+    told = run_batch(graph, [Question(plain(1)[None]), Question(plain(2)[None])])
     assert [float(one.logits[0, 0]) for one in told] == [1, 2]
 
     class Wide(Shown):
@@ -208,7 +209,7 @@ def test_answers_that_are_not_one_for_each_picture_are_asked_for_again(part):
             outputs[part] = np.repeat(outputs[part], 2, 1)
             return Outputs(**outputs)
 
-    failed = run_batch(Wide(), [plain(1)])
+    failed = run_batch(Wide(), [Question(plain(1)[None])])
     assert isinstance(failed[0], GraphError)
     assert part in str(failed[0])
 
@@ -297,7 +298,9 @@ ALONE, SHARED = Graph(NETWORK), Graph(NETWORK, threads=2)
 def test_together_or_alone_with_more_threads_or_one_they_get_the_same(seed, count):
     pictures = list(np.random.default_rng(seed).integers(0, 256, (count, SIZE, SIZE, 3), dtype=np.uint8))
     for graph in (ALONE, SHARED):
-        for one, told in zip(pictures, run_batch(graph, pictures), strict=True):
+        for one, told in zip(
+            pictures, run_batch(graph, [Question(one[None]) for one in pictures]), strict=True
+        ):
             lone = ALONE.run(one[None])
             for part in ("probabilities", "logits", "embedding"):
                 # Here the bits are the same too; ONNX Runtime promises it for no other processor.
@@ -312,7 +315,7 @@ def decoding(order, name, *, begun=None, go=None):
             begun.set()
             assert go.wait(60)
         order.append(f"decoded {name}")
-        return Decoded(plain(name), QualityAssessment())
+        return Decoded(Question(plain(name)[None]), QualityAssessment())
 
     return decode
 

@@ -113,7 +113,7 @@ def test_the_answer_is_the_same_but_for_the_warning(bundle):
         drawn = bundle(tones=known, picture=PictureRule(size=64), out_of_distribution=FAMILIAR)
         version = Version(drawn.manifest.model, 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
         loaded = LoadedVersion.of(version, drawn)
-        decoded = decode(loaded, file.getvalue(), 10**6)
+        decoded = decode(loaded, [file.getvalue()], 10**6)
         outputs = Graph(drawn.model).run(np.full((1, 8, 8, 3), 90, np.uint8))
         made = build_diagnosis(
             loaded, decoded, outputs, Parameters("6"), "no-model-for-subgroup", request_id="1"

@@ -18,7 +18,7 @@ def test_an_empty_value_counts_as_none():
 REFUSED = [
     ([("skintone", "5")], {}, "did you mean `skin_tone`"),
     ([("Top", "5")], {}, "did you mean `top`"),
-    ([("wholly_other", "5")], {}, "valid: skin_tone, skin_tone_scale, model, top"),
+    ([("wholly_other", "5")], {}, "valid: skin_tone, skin_tone_scale, model, top, image_kind"),
     ([("skin_tone", "5"), ("skin_tone", "5")], {}, "`skin_tone` is given twice"),
     ([("top", "5")], {"top": "5"}, "`top` is given twice"),
     ([("skin_tone", "7")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),

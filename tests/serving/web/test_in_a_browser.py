@@ -2,6 +2,9 @@
 
 import pytest
 
+from tests.case_bundles import case_bundle
+from tests.serving.conftest import Places, release, running
+
 pytestmark = pytest.mark.browser
 
 SCREEN, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -45,11 +48,11 @@ def ask(tab, file, tone="fitzpatrick 5"):
 
 def test_a_picture_is_chosen_shown_and_answered(tab, service, lesion):
     page = tab()
-    assert page.locator("#preview").is_hidden()
+    assert page.locator("#preview-image").is_hidden()
     page.set_input_files("#image", str(lesion))
-    page.wait_for_function("document.querySelector('#preview img').naturalWidth === 320")
+    page.wait_for_function("document.querySelector('#preview-image img').naturalWidth === 320")
     ask(page, lesion)
-    assert page.locator("#preview img").is_visible()  # still beside the answer
+    assert page.locator("#preview-image img").is_visible()  # still beside the answer
     assert page.evaluate("document.activeElement.id") == "answer"
     assert page.input_value("#tone") == "fitzpatrick 5"
     assert "version 3 (dark)" in page.inner_text(".answer")
@@ -92,7 +95,7 @@ def test_it_works_without_a_script(tab, lesion):
     page.select_option("#tone", "fitzpatrick 1")
     page.click("#submit")
     assert "version 2 (light)" in page.inner_text(".answer")
-    assert page.locator("#preview").is_hidden()
+    assert page.locator("#preview-image").is_hidden()
 
 
 @pytest.mark.parametrize("viewport", [SCREEN, PHONE], ids=["screen", "phone"])
@@ -128,3 +131,43 @@ def test_a_keyboard_reaches_everything(tab):
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     assert reached[:1] == ["Skip to the content"]
     assert {"image", "tone", "submit"} <= set(reached)
+
+
+@pytest.fixture(scope="module")
+def of_cases(tmp_path_factory):
+    """The service with a model that takes cases."""
+    places = Places(tmp_path_factory.mktemp("cases"))
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open) as started:
+        yield started
+
+
+@pytest.mark.parametrize("viewport", [SCREEN, PHONE], ids=["screen", "phone"])
+def test_a_case_is_given_and_answered(chromium, of_cases, lesion, viewport):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    context = chromium.new_context(viewport=viewport, base_url=of_cases.url, bypass_csp=True)
+    page = context.new_page()
+    page.goto("/")
+    found = axe.run(page).response["violations"]
+    page.set_input_files("#close_up", str(lesion))
+    page.fill("#age", "70")
+    page.select_option("#site", "trunk")
+    page.click("#submit")
+    page.wait_for_selector("#answer")
+    text = page.inner_text(".answer")
+    assert "age: 70" in text
+    assert "A dermoscopic picture: in calibration 0.6 fewer classes" in text
+    assert page.input_value("#age") == "70"
+    assert page.input_value("#site") == "trunk"
+    assert page.locator("#preview-close_up img").is_visible()
+    assert page.locator("#preview-dermoscopic").is_hidden()
+    page.evaluate("document.querySelector('#answer').removeAttribute('id')")
+    page.set_input_files("#dermoscopic", str(lesion))
+    page.click("#submit")
+    page.wait_for_selector("#answer")
+    assert "one and the same file" in page.inner_text(".answer")
+    found += axe.run(page).response["violations"]
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= viewport["width"]
+    context.close()
+    assert not [one for one in found if one["impact"] in ("serious", "critical")], found

@@ -11,7 +11,10 @@ from registry.registry import Registry
 from serving.http.headers import PAGE_POLICY
 from serving.web.picture_page import read_form
 from serving.web.rendering import ASSETS, percent
+from tests.case_bundles import case_bundle
+from tests.serving.conftest import encode
 
+PICTURES = {"close_up": (200, 90, 30), "dermoscopic": (90, 160, 40)}
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 
 
@@ -219,3 +222,37 @@ def test_the_operators_page_is_there_when_the_registry_is_not(service, monkeypat
 )
 def test_shares_are_told_in_per_cent(share, said):
     assert percent(share) == said
+
+
+def test_the_form_has_what_the_model_takes_and_says_it_again(places, serve, registry, promote, image):
+    promote(registry, case_bundle())
+    sent = {name: ("a.png", encode(image(colour), "PNG"), "image/png") for name, colour in PICTURES.items()}
+    with serve() as service:
+        form = Texts(service.client.get("/", headers=HTML).text)
+        facts = {"age": "70", "sex": "", "site": "head_neck"}
+        whole = Texts(service.client.post("/", files=sent, data=facts, headers=HTML).text)
+        alone = Texts(service.client.post("/", files={"close_up": sent["close_up"]}, headers=HTML).text)
+        dermoscopic = {"dermoscopic": sent["dermoscopic"]}
+        nothing = Texts(service.client.post("/", files=dermoscopic, data={"age": "70"}, headers=HTML).text)
+        refused = service.client.post("/", files=sent, data={"age": "700"}, headers=HTML)
+    named = {one["name"] for one in (*form.all("input"), *form.all("select"))}
+    assert named == {"close_up", "dermoscopic", "age", "sex", "site", "tone"}
+    assert {"value": "head_neck", "selected": None} in whole.all("option")
+    assert "70" in [one.get("value") for one in whole.all("input")]
+    assert "a close-up a dermoscopic picture age: 70 site: head neck" in whole.text
+    assert "For lesions of which this much is given" in whole.text
+    assert "Sex : in calibration 0.2 fewer classes were not ruled out and 10 more of 100" in whole.text
+    assert "A dermoscopic picture : in calibration 0.9 fewer classes" in alone.text
+    assert "Age and sex and site : in calibration" in alone.text
+    assert "Nothing is promised for what was given" in nothing.text
+    assert refused.status_code == 422
+    assert "age 700 is out of bounds" in Texts(refused.text).text
+
+
+def test_beside_a_model_of_single_pictures_the_form_has_a_field_for_it(serve, registry, promote, bundle):
+    promote(registry, case_bundle())
+    promote(registry, bundle(model="other"))
+    with serve() as service:
+        form = Texts(service.client.get("/", headers=HTML).text)
+    named = {one["name"] for one in (*form.all("input"), *form.all("select"))}
+    assert named == {"image", "close_up", "dermoscopic", "age", "sex", "site", "tone", "model"}

@@ -18,6 +18,9 @@ SOP_CLASSES: Final = {
 }
 """The SOP classes that are accepted."""
 
+DERMOSCOPIC: Final = "1.2.840.10008.5.1.4.1.1.77.1.7"
+"""The one whose pictures are dermoscopic; of which kind those of the other are, it does not say."""
+
 TRANSFER_SYNTAXES: Final = {
     "1.2.840.10008.1.2": "Implicit VR Little Endian",
     "1.2.840.10008.1.2.1": "Explicit VR Little Endian",
@@ -92,6 +95,7 @@ class Frame:
         bits_allocated: of a sample, 8 or 16.
         bits_stored: of those, the ones that say something: the lowest.
         pixels: where they lie, or the JPEG that they are.
+        dermoscopic: whether the file says that it is a dermoscopic picture.
     """
 
     rows: int
@@ -102,6 +106,7 @@ class Frame:
     bits_allocated: int
     bits_stored: int
     pixels: RawPixels | bytes
+    dermoscopic: bool = False
 
     @property
     def length(self) -> int:
@@ -215,7 +220,8 @@ def _described(values: Values, pixels: RawPixels | bytes) -> Frame:
             f"the DICOM file's Rows ({rows}), Columns ({columns}) and PlanarConfiguration ({planar}) are "
             f"none that {photometric} can have; write it anew"
         )
-    return Frame(rows, columns, photometric, samples, planar == 1, allocated, stored, pixels)
+    dermoscopic = values.uid("SOPClassUID") == DERMOSCOPIC
+    return Frame(rows, columns, photometric, samples, planar == 1, allocated, stored, pixels, dermoscopic)
 
 
 def _joined(items: list[bytes]) -> bytes:

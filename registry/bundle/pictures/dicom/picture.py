@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
-from registry.bundle.errors import DamagedPicture, UnsupportedPicture
+from registry.bundle.errors import DamagedPicture, PictureError, UnsupportedPicture
 from registry.bundle.pictures.dicom.frame import EXPLICIT, Frame, RawPixels, read_frame
 from registry.bundle.pictures.piece_limits import refuse_many_parts
 
@@ -38,6 +38,17 @@ def open_dicom(content: bytes) -> Image.Image:
     if isinstance(frame.pixels, RawPixels):
         return _Unpacked(frame, frame.pixels, decoder)
     return _open_jpeg(frame, frame.pixels)
+
+
+def is_dermoscopic(content: bytes) -> bool:
+    """Whether this is a DICOM file that says of itself that it is a dermoscopic picture."""
+    if content[128:132] != b"DICM":
+        return False
+    try:
+        _decoder()
+        return read_frame(content).dermoscopic
+    except PictureError:
+        return False  # whoever decodes it says what is wrong
 
 
 def _decoder() -> Any:

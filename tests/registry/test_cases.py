@@ -1,0 +1,94 @@
+"""A model of cases in the registry: added, promoted behind gates, compared and shown."""
+
+import json
+
+import pytest
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import AGE
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.manifest.schema import ModelFile
+from registry.card.contents import Entry, card_json, release_card
+from registry.card.page import card_page
+from registry.diff.facts import changes
+from registry.errors import BundleRefused
+from registry.releases.validate_bundle import check_bundle
+from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph, rules
+
+pytestmark = pytest.mark.sqlite
+
+
+def test_it_is_added_promoted_and_read_again(registry, tested):
+    first = case_bundle(metrics=tested(light=0.82, dark=0.8), parity=1e-6)
+    (version,) = registry.add([first])
+    registry.promote("skin-lesion", [version.number], to="production", reason="test")
+    (release,) = registry.current("production").values()
+    assert release.versions == (version,)
+    assert registry.bundle(version).manifest == first.manifest
+
+
+def test_gates_see_its_figures(registry, tested):
+    unfair = case_bundle(metrics=tested(light=0.9, dark=0.5))
+    (version,) = registry.add([unfair])
+    with pytest.raises(Exception, match="spread"):
+        registry.promote("skin-lesion", [version.number], to="production", reason="test")
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"),
+    [
+        (
+            case_graph(CaseInput(slots=1, facts=(AGE,))),
+            "a model of cases with 1 facts and a manifest of cases with 3",
+        ),
+        (None, "a model of single pictures and a manifest of cases with 3"),
+    ],
+)
+def test_a_graph_that_takes_something_else_is_refused(graph, taken, said):
+    model = taken or graph()
+    manifest = case_bundle().manifest.model_copy(update={"file": ModelFile.of(model)})
+    with pytest.raises(BundleRefused, match=said):
+        check_bundle(Bundle(manifest, model, bundle_digest(manifest)))
+
+
+def test_a_difference_names_facts_and_patterns():
+    fewer = CASE.model_copy(update={"facts": CASE.facts[:2]})
+    first = rules("close-up", -3.0, 0.5, 2.4, 0.5)
+    before, after = case_bundle().manifest, case_bundle(case=fewer, patterns=(first,)).manifest
+    changed = {one.what: (one.before, one.after) for one in changes(before, after)[0]}
+    assert changed["case.facts.order"] == (["age", "sex", "site"], ["age", "sex"])
+    assert changed["patterns.close-up.reported"] == (0.4, 0.5)
+    assert changed["patterns.close-up.abstention.threshold"][0] > 0.7
+    assert changed["patterns.close-up+dermoscopic.set_size"] == (1.5, None)
+    assert "case.facts.age.high" in changes(before, after)[1]
+
+
+def test_a_difference_of_single_pictures_has_nothing_of_cases(bundle):
+    _, unchanged = changes(bundle().manifest, bundle().manifest)
+    assert not [name for name in unchanged if name.startswith(("case", "pattern"))]
+
+
+def test_the_card_tells_what_it_takes_and_how_sure_it_is():
+    manifest = case_bundle().manifest
+    card = card_json(manifest)
+    assert json.loads(json.dumps(card)) == card
+    assert CaseInput.model_validate(card["case"]) == CASE
+    assert [one["pattern"] for one in card["patterns"]] == [one.pattern.name for one in PATTERNS]
+    page = card_page(release_card([Entry(manifest, bundle_digest(manifest))]))
+    for said in (
+        "From pictures of one lesion, and what else is known of it,",
+        "1 to 3",
+        "close-up, dermoscopic",
+        "age (0 to 120 years); sex (female, male)",
+        "close-up+dermoscopic+some context",
+        "2.40",
+        "40 %",
+    ):
+        assert said in page
+
+
+def test_the_card_of_single_pictures_has_nothing_of_cases(bundle):
+    card = card_json(bundle().manifest)
+    assert not {"case", "patterns"} & set(card)
+    page = card_page(release_card([Entry(bundle().manifest, "sha256:" + "0" * 64)]))
+    assert "What it may be given" not in page

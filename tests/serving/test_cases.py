@@ -1,0 +1,327 @@
+"""A model that takes cases, served: what may be sent, what is answered, and what nobody keeps of it."""
+
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from pydicom import uid
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import SEX, SITE, NumberFact
+from registry.bundle.pictures.rule import decode_picture
+from tests.case_bundles import CASE, PATTERNS, case_bundle, case_logits, softmax
+from tests.dicom_files import dicom_file
+from tests.serving.conftest import Places, encode, paint, release, running
+
+CLOSE, DERM = (encode(paint(colour), "PNG") for colour in ((200, 90, 30), (90, 160, 40)))
+FACTS = {"age": "70", "sex": "male", "site": "back"}
+NUMBERS = np.array([70, 1, 1])
+UNKNOWN = np.full(3, np.nan)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    places = Places(tmp_path_factory.mktemp("cases"))
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open) as started:
+        yield started
+
+
+def files(**named):
+    return [
+        (name, ("a.png", content, "image/png"))
+        for name, contents in named.items()
+        for content in (contents if isinstance(contents, list) else [contents])
+    ]
+
+
+def pixels(content):
+    return decode_picture(content, case_bundle().manifest.picture)
+
+
+def probabilities(answer):
+    assert answer.status_code == 200, answer.text
+    found = {finding["code"]: finding["probability"] for finding in answer.json()["findings"]}
+    return [found[code] for code in ("MEL", "NV", "AK")]
+
+
+def expected(pictures, context):
+    return pytest.approx(
+        softmax(case_logits([(pixels(one), kind) for one, kind in pictures], context)).tolist(), abs=1e-5
+    )
+
+
+def test_a_case_is_answered_by_its_pictures_kinds_and_facts(service):
+    answer = service.form(FACTS, files=files(close_up=CLOSE, dermoscopic=DERM))
+    assert probabilities(answer) == expected([(CLOSE, 1), (DERM, 2)], NUMBERS)
+    said = answer.json()
+    assert said["inputs"] == {
+        "pictures": ["close-up", "dermoscopic"],
+        "facts": {"age": "70", "sex": "male", "site": "trunk"},
+        "pattern": "close-up+dermoscopic+context",
+        "promised": True,
+    }
+    assert "would_help" not in said
+    assert said["prediction_set"]["calibration_n"] == 90
+    assert not any("promises nothing" in one for one in said["warnings"])
+
+
+def test_the_rules_are_those_of_what_was_given(service):
+    said = service.form({"age": "70"}, files=files(close_up=CLOSE)).json()
+    rules = case_bundle().manifest.rules_of(PATTERNS[1].pattern)
+    assert said["inputs"]["pattern"] == rules.pattern.name == "close-up+some context"
+    bins = case_bundle().manifest.bins
+    assert said["confidence"]["threshold"] == bins.lower(rules.abstention.threshold_bin)
+    assert f"{said['confidence']['threshold']:.3f}" in said["reasons"][0]["text"]
+    assert said["would_help"] == [
+        {"missing": ["dermoscopic"], "fewer_classes": 0.6, "more_reported": 0.2},
+        {"missing": ["sex", "site"], "fewer_classes": 0.2, "more_reported": 0.05},
+    ]
+
+
+def test_the_reason_is_by_the_rules_that_decided(service):
+    """Close-ups alone are reported from log-odds of 1 on, all patterns together from a quarter on."""
+    between = []
+    for red in range(90, 180, 10):
+        sent = files(close_up=encode(paint((red, 90, 30)), "PNG"))
+        said = service.form({}, files=sent).json()
+        assert said["reasons"][0]["code"] == (
+            "confident" if said["decision"] == "report" else "low-confidence"
+        )
+        between.append(0.57 < said["confidence"]["value"] < 0.73)
+    assert any(between)
+
+
+def test_one_picture_is_a_case_of_unknown_kind_that_is_promised_nothing(service):
+    answer = service.diagnose(CLOSE, "image/png")
+    assert probabilities(answer) == expected([(CLOSE, 0)], UNKNOWN)
+    said = answer.json()
+    assert said["inputs"] == {"pictures": ["unknown"], "facts": {}, "pattern": "unknown", "promised": False}
+    assert said["prediction_set"]["guarantee"] == "none"
+    assert len(said["prediction_set"]["codes"]) == 3
+    assert any("not calibrated on unknown pictures without facts" in one for one in said["warnings"])
+    form = service.form({"age": "", "sex": "unknown"}, files=files(image=CLOSE))
+    assert form.json()["inputs"] == said["inputs"]
+
+
+@pytest.mark.parametrize("where", ["query", "form"])
+def test_the_kind_of_one_picture_may_be_said(service, where):
+    kind = {"image_kind": "clinical"}
+    answer = (
+        service.diagnose(CLOSE, "image/png", params=kind)
+        if where == "query"
+        else service.form(kind, files=files(image=CLOSE))
+    )
+    assert probabilities(answer) == expected([(CLOSE, 1)], UNKNOWN)
+    assert answer.json()["inputs"]["promised"] is True
+
+
+def test_several_pictures_of_a_kind_and_fields_that_a_browser_left_empty(service):
+    parts = [
+        *((b'name="close_up"; filename="a.png"\r\nContent-Type: image/png', one) for one in (CLOSE, DERM)),
+        (b'name="dermoscopic"; filename=""\r\nContent-Type: application/octet-stream', b""),
+        (b'name="overview"', b""),
+        (b'name="age"', b""),
+    ]
+    body = b"".join(
+        b"--B\r\nContent-Disposition: form-data; " + head + b"\r\n\r\n" + content + b"\r\n"
+        for head, content in parts
+    )
+    answer = service.diagnose(body + b"--B--\r\n", "multipart/form-data; boundary=B")
+    assert probabilities(answer) == expected([(CLOSE, 1), (DERM, 1)], UNKNOWN)
+    assert answer.json()["inputs"]["pictures"] == ["close-up", "close-up"]
+
+
+REFUSED = {
+    "two ages": ({}, files(close_up=CLOSE), [("age", "70"), ("age", "71")], "`age` is given twice"),
+    "an age of 700": ({"age": "700"}, files(close_up=CLOSE), None, "age 700 is out of bounds"),
+    "an age in words": ({"age": "old"}, files(close_up=CLOSE), None, "age 'old' is no number"),
+    "no such site": ({"site": "tail"}, files(close_up=CLOSE), None, "site 'tail' is none that is known"),
+    "more than slots": (
+        {},
+        files(close_up=[CLOSE] * 4),
+        None,
+        "4 pictures were given; this model takes 1 to 3",
+    ),
+    "another kind": ({}, files(overview=CLOSE), None, "not trained on overview pictures"),
+    "another fact": ({"weight": "70"}, files(close_up=CLOSE), None, "there is no parameter `weight`"),
+    "another file": ({}, files(closeup=CLOSE), None, "there is no file `closeup`"),
+    "no picture": ({"age": "70"}, [("close_up", (None, ""))], None, "holds no file"),
+    "a text for a picture": (
+        {"dermoscopic": "x"},
+        files(close_up=CLOSE),
+        None,
+        "holds no file `dermoscopic`",
+    ),
+    "a kind of no picture": ({"image_kind": "close-up"}, files(dermoscopic=DERM), None, "there is none"),
+    "no such kind": (
+        {"image_kind": "x-ray"},
+        files(image=CLOSE),
+        None,
+        "there is no kind of picture 'x-ray'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_model_does_not_take_is_refused(service, problem, name):
+    fields, sent, pairs, said = REFUSED[name]
+    if pairs:
+        sent = [*sent, *((field, (None, value)) for field, value in pairs)]
+    assert said in problem(service.form(fields, files=sent), 422)["detail"]
+
+
+def test_a_fact_is_no_part_of_an_address(service, problem):
+    answer = service.diagnose(CLOSE, "image/png", params={"age": "70"})
+    assert "an address would leave in logs" in problem(answer, 422)["detail"]
+
+
+def test_a_second_picture_that_is_none_is_refused(service, problem):
+    assert (
+        "no picture"
+        in problem(service.form({}, files=files(close_up=CLOSE, dermoscopic=b"x")), 400)["detail"]
+    )
+
+
+def test_all_pictures_together_are_as_large_as_one_may_be(tmp_path, problem):
+    places = Places(tmp_path)
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open, max_bytes=len(CLOSE) + len(DERM)) as service:
+        assert service.form({}, files=files(close_up=CLOSE, dermoscopic=DERM)).status_code == 200
+        more = service.form({}, files=files(close_up=CLOSE + b"\0", dermoscopic=DERM))
+        assert "all pictures together" in problem(more, 413)["detail"]
+
+
+def test_a_model_of_single_pictures_says_that_it_is_one(tmp_path, problem, bundle):
+    places = Places(tmp_path)
+    with places.open() as registry:
+        release(registry, bundle())
+    with running(places.open) as service:
+        assert not {"inputs", "would_help"} & set(service.form({"age": ""}, files=files(image=CLOSE)).json())
+        asked = [
+            service.form({}, files=files(close_up=CLOSE)),
+            service.form({}, files=files(image=[CLOSE, DERM])),
+            service.form({"age": "70"}, files=files(image=CLOSE)),
+            service.diagnose(CLOSE, "image/png", params={"image_kind": "close-up"}),
+        ]
+        for answer in asked:
+            assert "this model takes one picture, of no kind in particular" in problem(answer, 422)["detail"]
+        (version,) = service.client.get("/v1/models").json()["models"][0]["versions"]
+        assert not {"case", "patterns"} & set(version)
+
+
+def test_one_file_as_two_pictures_is_a_warning(service):
+    twice = service.form({}, files=files(close_up=CLOSE, dermoscopic=CLOSE)).json()
+    assert any("one and the same file" in one for one in twice["warnings"])
+    once = service.form({}, files=files(close_up=CLOSE, dermoscopic=DERM)).json()
+    assert not any("one and the same file" in one for one in once["warnings"])
+
+
+def test_every_picture_has_to_be_good_and_the_bad_one_is_named(service):
+    small = encode(paint(size=(4, 4)), "PNG")
+    said = service.form({}, files=files(close_up=CLOSE, dermoscopic=small)).json()
+    assert said["decision"] == "retake"
+    assert [one.startswith("Picture 2 (dermoscopic): ") for one in said["quality"]["issues"]] == [True]
+    assert said["reasons"][0]["code"] == "too-small"
+
+
+def test_a_dicom_file_says_that_it_is_dermoscopic(service, problem):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    dermoscopic = dicom_file(noise, SOPClassUID=uid.DermoscopicPhotographyImageStorage)
+    photograph = dicom_file(noise)
+    kinds = [("image", ("a", one, "application/dicom")) for one in (photograph, dermoscopic)]
+    assert service.form({}, files=kinds).json()["inputs"]["pictures"] == ["unknown", "dermoscopic"]
+    wrong = service.form({}, files=[("close_up", ("a.dcm", dermoscopic, "application/dicom"))])
+    assert "picture 1 was given as close-up, and the DICOM file says" in problem(wrong, 422)["detail"]
+
+
+def test_cases_that_are_shown_together_get_what_they_get_alone(tmp_path):
+    places = Places(tmp_path)
+    with places.open() as registry:
+        release(registry, case_bundle())
+    sent = [
+        (FACTS, files(close_up=CLOSE, dermoscopic=DERM)),
+        ({}, files(image=DERM)),
+        ({"age": "30"}, files(close_up=[DERM, CLOSE], dermoscopic=CLOSE)),
+        ({}, files(dermoscopic=DERM)),
+    ] * 6
+    with running(places.open, threads=1, max_batch=8) as service, ThreadPoolExecutor(24) as threads:
+        alone = [probabilities(service.form(fields, files=sent_files)) for fields, sent_files in sent[:4]]
+        together = list(threads.map(lambda one: probabilities(service.form(one[0], files=one[1])), sent))
+        shown = service.client.get("/metrics").text
+    for number, found in enumerate(together):
+        assert found == pytest.approx(alone[number % 4], abs=1e-6)
+    runs = float(re.search(r"^dermfed_batch_size_count(?:\{.*\})? (\S+)$", shown, re.M)[1])
+    assert runs < 28
+
+
+def test_the_models_say_which_pictures_facts_and_patterns(service):
+    (version,) = service.client.get("/v1/models").json()["models"][0]["versions"]
+    assert CaseInput.model_validate(version["case"]) == CASE
+    assert [one["pattern"] for one in version["patterns"]] == [one.pattern.name for one in PATTERNS]
+    assert version["patterns"][0] == {
+        "pattern": "close-up",
+        "promised": True,
+        "set_size": 2.4,
+        "reported": 0.4,
+    }
+
+
+DISTINCTIVE = {"age": "83.0625", "site": "palms/soles", "sex": "male"}
+TRACES = ("83.0625", "palms", "male", "70.7707", "tail-of-a-cat")
+
+
+def test_no_fact_is_left_anywhere(tmp_path, caplog):
+    """The attack: distinctive facts are sent, and then looked for in all that is kept."""
+    places, records = Places(tmp_path / "registry"), tmp_path / "records"
+    with places.open() as registry:
+        release(registry, case_bundle())
+        young = NumberFact(name="age", low=0, high=80)  # so that its refusal would quote an age
+        candidate = case_bundle(case=CASE.model_copy(update={"facts": (young, SEX, SITE)}), seed=2)
+        (version,) = registry.add([candidate])
+        registry.promote("skin-lesion", [version.number], to="staging", reason="test", override_gates=True)
+    settings = {
+        "records": records,
+        "records_picture_hash": True,
+        "shadow_alias": "staging",
+        "shadow_share": 1,
+    }
+    both = files(close_up=CLOSE, dermoscopic=DERM)
+    with caplog.at_level(logging.DEBUG), running(places.open, **settings) as service:
+        service.eventually(lambda: 'alias="staging"' in service.client.get("/metrics").text)
+        answers = [
+            service.form(DISTINCTIVE, files=both),
+            service.form({"sex": "male"}, files=files(close_up=CLOSE)),
+            service.form({"age": "70.7707x"}, files=both),
+            service.form({"site": "tail-of-a-cat"}, files=both),
+            service.diagnose(CLOSE, "image/png", params={"age": "70.7707"}),
+            service.client.post("/", data=DISTINCTIVE, files=both, headers={"Accept": "text/html"}),
+        ]
+        assert [one.status_code for one in answers] == [200, 200, 422, 422, 422, 200]
+        assert answers[0].json()["inputs"]["facts"]["age"] == "83.0625"
+        service.eventually(lambda: "not-taken" in service.client.get("/metrics").text)
+        service.eventually(lambda: "dermfed_shadow_comparisons_total{" in service.client.get("/metrics").text)
+        shown = [service.client.get(path).text for path in ("/metrics", "/operator", "/readyz")]
+    ours = [one for one in caplog.records if not one.name.startswith(("httpx", "httpcore", "uvicorn.access"))]
+    told = [one.getMessage() + str(one.exc_text or "") for one in ours]
+    lines = [path.read_text() for path in records.rglob("*.jsonl")]
+    assert sum(line.count('"pictures":["sha256:') for line in lines) == 2
+    kept = "\n".join([*told, *lines, *shown]).lower()
+    assert [trace for trace in TRACES if re.search(rf"(?<![a-z]){re.escape(trace)}(?![a-z])", kept)] == []
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"83.0625" not in path.read_bytes(), path
+
+
+def test_a_case_as_fhir(service):
+    headers = {"Accept": "application/fhir+json"}
+    answer = service.form(FACTS, files=files(close_up=CLOSE, dermoscopic=DERM), headers=headers)
+    kinds = [one["resource"]["resourceType"] for one in answer.json()["entry"]]
+    assert (kinds.count("Media"), kinds.count("DiagnosticReport")) == (2, 1)
+    single = service.diagnose(CLOSE, "image/png", headers=headers).json()
+    codes = [one["resource"].get("code", {}).get("text") for one in single["entry"]]
+    assert "Age" not in codes
