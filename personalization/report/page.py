@@ -31,6 +31,7 @@ from personalization.report.tables.differences import differences_table
 from personalization.report.tables.frontier import frontier_table
 from personalization.report.tables.intersections import intersection_tables
 from personalization.report.tables.ood import ood_table
+from personalization.report.tables.patterns import pattern_tables
 from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
 from personalization.report.tables.selection import selection_table
 from personalization.report.tables.served import served_table
@@ -67,6 +68,7 @@ def render_report(run: ReportData) -> str:
         personal=_personal(run.fine_tuning, order) if run.fine_tuning else None,
         differences=differences_table(run),
         intersections=intersection_tables(run),
+        patterns=pattern_tables(run),
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,
