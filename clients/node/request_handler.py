@@ -28,6 +28,7 @@ from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
+from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
@@ -93,7 +94,7 @@ class RequestHandler:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
         try:
             theirs = Handshake.model_validate_json(greeting)
-            ours = shake_hands(self._job.digest, theirs.session)
+            ours = shake_hands(self._job.digest, theirs.session, weights_digest(self._job.model))
             refuse_incompatible("the coordinator", theirs, ours)
         except (TrainingError, ValueError) as error:
             return self._refuse(error)

@@ -10,7 +10,7 @@ import pytest
 from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from training.algorithms.client_state import State
-from training.engines.nvflare.handshake import shake_hands
+from training.engines.nvflare.handshake import WEIGHTS, shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, agree
 from training.engines.nvflare.wire import read_answer, stamp_of, write_question
@@ -55,11 +55,15 @@ def fit(job, round_, number):
     return write_question(question, stamp, round_ - 1), write_payload(weights), stamp
 
 
-def test_other_versions_another_job_and_no_greeting_are_refused_by_name(job, node):
-    ours = shake_hands(job.digest, "s2")
+def test_other_versions_another_job_and_no_greeting_are_refused_by_name(job, node, monkeypatch):
+    monkeypatch.setattr("clients.node.request_handler.weights_digest", lambda model: "sha256:1")
+    ours = shake_hands(job.digest, "s2", "sha256:1")
+    assert "refused" not in json.loads(node.greet(ours.model_dump_json()))
+    assert "refused" not in json.loads(node.greet(shake_hands(job.digest, "s2").model_dump_json()))
     for change, told in (
         ({"versions": {**ours.versions, "dermfed": "9.9"}}, "the coordinator runs dermfed 9.9, this side"),
         ({"protocol": 99}, "speaks version 99 of our messages"),
+        ({"versions": {**ours.versions, WEIGHTS: "sha256:2"}}, "begins with other weights"),
         ({"job": "sha256:other"}, "reads the job as sha256:other"),
     ):
         answer = json.loads(node.greet(ours.model_copy(update=change).model_dump_json()))

@@ -8,6 +8,7 @@ from training.engines.nvflare.wire import PROTOCOL
 from training.errors import EngineError
 
 MUST_BE_EQUAL = ("dermfed",)  # a job's weights are these versions' work
+WEIGHTS = "the file of model.weights"  # beside the packages: by its digest, where the job names one
 REPORTED = (*MUST_BE_EQUAL, "torch", "numpy", "nvflare")
 
 
@@ -16,7 +17,7 @@ class Handshake(FrozenConfig):
 
     Attributes:
         protocol: of the messages.
-        versions: of the packages that make the weights.
+        versions: of the packages that make the weights; and the digest of the file that they begin with.
         job: the job's digest, as this side computes it.
         session: of the coordinator's present stay in the job.
     """
@@ -27,9 +28,16 @@ class Handshake(FrozenConfig):
     session: str
 
 
-def shake_hands(job: str, session: str) -> Handshake:
-    """This side's handshake."""
-    return Handshake(protocol=PROTOCOL, versions=installed(), job=job, session=session)
+def shake_hands(job: str, session: str, weights: str | None = None) -> Handshake:
+    """This side's handshake.
+
+    Args:
+        job: its digest.
+        session: of the coordinator's present stay in it.
+        weights: the digest of the file that the job begins with, if it names one.
+    """
+    versions = installed() | ({WEIGHTS: weights} if weights else {})
+    return Handshake(protocol=PROTOCOL, versions=versions, job=job, session=session)
 
 
 def installed() -> dict[str, str]:
@@ -64,6 +72,12 @@ def refuse_incompatible(name: str, theirs: Handshake, ours: Handshake) -> None:
         raise EngineError(
             f"{name} reads the job as {theirs.job}, this side as {ours.job}; the same job has one digest: "
             "install the same version of dermfed, and of the parts that others add to it, on both sides"
+        )
+    file, own_file = theirs.versions.get(WEIGHTS), ours.versions.get(WEIGHTS)
+    if file and own_file and file != own_file:
+        raise EngineError(
+            f"{name} begins with other weights than this side: {file} there, {own_file} here; put the "
+            "same file, or install the same package, on both sides (sha256sum tells the digest)"
         )
 
 

@@ -20,6 +20,7 @@ from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
+from training.jobs.stages.lineage import weights_digest
 
 REFUSED = "refused"  # the key under which a site reports why it will not take part
 MINUTE = 60.0
@@ -226,7 +227,7 @@ class Registration:
 
     def _request_properties(self, name: str) -> ClientProperties:
         channel = self.channels[name]
-        ours = shake_hands(self.job.digest, self.session)
+        ours = shake_hands(self.job.digest, self.session, weights_digest(self.job.model))
         text = channel.greet(ours.model_dump_json(), MINUTE)
         raise_refusal(text)
         try:
