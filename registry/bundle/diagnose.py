@@ -48,19 +48,9 @@ class CaseDecision:
             return said
         return {
             **said,
-            "inputs": inputs(self.given, self.decision),
+            "inputs": self.given.to_json(promised=self.decision.guarantee != "none"),
             "would_help": [one.to_json() for one in self.would_help],
         }
-
-
-def inputs(given: GivenCase, decision: Decision) -> dict[str, Any]:
-    """What of a case was used, as JSON of the service's interface."""
-    return {
-        "pictures": list(given.pictures),
-        "facts": given.facts,
-        "pattern": given.pattern.name,
-        "promised": decision.guarantee != "none",
-    }
 
 
 def diagnose(

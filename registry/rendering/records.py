@@ -54,6 +54,7 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
             f"version {version.number} for {subgroup.name}{tones}",
             f"  digest       {version.digest}",
             f"  added        {moment(version.created)}",
+            *_taken(manifest),
             f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
             f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
             f"  referral     target risk {abstention.target_risk:.3g}, "
@@ -65,6 +66,17 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
             *(f"  {line}" for line in _figures(manifest).split("\n")),
         ]
     )
+
+
+def _taken(manifest: BundleManifest) -> list[str]:
+    """What a model of cases takes; nothing for one of single pictures."""
+    if (case := manifest.case) is None:
+        return []
+    return [
+        f"  takes        1 to {case.slots} pictures ({', '.join(case.kinds) or 'no kinds'}), "
+        f"facts {', '.join(case.fact_names) or 'none'}",
+        f"  calibrated   {', '.join(one.pattern.name for one in manifest.patterns) or 'no pattern'}",
+    ]
 
 
 def event_lines(event: Event) -> str:

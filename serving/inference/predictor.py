@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from registry.bundle.cases.given import GivenCase
 from registry.bundle.decision import Decision, decide
@@ -28,7 +29,7 @@ from serving.inference.tone import skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
 from serving.protocol.routing import Route
-from serving.protocol.schemas import AnsweringModel, Diagnosis, Inputs, MissingInput
+from serving.protocol.schemas import AnsweringModel, Diagnosis
 
 SAME_FILE: Final = (
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
@@ -110,21 +111,24 @@ def decode(
         except PictureError as error:
             raise picture_problem(error) from error
         qualities.append(assess_quality(width, height, rule, decoded[-1]))
-    kinds = given.pictures if given else ()
+    shown = _skin_shown(decoded, given)
     return Decoded(
         Question(np.stack(decoded), given),
-        of_all(qualities, kinds) if len(qualities) > 1 else qualities[0],
-        # Of dermoscopic pictures the colour tells nothing of the tone.
-        next(
-            (
-                skin_angle(pixels, loaded.manifest)
-                for place, pixels in enumerate(decoded)
-                if not kinds or kinds[place] == "close-up"
-            ),
-            None,
-        ),
+        of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
+        None if shown is None else skin_angle(shown, loaded.manifest),
         same_file=len(set(pictures)) < len(pictures),
     )
+
+
+def _skin_shown(pictures: Sequence[NDArray[np.uint8]], given: GivenCase | None) -> NDArray[np.uint8] | None:
+    """The picture whose skin is compared with a declared tone: of a case the first close-up, if it has one.
+
+    The colours of dermoscopic pictures tell nothing of the tone.
+    """
+    if given is None:
+        return pictures[0]
+    kinds = zip(pictures, given.pictures, strict=True)
+    return next((pixels for pixels, kind in kinds if kind == "close-up"), None)
 
 
 def build_diagnosis(
@@ -194,14 +198,10 @@ def build_diagnosis(
 
 def _of_case(given: GivenCase, decided: Decision, manifest: BundleManifest) -> dict[str, Any]:
     """What a diagnosis says of a case: what was used of it, and what would help."""
-    inputs = Inputs(
-        pictures=list(given.pictures),
-        facts=given.facts,
-        pattern=given.pattern.name,
-        promised=decided.guarantee != "none",
-    )
-    missing = [MissingInput(**one.to_json()) for one in would_help(given, manifest)]
-    return {"inputs": inputs, "would_help": missing}
+    return {
+        "inputs": given.to_json(promised=decided.guarantee != "none"),
+        "would_help": [one.to_json() for one in would_help(given, manifest)],
+    }
 
 
 def picture_problem(error: PictureError) -> ProblemResponse:

@@ -231,3 +231,14 @@ def test_what_a_model_does_not_take_is_an_invalid_parameter(of_cases, service, c
         assert client.diagnose(picture).inputs is None
         with pytest.raises(errors.InvalidParameter, match="takes one picture"):
             client.diagnose(close_up=picture)
+
+
+def test_no_fact_is_in_the_address_that_is_asked(of_cases, connect, caplog):
+    with caplog.at_level("INFO"), connect(of_cases) as client:
+        client.diagnose(encode(paint()), facts={"age": 83.0625}, skin_tone="5")
+        client.diagnose(encode(paint()), skin_tone="5")
+    asked = [one.getMessage() for one in caplog.records if one.name == "httpx"]
+    assert len(asked) == 2
+    assert "skin_tone=5" in asked[1]  # an address that is asked is in these lines
+    assert "83" not in asked[0].replace(str(of_cases.port), "")
+    assert "age" not in asked[0]

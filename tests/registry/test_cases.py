@@ -13,6 +13,7 @@ from registry.card.page import card_page
 from registry.diff.facts import changes
 from registry.errors import BundleRefused
 from registry.releases.validate_bundle import check_bundle
+from registry.rendering.records import version_page
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph, rules
 
 pytestmark = pytest.mark.sqlite
@@ -92,3 +93,10 @@ def test_the_card_of_single_pictures_has_nothing_of_cases(bundle):
     assert not {"case", "patterns"} & set(card)
     page = card_page(release_card([Entry(bundle().manifest, "sha256:" + "0" * 64)]))
     assert "What it may be given" not in page
+
+
+def test_what_is_shown_of_a_version_says_what_it_takes(registry):
+    (version,) = registry.add([case_bundle()])
+    page = version_page(version, case_bundle().manifest)
+    assert "  takes        1 to 3 pictures (close-up, dermoscopic), facts age, sex, site" in page
+    assert "  calibrated   close-up, close-up+some context, " in page

@@ -325,3 +325,20 @@ def test_a_case_as_fhir(service):
     single = service.diagnose(CLOSE, "image/png", headers=headers).json()
     codes = [one["resource"].get("code", {}).get("text") for one in single["entry"]]
     assert "Age" not in codes
+
+
+@pytest.mark.parametrize("candidate_takes_cases", [True, False])
+def test_a_candidate_of_the_other_sort_is_compared_on_single_pictures(
+    tmp_path, bundle, candidate_takes_cases
+):
+    places = Places(tmp_path)
+    sorts = [bundle(), case_bundle()]
+    production, candidate = sorts if candidate_takes_cases else sorts[::-1]
+    with places.open() as registry:
+        release(registry, production)
+        (version,) = registry.add([candidate])
+        registry.promote("skin-lesion", [version.number], to="staging", reason="test", override_gates=True)
+    with running(places.open, shadow_alias="staging", shadow_share=1) as service:
+        service.eventually(lambda: 'alias="staging"' in service.client.get("/metrics").text)
+        assert service.diagnose(CLOSE, "image/png").status_code == 200
+        service.eventually(lambda: "dermfed_shadow_comparisons_total{" in service.client.get("/metrics").text)

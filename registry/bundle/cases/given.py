@@ -1,7 +1,8 @@
 """What is given of one lesion beside its pixels, checked against what a model takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ class GivenCase:
 
     case: CaseInput
     kinds: NDArray[np.int64]
-    context: NDArray[np.float32]
+    context: NDArray[np.float32] = field(repr=False)  # of a patient, and in no log
 
     @property
     def pattern(self) -> Pattern:
@@ -43,6 +44,15 @@ class GivenCase:
             for fact, value in zip(self.case.facts, self.context, strict=True)
         }
         return {name: text for name, text in written.items() if text is not None}
+
+    def to_json(self, *, promised: bool) -> dict[str, Any]:
+        """What was used, as JSON of the service's interface; `promised` is whether a coverage is for it."""
+        return {
+            "pictures": list(self.pictures),
+            "facts": self.facts,
+            "pattern": self.pattern.name,
+            "promised": promised,
+        }
 
 
 def read_given(

@@ -2,12 +2,14 @@
 
 import io
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from registry.bundle.cases.given import read_given
 from registry.bundle.familiarity import Gaussians
 from registry.bundle.manifest.schema import OutOfDistribution
 from registry.bundle.manifest.text import canonical, read_manifest
@@ -18,6 +20,7 @@ from registry.records import Version
 from serving.inference.predictor import LoadedVersion, build_diagnosis, decode
 from serving.inference.tone import SIDE, skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
+from tests.case_bundles import case_bundle
 
 
 def around(middle: float) -> ToneRange:
@@ -136,3 +139,21 @@ def test_ranges_are_written_read_and_left_out(bundle):
 def test_ranges_of_a_tone_that_is_none_are_refused():
     with pytest.raises(ValidationError, match="7 is no tone of the scale fitzpatrick"):
         ToneRanges(scale="fitzpatrick", rank_correlation=0.5, ranges={"7": around(0)})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "of"),
+    [(["dermoscopic", "close-up", "close-up"], 1), (["dermoscopic"], None), ([None], None)],
+)
+def test_of_a_case_the_first_close_up_has_the_angle(kinds, of):
+    manifest = case_bundle(tones=KNOWN, picture=PictureRule(size=64)).manifest
+    contents = []
+    for blue in (110, 150, 190):
+        file = io.BytesIO()
+        Image.new("RGB", (64, 64), (228, 190, blue)).save(file, "PNG")
+        contents.append(file.getvalue())
+    given = read_given(manifest.case, kinds, {})
+    decoded = decode(SimpleNamespace(manifest=manifest), contents[: len(kinds)], 10**6, given)
+    angles = [skin_angle(pixels, manifest) for pixels in decoded.question.images]
+    assert len(set(angles)) == len(kinds)
+    assert decoded.skin_angle == (None if of is None else angles[of])
