@@ -21,6 +21,7 @@ ADDED = frozenset(
         "model.normalisation",
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
         "stages.*.trains.name",
+        "stages.*.patterns",
     )
 )
 ABSENT = object()
