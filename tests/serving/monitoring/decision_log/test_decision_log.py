@@ -139,7 +139,7 @@ def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, secret, folder, p
         service.diagnose(b"nothing", "image/png", headers=bearer(secret))
     without, with_it, refused = lines(folder)
     assert list(without) == FIELDS
-    assert list(with_it) == [*FIELDS, "picture"]
+    assert list(with_it) == [*FIELDS, "picture", "pictures"]
     assert with_it["picture"] == digest
     assert list(refused) == ["time", "request", "key", "status"]
 
