@@ -1,10 +1,11 @@
 """The dynamic batcher: threads that decode pictures and run the models on batches of them.
 
 No picture waits for a batch to fill. A thread that becomes free takes the decoded picture that has waited
-longest, and with it up to `max_batch` in all of those that wait for the same version; where some of these
-are not decoded yet, it decodes one. Where no decoded picture waits, it decodes the next. More threads than
-cores would only get in each other's way, and what is nearly done comes first. A picture that comes while
-nothing else is worked on goes at once, and may have several threads to itself.
+longest, and with it up to `max_batch` in all of those that wait for the same version (of cases, those of as
+many pictures); where some of these are not decoded yet, it decodes one. Where no decoded picture waits, it
+decodes the next. More threads than cores would only get in each other's way, and what is nearly done comes
+first. A picture that comes while nothing else is worked on goes at once, and may have several threads to
+itself.
 
 The threads hand work to each other and call the event loop with answers alone, so that a loop that is busy
 with requests keeps no core idle.
@@ -166,7 +167,7 @@ class Scheduler:
         if not self._decoded:
             return SchedulerStep([self._undecoded.popleft()]) if self._undecoded else None
         loaded = self._decoded[0].loaded
-        together = [one for one in self._decoded if one.loaded is loaded][: self._max_batch]
+        together = [one for one in self._decoded if fits_beside(one, self._decoded[0])][: self._max_batch]
         if len(together) < self._max_batch:
             for one in self._undecoded:
                 if one.loaded is loaded:
@@ -209,6 +210,19 @@ class Scheduler:
             self._metrics.stage(version.model, version.number, "model", seconds)
             answers.append((one.answer, output if isinstance(output, Exception) else (decoded, output)))
         return answers
+
+
+def fits_beside(one: QueuedPicture, other: QueuedPicture) -> bool:
+    """Whether two decoded ones may be run together: of one version, and of as many pictures each.
+
+    A case with fewer pictures would get empty slots, which cost as much as pictures.
+    """
+    return (
+        one.loaded is other.loaded
+        and one.decoded is not None
+        and other.decoded is not None
+        and len(one.decoded.question.images) == len(other.decoded.question.images)
+    )
 
 
 def deliver(answers: Answers) -> None:

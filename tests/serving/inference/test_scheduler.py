@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from registry.bundle.cases.given import read_given
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
@@ -20,6 +21,7 @@ from serving.inference.quality import QualityAssessment
 from serving.inference.run_batch import run_batch
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
+from tests.case_bundles import CASE
 from tests.closeness import assert_close_in_norm
 
 SIZE = 8
@@ -411,3 +413,46 @@ def test_a_picture_that_is_given_up_is_not_worked_on_and_blocks_nobody(scheduler
         assert found == ["decoded 0", "shown 0", "decoded 2", "shown 2"]
     else:
         assert found == ["decoded 0", "decoded 1", "shown 1", "decoded 2", "shown 2"]
+
+
+class CasesShown:
+    """A graph of cases that writes down how many cases of how many slots it is shown."""
+
+    takes_cases, num_facts, num_classes, num_features = True, 3, 2, 3
+
+    def __init__(self):
+        self.shown = []
+        self.open, self.begun = threading.Event(), threading.Semaphore(0)
+
+    def run_cases(self, images, kinds, context):
+        self.shown.append(kinds.shape)
+        self.begun.release()
+        assert self.open.wait(60)
+        first = images[:, 0, 0, 0, :1].astype(np.float32)
+        return Outputs(np.repeat(first, 2, 1), np.repeat(first, 2, 1), np.repeat(first, 3, 1))
+
+
+def test_cases_of_as_many_pictures_go_together(scheduler):
+    """An empty slot costs as much as a picture."""
+    graph = CasesShown()
+
+    def case(value, pictures):
+        given = read_given(CASE, [None] * pictures, {})
+        return Decoded(Question(np.stack([plain(value)] * pictures), given), QualityAssessment())
+
+    async def ask():
+        asked, loaded = scheduler(), version(graph)
+
+        def start(value, pictures):
+            return asyncio.create_task(asked.infer(loaded, lambda: case(value, pictures)))
+
+        tasks = [start(0, 1)]
+        await begun(graph)
+        tasks += [start(value, pictures) for value, pictures in ((1, 2), (2, 1), (3, 2), (4, 1))]
+        await asyncio.sleep(0)
+        graph.open.set()
+        return await asyncio.gather(*tasks)
+
+    answers = asyncio.run(ask())
+    assert graph.shown == [(1, 1), (2, 2), (2, 1)]
+    assert [float(outputs.logits[0, 0]) for _, outputs in answers] == [0, 1, 2, 3, 4]
