@@ -95,7 +95,8 @@ def _diagnose(settings: ServeSettings) -> dict[str, Any]:
         "operationId": "diagnose",
         "summary": "Diagnose one lesion",
         "description": "The body is a picture itself, or a form with files; a model that takes cases may be "
-        f"sent several of one lesion, and facts. A form holds at most {MAX_PICTURES} files, which together "
+        f"sent several of one lesion ({', '.join(KINDS)}), and facts ({', '.join(KNOWN)}, or others that it "
+        f"takes; see GET /v1/models). A form holds at most {MAX_PICTURES} files, which together "
         "may be as large as one picture. All parameters may be in the query or the form, each once; facts "
         "about a patient in the form alone.",
         "parameters": parameters,

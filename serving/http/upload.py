@@ -54,7 +54,7 @@ _UNDECLARED = frozenset({"", "application/octet-stream"})
 # Starlette decodes by whichever of Python's codecs a form names; not all of them are for text.
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
 
-_MAX_FIELDS = 16
+_MAX_FIELDS = 64
 _FORM_OVERHEAD = 64 * 1024
 
 

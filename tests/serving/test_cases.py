@@ -3,14 +3,23 @@
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from pydicom import uid
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import SEX, SITE, NumberFact
+from registry.bundle.errors import GraphError
 from registry.bundle.pictures.rule import decode_picture
+from registry.records import Version
+from serving.inference.predictor import LoadedVersion
+from serving.releases.loading import warm_up
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_logits, softmax
 from tests.dicom_files import dicom_file
 from tests.serving.conftest import Places, encode, paint, release, running
@@ -352,3 +361,44 @@ def test_a_candidate_of_the_other_sort_is_compared_on_single_pictures(
                 and "dermfed_shadow_comparisons_total{" in service.client.get("/metrics").text
             )
         )
+
+
+MANY = CaseInput(
+    slots=1,
+    facts=tuple(NumberFact(name=f"number_{number}", low=0, high=9) for number in range(3)),
+)
+
+
+def test_facts_of_a_model_of_its_own_are_taken_by_their_names(tmp_path, problem):
+    places = Places(tmp_path)
+    with places.open() as registry:
+        release(registry, case_bundle(case=MANY))
+    sent = {fact.name: str(number) for number, fact in enumerate(MANY.facts)}
+    with running(places.open) as service:
+        answer = service.form(sent, files=files(image=CLOSE))
+        assert probabilities(answer) == expected([(CLOSE, 0)], np.arange(3.0))
+        assert answer.json()["inputs"]["facts"] == sent
+        near = problem(service.form({"number_4": "1"}, files=files(image=CLOSE)), 422)["detail"]
+        assert "there is no parameter `number_4`; did you mean `number_" in near
+        known = problem(service.form({"age": "70"}, files=files(image=CLOSE)), 422)["detail"]
+        assert "does not take age; it takes number_0, number_1, number_2" in known
+
+
+@pytest.mark.parametrize("age", ["inf", "-inf", "1e999", "-1", "0x46", "70 years", "9" * 150, "\0", "７０x"])
+def test_odd_ages_are_refused(service, problem, age):
+    answer = service.form({"age": age}, files=files(close_up=CLOSE))
+    assert "a number from 0 to 120 years" in problem(answer, 422)["detail"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_model_that_breaks_on_a_kind_of_picture_is_found_before_it_serves(broken):
+    drawn = case_bundle()
+    if broken:
+        model = onnx.load_from_string(drawn.model)
+        (scale,) = [one for one in model.graph.initializer if one.name == "by_kind"]
+        scale.CopyFrom(numpy_helper.from_array(np.array([1, 1, np.inf], np.float32), "by_kind"))
+        drawn = replace(drawn, model=model.SerializeToString())
+    version = Version("skin-lesion", 1, drawn.digest, drawn.manifest.subgroup, datetime.now(UTC))
+    loaded = LoadedVersion.of(version, drawn)
+    with pytest.raises(GraphError, match="not finite") if broken else nullcontext():
+        warm_up(loaded)
