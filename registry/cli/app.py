@@ -58,6 +58,9 @@ REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 # What of a manifest is of no use to a reader: histograms and packed matrices.
 UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
 
+OF_CASES = {"case": True, "patterns": True}
+"""What a model of single pictures has no use for."""
+
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
 
@@ -217,7 +220,9 @@ def show(
             {
                 **as_data(version),
                 "signatures": as_data(signed),
-                "manifest": manifest.model_dump(mode="json", exclude=UNREADABLE),
+                "manifest": manifest.model_dump(
+                    mode="json", exclude={**UNREADABLE, **(OF_CASES if manifest.case is None else {})}
+                ),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
         ],
