@@ -18,9 +18,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from personalization.strategies.around import Around
 from personalization.strategies.base import Training
 from training.algorithms.objectives import Objective
+from training.algorithms.objectives.around import Around
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask
 from training.algorithms.sync import Sync, SyncAll
 from training.errors import DataError

@@ -11,7 +11,7 @@ from torch import nn
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.classifier import Classifier
-from training.models.torchvision_ops import prepare_torchvision
+from training.models.layers import encoder_layers
 
 
 class OptimizerConfig(FrozenConfig):
@@ -101,22 +101,15 @@ def layer_scales(model: nn.Module, decay: float) -> dict[str, float]:
     Raises:
         JobError: when timm knows one layer only.
     """
-    prepare_torchvision()
-    from timm.models import group_parameters
-    from timm.optim import auto_group_layers
-
-    encoder: Any = model.get_submodule("encoder")
-    if hasattr(encoder, "group_matcher"):
-        layers = group_parameters(encoder, encoder.group_matcher(coarse=False), reverse=True)
-    else:
-        layers = auto_group_layers(encoder)
+    layers = encoder_layers(model)
     top = max(layers.values())
     if top == 0:
+        encoder = model.get_submodule("encoder")
         raise JobError(
             f"optimizer.layer_decay: {decay:g} changes nothing, for timm knows one layer only in "
             f"{type(encoder).__name__}; leave layer_decay at 1 or take another model"
         )
-    return {f"encoder.{name}": decay ** (top - layer) for name, layer in layers.items()}
+    return {name: decay ** (top - layer) for name, layer in layers.items()}
 
 
 def spared_from_decay(model: nn.Module) -> frozenset[str]:

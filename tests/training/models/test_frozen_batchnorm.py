@@ -3,8 +3,11 @@
 import torch
 from torch import nn
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import AGE
 from tests.closeness import assert_close_in_norm
-from training.models import ModelConfig, build_model
+from training.models import ModelConfig, build_model, initial_model
+from training.models.case_batch import CaseBatch
 from training.models.frozen_batchnorm import FrozenBatchNormClassifier
 
 
@@ -25,3 +28,19 @@ def test_training_mode_moves_no_statistics_and_computes_as_in_evaluation():
     assert model(images).shape == (4, 3)
     assert not model.encoder.bn1.running_mean.equal(before["encoder.bn1.running_mean"])
     assert model.encoder.conv1.weight is held.encoder.conv1.weight
+
+
+def test_a_model_of_cases_is_shown_whole():
+    case = CaseInput(slots=1, kinds=("close-up",), facts=(AGE,))
+    config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
+    model = initial_model(config, 0, 16, 3, case)
+    with torch.no_grad():
+        model.head.weight.normal_()
+    batch = CaseBatch(torch.rand(3, 1, 3, 16, 16), torch.full((3, 1), 1), torch.full((3, 1), 30.0))
+    expected = model.eval()(batch)
+    held = FrozenBatchNormClassifier(model)
+    assert_close_in_norm(held.eval()(batch), expected)
+    assert (held.num_classes, held.head_names) == (3, model.head_names)
+    held.train()
+    assert model.training
+    assert model.fusion.training

@@ -1,7 +1,9 @@
 """The interface of what learns in a stage: the network of it, at the coordinator and at a client."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 
+from training.algorithms.objectives import Objective
+from training.algorithms.sync import Sync
 from training.config import FrozenConfig
 from training.models import Classifier
 
@@ -11,10 +13,18 @@ class Trains(FrozenConfig, ABC):
 
     name: str
 
-    @abstractmethod
     def network(self, model: Classifier) -> Classifier:
-        """The network whose state learns and travels, in which the model's tensors keep their names.
+        """The network whose state learns, in which the model's tensors keep their names.
 
         Raises:
             JobError: when the model has no such part.
         """
+        return model
+
+    def objective(self, objective: Objective) -> Objective:
+        """What a client minimises, for the stage's objective."""
+        return objective
+
+    def sync(self, sync: Sync) -> Sync:
+        """What travels, for the stage's sync."""
+        return sync

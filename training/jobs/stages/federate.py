@@ -9,6 +9,7 @@ from pydantic import field_validator, model_validator
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
+from training.algorithms.sync import Sync, SyncAll
 from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead
 from training.data.dataset import Split
 from training.errors import JobError
@@ -75,6 +76,28 @@ class Federate(RoundsStage):
                 "needs pictures; use the objective supervised"
             )
         return self
+
+    @model_validator(mode="after")
+    def _a_part_travels_by_itself(self) -> "Federate":
+        fits = isinstance(self.trains, TrainsAll) or (
+            isinstance(self.sync, SyncAll) and self.sync.buffers == "average"
+        )
+        if not fits:
+            raise ValueError(
+                f"trains: {self.trains.name} says what travels, and so does sync {self.sync.name}; remove "
+                "the sync, or set trains: {name: all}"
+            )
+        return self
+
+    @property
+    def minimised(self) -> Objective:
+        """The objective, over the part that learns."""
+        return self.trains.objective(self.objective)
+
+    @property
+    def sends(self) -> Sync:
+        """The sync, of the part that learns."""
+        return self.trains.sync(self.sync)
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train the global model, and judge it at every client."""
@@ -151,7 +174,7 @@ class Federate(RoundsStage):
         plan = self.plan_for(context, network or context.model, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
             require_judges(context, self.evaluate_on)
-        if self.keep != "last" and plan.stays:
+        if self.keep != "last" and plan.stays and self.sends is self.sync:
             when = "the best round" if self.keep == "best" else "each round"
             raise JobError(
                 f"keep: {self.keep} cannot tell what {len(plan.stays)} tensors that stay at their clients "
@@ -166,7 +189,7 @@ class Federate(RoundsStage):
                 return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
             client = on_features(client, broadcast.stage)
         if broadcast.ask == EVALUATE:
-            load_merged(broadcast, client, self.sync)
+            load_merged(broadcast, client, self.sends)
             return evaluate(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)

@@ -67,6 +67,16 @@ class RoundsStage(Stage):
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"
 
+    @property
+    def minimised(self) -> Objective:
+        """What a client minimises."""
+        return self.objective
+
+    @property
+    def sends(self) -> Sync:
+        """What travels, and how it is merged."""
+        return self.sync
+
     def plan_for(
         self, context: StageContext, model: Classifier, split: Split | None, *, labelled: bool = True
     ) -> Plan:
@@ -92,14 +102,14 @@ class RoundsStage(Stage):
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = context.judges(split, context.all_subgroups) if split else ()
-        travels, stays = divide(self.sync, model)
-        require_noise_fits(context.job.privacy, self.sync, travels, stays)
+        travels, stays = divide(self.sends, model)
+        require_noise_fits(context.job.privacy, self.sends, travels, stays)
         self.objective.require_model(model)
         if self.exchange.needs_server:
             require_judge(context, stays)
         if self.exchange.carries_weights and all(name.endswith(BUFFERS) for name in travels):
             raise JobError(
-                f"the exchange {self.exchange.name} passes weights on, and with sync {self.sync.name} no "
+                f"the exchange {self.exchange.name} passes weights on, and with sync {self.sends.name} no "
                 "parameter travels; use another sync, or the exchange none"
             )
         track = Track(
@@ -123,7 +133,7 @@ class RoundsStage(Stage):
             aggregator=self.aggregator.for_job(self.circumstances(context, clients)),
             participation=self.participation,
             min_clients=needed,
-            average_at_end=self.sync.average_at_end,
+            average_at_end=self.sends.average_at_end,
             split=split,
             seed=context.job.seed,
             dismissed=context.dismissed,
@@ -150,8 +160,8 @@ class RoundsStage(Stage):
             return fit(
                 broadcast,
                 client,
-                self.objective,
-                self.sync,
+                self.minimised,
+                self.sends,
                 rounds=self.rounds,
                 subgroup=None,
                 needs=self.aggregator.needs,
@@ -159,7 +169,7 @@ class RoundsStage(Stage):
         if broadcast.ask == OPEN:
             return open_exchange(broadcast, client, self.objective, rounds=self.rounds)
         if broadcast.ask == COLLECT:
-            return collect_kept(broadcast, client, self.sync)
+            return collect_kept(broadcast, client, self.sends)
         if broadcast.ask == JUDGE:
             client.local_model.load(broadcast.tensors)
             return evaluate(broadcast, client)

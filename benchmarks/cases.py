@@ -1,0 +1,96 @@
+"""What each part of a case is worth: figures under every pattern, beside models trained for one alone.
+
+The recipe `milk10k-frozen` with several seeds, each with a split of its own, judged under every pattern of
+pictures and facts. Beside it, with `--alone`, the same stage of training on what a pattern shows and nothing
+else: what answering any part of a case costs whoever always has the same part.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from quick import start
+from recipe_runs import RecipeRun, cell, read_recipe, run_all
+from tables import print_conditions, print_table
+
+RECIPE = "milk10k-frozen"
+TONES = ("dark", "medium", "light")
+FIGURES = {
+    "AUROC of malignancy": "malignancy_auroc",
+    "sensitivity": "malignant_sensitivity",
+    "specificity": "malignant_specificity",
+}
+WHERE = {"close-up": ["clinical: close-up"], "dermoscopic": ["dermoscopic"]}
+ALONE = ("close-up", "dermoscopic", "close-up+dermoscopic", "close-up+dermoscopic+context")
+
+
+def whole(seed: int) -> RecipeRun:
+    """The recipe."""
+    job = {**read_recipe(RECIPE), "seed": seed, "name": f"{RECIPE}-{seed}"}
+    return RecipeRun(f"whole-{seed}", job)
+
+
+def alone(pattern: str, seed: int) -> RecipeRun:
+    """The recipe's training on what one pattern shows, with nothing left out at random."""
+    job = read_recipe(RECIPE)
+    *kinds, last = pattern.split("+")
+    context = last == "context"
+    kinds = kinds if context else [*kinds, last]
+    cases = {**job["data"]["cases"], "slots": len(kinds), "kinds": kinds}
+    if not context:
+        cases["facts"] = []
+    shown = [value for kind in kinds for value in WHERE[kind]]
+    name = f"alone-{pattern}-{seed}"
+    return RecipeRun(
+        name,
+        {
+            **job,
+            "seed": seed,
+            "name": name.replace("+", "-"),
+            "data": {**job["data"], "cases": cases, "where": {"image_type": shown}},
+            "model": {**job["model"], "fusion": {"drop_pictures": 0, "drop_facts": 0, "drop_kinds": 0}},
+            "stages": job["stages"][:1],
+        },
+    )
+
+
+def summary_of(run: RecipeRun, runs: Path) -> Mapping[str, Any]:
+    """What a run left."""
+    found: Mapping[str, Any] = json.loads((run.folder(runs) / "summary.json").read_text())
+    return found
+
+
+def row_of(name: str, tests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The figures of all, and the AUROC of each tone."""
+    tones = [[test["by_subgroup"][tone] for test in tests] for tone in TONES]
+    return [
+        name,
+        *(cell(tests, key) for key in FIGURES.values()),
+        *(cell(of, "malignancy_auroc") for of in tones),
+        cell(tests, "macro_f1"),
+        *([cell(tests, "coverage")] if "coverage" in tests[0] else ["–"]),
+    ]
+
+
+def main(
+    runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/cases"),
+    seeds: Annotated[int, typer.Option(help="How many.")] = 3,
+    with_alone: Annotated[bool, typer.Option("--alone", help="Also train for one pattern alone.")] = False,
+) -> None:
+    """Train, and print what each part of a case is worth."""
+    wholes = [whole(seed) for seed in range(seeds)]
+    apart = {pattern: [alone(pattern, seed) for seed in range(seeds)] for pattern in ALONE if with_alone}
+    run_all([*wholes, *(run for of in apart.values() for run in of)], runs)
+    by_pattern = [summary_of(run, runs)["stages"][-1]["facts"]["patterns"] for run in wholes]
+    print_conditions("What each part of a case is worth", {"recipe": RECIPE, "seeds": seeds})
+    header = ["given", *FIGURES, *(f"{tone}: AUROC" for tone in TONES), "macro F1", "coverage"]
+    rows = [row_of(name, [patterns[name] for patterns in by_pattern]) for name in by_pattern[0]]
+    for pattern, of in apart.items():
+        rows.append(row_of(f"{pattern}, trained for it alone", [summary_of(run, runs)["test"] for run in of]))
+    print_table(header, rows)
+
+
+if __name__ == "__main__":
+    start(main, "--runs {scratch}/runs --seeds 1 --alone", pictures=True)
