@@ -112,7 +112,7 @@ def test_what_stays_differs_between_clients_and_is_averaged_once_at_the_end(
 ):
     # A vit's settings replace the narrow resnet's.
     # At first the head is zero, and so is each block's last normalisation: three steps move all before it.
-    job = make_job(federate={"sync": sync, "epochs": 3})
+    job = make_job(federate={"sync": sync, "objective": {"epochs": 3}})
     if model:
         job = job.model_copy(update={"model": ModelConfig.model_validate(model)})
     ran = run_job(job, two_clients)
