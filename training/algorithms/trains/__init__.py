@@ -13,6 +13,8 @@ from training.algorithms.trains.head import TrainsHead
 from training.algorithms.trains.last import TrainsLast
 from training.algorithms.trains.whole import TrainsAll
 
-TRAINS: PartTable[Trains] = PartTable("trained part", TrainsAll, TrainsHead, TrainsLast, base=Trains)
+TRAINS: PartTable[Trains] = PartTable(
+    "trained part", TrainsAll, TrainsHead, TrainsLast, base=Trains, plural="trains"
+)
 
 __all__ = ["TRAINS", "Trains", "TrainsAll", "TrainsHead", "TrainsLast"]
