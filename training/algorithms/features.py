@@ -5,17 +5,16 @@ the others are of augmented ones, of which training draws. Features are kept in 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Label
 from training.algorithms.client_state import State, StateStore
-from training.data.dataset import Dataset, Examples, Split, case_of, traits_of
+from training.data.dataset import Examples, Split
+from training.data.view import DatasetView
 from training.errors import DataError
 from training.messages.message import Tensors
 
@@ -72,56 +71,14 @@ class ClientFeatures:
 
 
 @dataclass(frozen=True)
-class OfFeatures:
-    """A view of a dataset with features in place of pictures; implements `Dataset`.
+class OfFeatures(DatasetView):
+    """A dataset with features in place of pictures.
 
     Attributes:
-        dataset: with the pictures.
         kept: the features by split, of one client; others' examples are not looked at through it.
     """
 
-    dataset: Dataset
     kept: Mapping[Split, ClientFeatures]
-
-    @property
-    def labels(self) -> Sequence[Label]:
-        """Those of the dataset."""
-        return self.dataset.labels
-
-    @property
-    def subgroups(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.subgroups
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.clients
-
-    @property
-    def unseen(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.unseen
-
-    @property
-    def communities(self) -> Mapping[str, Sequence[str]]:
-        """Those of the dataset."""
-        return self.dataset.communities
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the dataset."""
-        return self.dataset.fingerprint
-
-    @property
-    def traits(self) -> Mapping[str, Sequence[str]]:
-        """Those of the dataset."""
-        return traits_of(self.dataset)
-
-    @property
-    def case(self) -> CaseInput | None:
-        """That of the dataset."""
-        return case_of(self.dataset)
 
     def examples(self, client: str, split: Split) -> Examples:
         """The examples with features in place of pictures."""

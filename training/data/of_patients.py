@@ -4,68 +4,24 @@ Noise on counts hides one patient. So it is the first labelled picture of each t
 same, whatever is asked; and a question whose answer has no noise finds the splits that judge closed.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from registry.bundle.cases.case_input import CaseInput
-from registry.bundle.manifest.labels import Label
-from training.data.dataset import Dataset, Examples, Split, case_of, traits_of
+from training.data.dataset import Examples, Split
+from training.data.view import DatasetView
 from training.errors import DataError
 
 
 @dataclass(frozen=True)
-class OfPatients:
-    """A view of a dataset; implements `Dataset`.
+class OfPatients(DatasetView):
+    """A dataset of which some splits are open.
 
     Attributes:
-        dataset: all pictures.
         open: the splits that may be looked at.
     """
 
-    dataset: Dataset
     open: tuple[Split, ...]
-
-    @property
-    def labels(self) -> Sequence[Label]:
-        """Those of the dataset."""
-        return self.dataset.labels
-
-    @property
-    def subgroups(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.subgroups
-
-    @property
-    def clients(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.clients
-
-    @property
-    def unseen(self) -> Sequence[str]:
-        """Those of the dataset."""
-        return self.dataset.unseen
-
-    @property
-    def communities(self) -> Mapping[str, Sequence[str]]:
-        """Those of the dataset."""
-        return self.dataset.communities
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the dataset."""
-        return self.dataset.fingerprint
-
-    @property
-    def traits(self) -> Mapping[str, Sequence[str]]:
-        """Those of the dataset."""
-        return traits_of(self.dataset)
-
-    @property
-    def case(self) -> CaseInput | None:
-        """That of the dataset."""
-        return case_of(self.dataset)
 
     def examples(self, client: str, split: Split) -> Examples:
         """All training pictures, and of another split the first labelled picture of each patient.
