@@ -23,10 +23,10 @@ from quick import is_quick, start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, roc_auc_score
 from tables import print_conditions, print_table
+from whole_graph import answers
 
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from personalization.stages.calibration_answers import run as answers
 from registry.bundle.folder import read_bundle
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Graph

@@ -28,11 +28,11 @@ from quick import start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from scipy.stats import rankdata
 from tables import print_conditions, print_table
+from whole_graph import answers
 
 from clients.data.adapters.milk10k import Milk10k
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
-from personalization.stages.calibration_answers import run as answers
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle, read_bundle
 from registry.bundle.manifest.schema import GLOBAL

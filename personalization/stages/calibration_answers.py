@@ -1,4 +1,4 @@
-"""A client's answers to the questions of `calibrate`: sums over its pictures, from the graph that arrived."""
+"""A client's answers to the questions of `calibrate`: sums over what a graph says of its pictures."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,16 +17,18 @@ from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,
 )
+from personalization.stages.calibration_features import Judged, judged, make_graph_features
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.merged_bins import highest, middle
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.model_file.graph import OUTPUTS, Graph, Outputs
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
 from training.data.patterns import under
-from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion
+from training.federation.blocks import EvaluateQuestion
+from training.federation.client.embed import ENCODER
 from training.federation.client.evaluate import as_they_are, reply_blocks, sendable
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
+from training.federation.questions import EMBED
 from training.messages.message import (
     Broadcast,
     Update,
@@ -34,7 +36,6 @@ from training.messages.message import (
     reply,
     unknown_question,
 )
-from training.models.export import answer, as_bytes, graph_inputs
 
 LIKELIHOODS, THRESHOLDS, COUNTS = "log_likelihoods", "thresholds", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
@@ -47,17 +48,21 @@ View = Callable[[Examples], Examples]
 
 
 def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
-    """The client's part: sums over its pictures, from the graph that arrived.
+    """The client's part: features first, then sums over its pictures.
 
     About cases it answers once for each set of patterns, with the set's place before the tensors' names.
     """
-    question = EvaluateQuestion.model_validate(broadcast.options)
-    graph = Graph(as_bytes(broadcast.tensors), torch.get_num_threads())
+    if broadcast.ask == EMBED:
+        return make_graph_features(broadcast, client)
+    options = dict(broadcast.options)
+    encoder = options.pop(ENCODER)
+    question = EvaluateQuestion.model_validate(options)
+    model = judged(broadcast, client, encoder, question.split)
     if not question.patterns:
-        return answer_in_view(broadcast, question, client, graph, as_they_are)
+        return answer_in_view(broadcast, question, client, model, as_they_are)
     tensors: dict[str, torch.Tensor] = {}
     for place, view in enumerate(views(question, client)):
-        update = answer_in_view(broadcast, question, client, graph, view)
+        update = answer_in_view(broadcast, question, client, model, view)
         counted = torch.tensor([sum(update.num_examples.values())], dtype=torch.int32)
         beside = {COUNTED: counted} if broadcast.ask == LIKELIHOODS else {}
         tensors |= prefixed({**update.tensors, **beside}, f"{place}/")
@@ -65,50 +70,40 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
 
 
 def answer_in_view(
-    broadcast: Broadcast, question: EvaluateQuestion, client: Client, graph: Graph, view: View
+    broadcast: Broadcast, question: EvaluateQuestion, client: Client, model: Judged, view: View
 ) -> Update:
     """The sums over what is seen of the pictures in one view."""
     if broadcast.ask == EMBEDDINGS:
-        sums = embedding_sums(graph, client, question.split, view)
+        sums = embedding_sums(model, client, question.split, view)
         return reply(broadcast, tensors=sums.to_tensors())
     parts = sendable(client, question, view)
     if broadcast.ask == LIKELIHOODS:
         likelihoods = np.zeros_like(TEMPERATURES)
         for part in parts.values():
-            likelihoods += log_likelihoods(run(graph, part).logits, part.labels)
+            likelihoods += log_likelihoods(model.run(part).logits, part.labels)
         counted = {name: len(part) for name, part in parts.items()}
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
     if broadcast.ask == THRESHOLDS:
-        of_parts = (threshold_counts(graph, part, client) for part in parts.values())
+        of_parts = (threshold_counts(model, part, client) for part in parts.values())
         return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
         pick = highest if question.split == "calibration" else middle
         histogram = no_distances()
         for part in parts.values():
-            distances = gaussians.distances(run(graph, part).embedding)
+            distances = gaussians.distances(model.run(part).embedding)
             histogram += count_distances(distances, part.people, client.smallest_cell, pick)
         return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
     if broadcast.ask == COUNTS:
-        by_part = {name: run(graph, part).probabilities for name, part in parts.items()}
+        by_part = {name: model.run(part).probabilities for name, part in parts.items()}
         return reply_blocks(broadcast, client, parts, by_part, question)
     raise unknown_question(broadcast)
 
 
-def run(graph: Graph, examples: Examples) -> Outputs:
-    """Run the graph over all examples, in batches."""
-    starts = range(0, len(examples), EVALUATION_BATCH)
-    batches = [
-        answer(graph, graph_inputs(examples, np.arange(start, min(start + EVALUATION_BATCH, len(examples)))))
-        for start in starts
-    ]
-    return Outputs(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in OUTPUTS))
-
-
-def threshold_counts(graph: Graph, part: Examples, client: Client) -> CalibrationCounts:
+def threshold_counts(model: Judged, part: Examples, client: Client) -> CalibrationCounts:
     """The histograms of one subgroup's calibration pictures."""
-    probabilities = run(graph, part).probabilities
+    probabilities = model.run(part).probabilities
     return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell)
 
 
@@ -120,7 +115,7 @@ def views(question: EvaluateQuestion, client: Client) -> list[View]:
     return [partial(under, case=case, patterns=each) if each else as_they_are for each in sets]
 
 
-def embedding_sums(graph: Graph, client: Client, split: Split, view: View = as_they_are) -> ClassSums:
+def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:
     """A client's class sums of embeddings over its labelled pictures of a split, of every subgroup."""
     examples = view(client.examples(split))
     by_class = {
@@ -132,6 +127,6 @@ def embedding_sums(graph: Graph, client: Client, split: Split, view: View = as_t
     labelled = examples.where((examples.labels >= 0) & np.isin(examples.identities[:, 0], pictures))
     classes = len(client.dataset.labels)
     if not len(labelled):
-        return total((), classes, graph.num_features)
-    embedding = run(graph, labelled).embedding
+        return total((), classes, model.head.num_features)
+    embedding = model.run(labelled).embedding
     return class_sums(embedding, labelled.labels, classes, client.min_count, labelled.people)

@@ -1,7 +1,11 @@
-"""What the server asks all clients about exported graphs, and the sums of their answers."""
+"""What the server asks all clients about exported graphs, and the sums of their answers.
 
+The encoder of a graph goes to each client once, before the first question about it.
+"""
+
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,7 @@ from personalization.stages.calibration_answers import (
     THRESHOLDS,
     WHITENING,
 )
+from personalization.stages.calibration_features import SUBGROUPS
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.familiarity import Gaussians
@@ -36,6 +41,8 @@ from registry.bundle.manifest.schema import (
 from registry.bundle.model_file.graph import Graph
 from training.data.dataset import Split
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.federation.client.embed import ENCODER
+from training.federation.questions import EMBED
 from training.federation.server.ask import Traffic, ask_all, ask_sums
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.messages.message import (
@@ -47,6 +54,7 @@ from training.messages.message import (
     named,
 )
 from training.models.export import GRAPH, as_tensor
+from training.models.graph_parts import split_graph
 
 ONE_PER_LESION: Mapping[str, Any] = {"one_per_lesion": True}
 
@@ -62,11 +70,13 @@ class Poll:
         context: of the job.
         traffic: what the questions and answers cost.
         patterns: of cases; none where the job is about single pictures.
+        seen: which clients have features of which encoder, by its digest.
     """
 
     context: StageContext
     traffic: Traffic
     patterns: tuple[Pattern, ...] = ()
+    seen: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def together(self) -> tuple[str, ...]:
@@ -165,15 +175,35 @@ class Poll:
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
         if masks is not None:
             trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
+        clients = trainers if split == "train" else self.context.judges(split, subgroups)
+        parts = split_graph(graph)
+        encoder = self._show(name, parts.encoder, clients, subgroups)
         question = EvaluateQuestion(split=split, subgroups=subgroups, **options).model_dump()
-        tensors = {GRAPH: as_tensor(graph), **(beside or {})}
+        tensors = {GRAPH: as_tensor(parts.head), **(beside or {})}
         broadcasts = [
-            Broadcast(client, self.context.key, 0, ask, name, tensors, question)
-            for client in (trainers if split == "train" else self.context.judges(split, subgroups))
+            Broadcast(client, self.context.key, 0, ask, name, tensors, {**question, ENCODER: encoder})
+            for client in clients
         ]
         if broadcasts and masks is not None:
             return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
         return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []
+
+    def _show(self, name: str, encoder: bytes, clients: Sequence[str], subgroups: Sequence[str]) -> str:
+        """Have those clients make features that have not; returns the encoder's digest.
+
+        Models that differ behind the encoder share its features: that of everybody is asked about first.
+        """
+        digest = hashlib.sha256(encoder).hexdigest()
+        tensors, options = {GRAPH: as_tensor(encoder)}, {ENCODER: digest, SUBGROUPS: list(subgroups)}
+        broadcasts = [
+            Broadcast(client, self.context.key, 0, EMBED, name, tensors, options)
+            for client in clients
+            if (client, digest) not in self.seen
+        ]
+        if broadcasts:
+            ask_all(self.context.engine, broadcasts, self.traffic)
+            self.seen.update((client, digest) for client in clients)
+        return digest
 
 
 def in_sets(updates: Sequence[Update], sets: Sequence[Sequence[str]]) -> list[list[Update]]:

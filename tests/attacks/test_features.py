@@ -11,6 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from personalization.stages.calibration_answers import MEANS, QUESTIONS, WHITENING
+from personalization.stages.calibration_features import SUBGROUPS, place_of
+from tests.training.conftest import FEDERATE
 from training.algorithms.features import weights_digest
 from training.data.dataset import SPLITS
 from training.errors import TrainingError
@@ -20,9 +23,11 @@ from training.federation.questions import COLLECT, EMBED, EVALUATE, FIT, OPEN, T
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast, reply
 from training.models import build_model
+from training.models.export import GRAPH, as_tensor, export_graph
+from training.models.graph_parts import split_graph
 from training.models.groups import float_state
 
-STAGE = "0-federate"
+STAGE, CALIBRATE, DIGEST = "0-federate", "2-calibrate", "d" * 64
 
 
 @pytest.fixture
@@ -114,3 +119,44 @@ def test_another_encoder_than_the_one_that_is_named_is_refused(job, client):
     other = {name: tensor + 1 for name, tensor in question.tensors.items()}
     with pytest.raises(TrainingError, match="other weights of the encoder than the coordinator"):
         answer_privately(job, replace(question, tensors=other), client)
+
+
+@pytest.fixture
+def judge(make_job, make_client):
+    """A hospital that has made features to judge an exported graph by, and the job."""
+    job = make_job(stages=[FEDERATE, {"stage": "export"}, {"stage": "calibrate"}])
+    client = make_client("north", job=job)
+    parts = split_graph(export_graph(client.local_model.model, job.data.image_size))
+    tensors, options = {GRAPH: as_tensor(parts.encoder)}, {ENCODER: DIGEST, SUBGROUPS: ["light", "dark"]}
+    made = answer_privately(job, Broadcast(client.id, CALIBRATE, 0, EMBED, GLOBAL, tensors, options), client)
+    assert not made.tensors
+    return job, client, parts.head
+
+
+def test_no_answer_about_a_graph_holds_one(judge):
+    job, client, head = judge
+    found = [
+        client.features.find(client.store, client.id, place_of(CALIBRATE, DIGEST), split)[1].features
+        for split in SPLITS
+    ]
+    kept = np.concatenate(found).astype(np.float64)
+    kept = kept[(kept > 0.1).sum(axis=1) > 3]  # a row of noughts is in every histogram
+    assert len(kept) > 25
+    beside = {
+        MEANS: torch.zeros(2, kept.shape[1], dtype=torch.float64),
+        WHITENING: torch.eye(kept.shape[1], dtype=torch.float64),
+    }
+    for ask in QUESTIONS:
+        for split in SPLITS:
+            question = EvaluateQuestion(split=split, subgroups=("light", "dark")).model_dump()
+            tensors = {GRAPH: as_tensor(head), **beside}
+            asked = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
+            assert told(answer_privately(job, asked, client), kept) == 0, ask
+
+
+def test_a_graph_of_which_no_features_were_made_is_refused(judge):
+    job, client, head = judge
+    question = EvaluateQuestion(split="test", subgroups=("light",)).model_dump()
+    tensors, options = {GRAPH: as_tensor(head)}, {**question, ENCODER: "0" * 64}
+    with pytest.raises(TrainingError, match="has no features of its test pictures"):
+        answer_privately(job, Broadcast(client.id, CALIBRATE, 0, "counts", GLOBAL, tensors, options), client)

@@ -21,9 +21,11 @@ from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.errors import JobError
+from training.federation.questions import EMBED
 from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import GLOBAL
+from training.models.export import as_bytes
 
 HOLDER = {"light": "north", "dark": "south"}
 TONES = {"light": ("1", "2"), "dark": ("5", "6")}
@@ -474,3 +476,29 @@ def test_a_subgroups_bundle_names_the_calibrated_global_one_as_its_parent(make_j
     assert {name: one.manifest.lineage.parent for name, one in bundles.items()} == {
         GLOBAL: None, "light": parent, "dark": parent,
     }  # fmt: skip
+
+
+def test_the_encoder_of_a_model_travels_once(make_job, stand, hospitals):
+    ready = stand(calibrate_job(make_job), hospitals, place=2)
+    asked = []
+
+    def listen(engine):
+        class Listening:
+            def __getattr__(self, name):
+                return getattr(engine, name)
+
+            def run_round(self, broadcasts):
+                asked.extend(broadcasts)
+                return engine.run_round(broadcasts)
+
+        return Listening()
+
+    ready.context = replace(ready.context, engine=listen(ready.context.engine))
+    ready.run(exported(calibrate_job(make_job), hospitals))
+    encoders = [one for one in asked if one.ask == EMBED]
+    # The made-up models have one encoder, the mean colour: each hospital is shown it once.
+    assert sorted(one.client for one in encoders) == ["north", "south"]
+    rest = [one for one in asked if one.ask != EMBED]
+    assert len(rest) > 20
+    assert all(b"ReduceMean" not in as_bytes(one.tensors) for one in rest)
+    assert all(b"ReduceMean" in as_bytes(one.tensors) for one in encoders)

@@ -1,7 +1,8 @@
 """Features of a client's pictures, made once by an encoder that does not learn, in place of the pictures.
 
 A picture has one row for each of its views: the first is of the picture as it is, by which models are judged,
-the others are of augmented ones, of which training draws. Features are kept in half precision.
+the others are of augmented ones, of which training draws. Features that a head learns on are kept in half
+precision, those by which an exported model is judged as the graph makes them.
 """
 
 import hashlib
@@ -27,11 +28,11 @@ class ClientFeatures:
     """Features of the pictures of one split of a client.
 
     Attributes:
-        features: `(pictures * views, width)` float16, a picture's views after one another.
+        features: `(pictures * views, width)` float16 or float32, a picture's views after one another.
         rows: the rows of the pictures in the client's images, rising, `(pictures,)`.
     """
 
-    features: NDArray[np.float16]
+    features: NDArray[np.float16] | NDArray[np.float32]
     rows: NDArray[np.int64]
 
     @property

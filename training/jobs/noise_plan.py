@@ -18,7 +18,7 @@ from training.errors import MessageError
 from training.federation.blocks import EvaluateQuestion
 from training.federation.census import CENSUS
 from training.federation.client.noisy_blocks import Noise, noisy_blocks
-from training.federation.questions import EVALUATE, TEST
+from training.federation.questions import EMBED, EVALUATE, TEST
 from training.jobs.stages.base import Stage
 from training.messages.message import Broadcast, Update, reply
 from training.messages.question_digest import question_digest
@@ -101,9 +101,9 @@ def allowed(dataset: Dataset, broadcast: Broadcast, privacy: PrivacyConfig) -> D
     """The pictures that an answer may be about.
 
     Where counts get noise, an answer without it finds the pictures that judge closed. The census, which is
-    of all pictures, is exact.
+    of all pictures, is exact; features are made of all, and the answer to that question is empty.
     """
-    if privacy.noisy_counts is None or broadcast.client == SERVER or broadcast.ask == CENSUS:
+    if privacy.noisy_counts is None or broadcast.client == SERVER or broadcast.ask in (CENSUS, EMBED):
         return dataset
     return OfPatients(dataset, JUDGING if gets_noise(broadcast, privacy) else ("train",))
 

@@ -5,7 +5,7 @@
 - `cases`, `fusion`, `case_batch`: cases to logits
 - `patches`: pictures as patches, for masked modelling
 - `lora`, `frozen_batchnorm`: variants for personalization
-- `export`: the ONNX graph
+- `export`, `graph_parts`: the ONNX graph, and that in two parts
 - `torchvision_ops`: lets timm be imported beside a CPU build of torch
 """
 

@@ -3,10 +3,10 @@
 The graph takes uint8 pictures, or cases, and gives `probabilities`, `logits` (divided by the temperature) and
 `embedding`; scaling, normalisation, network, temperature and softmax are inside. See
 `registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the embedding of one is
-the mean of its pictures' features, by which an unfamiliar picture is known whatever else is given.
+the mean of its pictures' features, by which an unfamiliar picture is known whatever else is given. What the
+encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
 """
 
-import io
 import warnings
 from collections.abc import Sequence
 
@@ -28,6 +28,7 @@ from training.models.cases import CaseClassifier
 from training.models.classifier import Classifier
 
 TEMPERATURE = "temperature"
+FEATURES = "features"  # the tensor of a graph of cases that has what the encoder makes of every slot
 OPSET = 20
 
 
@@ -65,20 +66,23 @@ class ServedCases(nn.Module):
 
     def forward(
         self, images: Tensor, kinds: Tensor, context: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of cases."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of cases.
+
+        And the features of every slot, `(batch, slots, features)`.
+        """
         if context is None:
             context = kinds[:, :0].float()
         scaled = images.flatten(0, 1).permute(0, 3, 1, 2).float() / 255
-        features = self.classifier.features(scaled).view(*kinds.shape, -1)
+        found = self.classifier.features(scaled).view(*kinds.shape, -1)
         present = (kinds != EMPTY)[..., None].float()
-        features = features * present
+        features = found * present
         cases = CaseBatch(features, kinds, context)
         logits = self.classifier.classify(self.classifier.fuse(features, cases))
         # So selected, the temperatures keep their name in the graph.
         logits = logits / torch.index_select(self.temperature, 0, self.pattern_numbers(kinds, context))
         embedding = features.sum(dim=1) / present.sum(dim=1)
-        return torch.softmax(logits, dim=1), logits, embedding
+        return torch.softmax(logits, dim=1), logits, embedding, found
 
     def pattern_numbers(self, kinds: Tensor, context: Tensor) -> Tensor:
         """The number of each case's pattern `(batch,)`, as `pattern_number` counts."""
@@ -122,6 +126,7 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
         example = [torch.zeros(2, size, size, 3, dtype=torch.uint8)]
         dimensions = [{0: batch}]
     names = [INPUT, KINDS, CONTEXT][: len(example)]
+    cut = [FEATURES] if isinstance(classifier, CaseClassifier) else []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter's own deprecations
@@ -130,7 +135,7 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
                 tuple(example),
                 dynamo=True,
                 input_names=names,
-                output_names=list(OUTPUTS),
+                output_names=[*OUTPUTS, *cut],
                 dynamic_shapes=dict(zip(names, dimensions, strict=True)),
                 opset_version=OPSET,
                 external_data=False,
@@ -139,9 +144,11 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     except torch.onnx.errors.OnnxExporterError as error:
         raise ExportError(f"this model cannot be exported: {error}; choose another model.name") from error
     assert program is not None
-    buffer = io.BytesIO()
-    onnx.save(program.model_proto, buffer)
-    return set_temperature(buffer.getvalue(), 1.0)
+    model_file: onnx.ModelProto = program.model_proto
+    for output in [output for output in model_file.graph.output if output.name in cut]:
+        model_file.graph.output.remove(output)  # a name inside the graph, and no answer
+        model_file.graph.value_info.append(output)
+    return set_temperature(model_file.SerializeToString(), 1.0)
 
 
 def set_temperature(graph: bytes, temperature: float | Sequence[float]) -> bytes:

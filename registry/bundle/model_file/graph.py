@@ -46,6 +46,18 @@ class Outputs:
     logits: NDArray[np.float32]
     embedding: NDArray[np.float32]
 
+    def __post_init__(self) -> None:
+        """Checks the answers.
+
+        Raises:
+            GraphError: one is not finite.
+        """
+        for name in OUTPUTS:
+            if not np.isfinite(getattr(self, name)).all():
+                raise GraphError(
+                    f"the graph answered {name} that are not finite; the model is broken: export it again"
+                )
+
 
 class Graph:
     """A loaded `model.onnx`, ready to run; safe to share between threads.
@@ -69,7 +81,7 @@ class Graph:
         Raises:
             GraphError: the bytes are no graph, or one with other inputs, outputs or files.
         """
-        self._session = _session(content, threads)
+        self._session = open_session(content, threads)
         self.size, self.takes_cases, self.num_facts = _inputs(self._session.get_inputs())
         widths = _output_widths(self._session.get_outputs())
         self.num_classes, self.num_features = widths["probabilities"], widths["embedding"]
@@ -128,16 +140,19 @@ class Graph:
         return self._run({INPUT: images, KINDS: kinds, **({CONTEXT: context} if self.num_facts else {})})
 
     def _run(self, feed: dict[str, NDArray[Any]]) -> Outputs:
-        answers = self._session.run(list(OUTPUTS), feed)
-        for name, answer in zip(OUTPUTS, answers, strict=True):
-            if not np.isfinite(answer).all():
-                raise GraphError(
-                    f"the graph answered {name} that are not finite; the model is broken: export it again"
-                )
-        return Outputs(*answers)
+        return Outputs(*self._session.run(list(OUTPUTS), feed))
 
 
-def _session(content: bytes, threads: int) -> Any:
+def open_session(content: bytes, threads: int) -> Any:
+    """ONNX Runtime's session of a graph with all its weights inside it.
+
+    Args:
+        content: the bytes of an ONNX file.
+        threads: threads within one operator.
+
+    Raises:
+        GraphError: ONNX Runtime cannot load it, or its weights are in other files.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -5,6 +5,7 @@ import pytest
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.canary import CANARY
+from training.federation.questions import EMBED
 from training.jobs.counts_under_masks import over_network
 from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
@@ -23,6 +24,7 @@ TOPICS = {
     "counts": "counts",
     "embeddings": "embeddings",
 }
+EMPTY = (*QUESTIONS, EMBED)  # what is asked without anything of the pictures in the answer
 WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity"}
 
 
@@ -49,10 +51,15 @@ def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy
     table = {row.topic: row for row in who_sees_what(job, NAMES)}
 
     assert {topic for topic, row in table.items() if row.coordinator == MASKED} == masked
-    heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in QUESTIONS}
+    heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in EMPTY}
     assert heard == table.keys() - {"introduction", "scalars"}
     for header, tensors in answers:
         if header.ask in QUESTIONS:
+            continue
+        if header.ask == EMBED:
+            assert not tensors
+            assert not header.losses
+            assert not header.scalars
             continue
         if tensors:
             withheld = {KEYS, LAYOUT} <= set(tensors) <= {KEYS, LAYOUT, EARLIER}

@@ -10,8 +10,6 @@ from registry.bundle.cases.patterns import number_of_patterns, pattern_number, p
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph
 from tests.closeness import assert_close_in_norm
-from training.data.cases import Cases
-from training.data.dataset import Examples
 from training.models import ModelConfig, initial_model
 from training.models.case_batch import as_inputs
 from training.models.export import answer, export_graph, graph_inputs, largest_difference, set_temperature
@@ -41,18 +39,6 @@ def classifier():
 @pytest.fixture(scope="module")
 def graph(classifier):
     return export_graph(classifier, SIZE)
-
-
-@pytest.fixture(scope="module")
-def examples():
-    images = np.random.default_rng(0).integers(0, 256, (9, SIZE, SIZE, 3), dtype=np.uint8)
-    pictures = np.array([[0, 1, -1], [2, -1, -1], [3, 4, 5], [6, -1, -1], [7, 8, -1]])
-    kinds = np.array([[1, 2, -1], [2, -1, -1], [1, 1, 2], [0, -1, -1], [2, 0, -1]])
-    context = np.array([[70, 1], [NAN, 0], [NAN, NAN], [NAN, NAN], [33, NAN]], np.float32)
-    numbers = np.arange(len(kinds))
-    return Examples(
-        images, pictures[:, 0], numbers % 3, 0 * numbers, numbers, cases=Cases(pictures, kinds, context)
-    )
 
 
 def test_the_graph_answers_as_torch_does(classifier, graph, examples):

@@ -1,0 +1,110 @@
+"""A client's pictures as the encoder of an exported graph sees them: made once, for all questions about it.
+
+Under every pattern of a case, and under every temperature, the encoder sees the same pictures. It arrives
+once, what it makes of them stays at the client, and every further question brings what follows it alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from registry.bundle.model_file.graph import OUTPUTS, Outputs
+from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.client import Client
+from training.algorithms.features import ClientFeatures
+from training.data.dataset import SPLITS, Examples, Split
+from training.errors import DataError
+from training.federation.blocks import EVALUATION_BATCH
+from training.federation.client.embed import ENCODER, features_digest, rows_of
+from training.messages.message import Broadcast, Update, reply
+from training.models.export import as_bytes
+from training.models.graph_parts import EncoderPart, HeadPart
+
+SUBGROUPS = "subgroups"  # in the question's options, those of whose pictures features are needed
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A model as a client judges it: features of its pictures, and what follows from them.
+
+    Attributes:
+        head: what follows.
+        features: of the pictures of a split.
+    """
+
+    head: HeadPart
+    features: ClientFeatures
+
+    def run(self, examples: Examples) -> Outputs:
+        """The graph's outputs for all examples of the split."""
+        return over_all(self.features.of(examples), self.head.run)
+
+
+def over_all(examples: Examples, run: Callable[[Examples, NDArray[np.int64]], Outputs]) -> Outputs:
+    """The outputs for all examples, of a graph that is run on those at some positions."""
+    starts = range(0, len(examples), EVALUATION_BATCH)
+    batches = [
+        run(examples, np.arange(start, min(start + EVALUATION_BATCH, len(examples)))) for start in starts
+    ]
+    return Outputs(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in OUTPUTS))
+
+
+def make_graph_features(broadcast: Broadcast, client: Client) -> Update:
+    """Make the features of a client's pictures with the encoder that arrived; the answer is empty.
+
+    Training pictures are looked at whatever subgroup they are of, those that judge where it is asked for.
+    """
+    encoder = EncoderPart(as_bytes(broadcast.tensors), torch.get_num_threads())
+    digest: str = broadcast.options[ENCODER]
+    for split in SPLITS:
+        images = client.examples(split).images
+        parts = client.by_subgroup(split)
+        wanted = (
+            parts if split == "train" else [name for name in parts if name in broadcast.options[SUBGROUPS]]
+        )
+        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows_of(parts[name]) for name in wanted)]))
+        of = features_digest(digest, images, rows, 0, AugmentConfig())
+        place = place_of(broadcast.stage, digest)
+        known = client.features.find(client.store, client.id, place, split)
+        if known is None or known[0] != of:
+            made = features_of(encoder, images, rows)
+            client.features.keep(client.store, client.id, place, split, of, made)
+    return reply(broadcast)
+
+
+def features_of(encoder: EncoderPart, images: NDArray[np.uint8], rows: NDArray[np.int64]) -> ClientFeatures:
+    """The features of these rows."""
+    made = np.zeros((len(rows), encoder.num_features), dtype=np.float32)
+    for start in range(0, len(rows), EVALUATION_BATCH):
+        batch = slice(start, start + EVALUATION_BATCH)
+        made[batch] = encoder.features(images[rows[batch]])
+    return ClientFeatures(made, rows)
+
+
+def judged(broadcast: Broadcast, client: Client, encoder: str, split: Split) -> Judged:
+    """What a question about a graph is answered with.
+
+    Args:
+        broadcast: carries what follows the encoder.
+        client: whose pictures.
+        encoder: the digest of the encoder.
+        split: which of them.
+
+    Raises:
+        DataError: when the client was never given the encoder.
+    """
+    known = client.features.find(client.store, client.id, place_of(broadcast.stage, encoder), split)
+    if known is None:
+        raise DataError(
+            f"{client.id} has no features of its {split} pictures for {broadcast.stage}: they were never "
+            "made, or its store was emptied; continue with --resume"
+        )
+    return Judged(HeadPart(as_bytes(broadcast.tensors), torch.get_num_threads()), known[1])
+
+
+def place_of(stage: str, encoder: str) -> str:
+    """Where features of an encoder are kept, of several in one stage."""
+    return f"{stage}/{encoder[:16]}"
