@@ -1,7 +1,7 @@
 """What each part of a case is worth: figures under every pattern, beside models trained for one alone.
 
-The recipe `milk10k-frozen` with several seeds, each with a split of its own, judged under every pattern of
-pictures and facts. Beside it, with `--alone`, the same stage of training on what a pattern shows and nothing
+A recipe of cases with several seeds, each with a split of its own, judged under every pattern of pictures and
+facts. Beside it, with `--alone`, the same stage of training on what a pattern shows and nothing
 else: what answering any part of a case costs whoever always has the same part.
 """
 
@@ -15,7 +15,6 @@ from quick import start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
-RECIPE = "milk10k-frozen"
 TONES = ("dark", "medium", "light")
 FIGURES = {
     "AUROC of malignancy": "malignancy_auroc",
@@ -26,15 +25,15 @@ WHERE = {"close-up": ["clinical: close-up"], "dermoscopic": ["dermoscopic"]}
 ALONE = ("close-up", "dermoscopic", "close-up+dermoscopic", "close-up+dermoscopic+context")
 
 
-def whole(seed: int) -> RecipeRun:
+def whole(recipe: str, seed: int) -> RecipeRun:
     """The recipe."""
-    job = {**read_recipe(RECIPE), "seed": seed, "name": f"{RECIPE}-{seed}"}
-    return RecipeRun(f"whole-{seed}", job)
+    name = f"{recipe}-{seed}"
+    return RecipeRun(name, {**read_recipe(recipe), "seed": seed, "name": name})
 
 
-def alone(pattern: str, seed: int) -> RecipeRun:
+def alone(recipe: str, pattern: str, seed: int) -> RecipeRun:
     """The recipe's training on what one pattern shows, with nothing left out at random."""
-    job = read_recipe(RECIPE)
+    job = read_recipe(recipe)
     *kinds, last = pattern.split("+")
     context = last == "context"
     kinds = kinds if context else [*kinds, last]
@@ -42,7 +41,7 @@ def alone(pattern: str, seed: int) -> RecipeRun:
     if not context:
         cases["facts"] = []
     shown = [value for kind in kinds for value in WHERE[kind]]
-    name = f"alone-{pattern}-{seed}"
+    name = f"{recipe}-alone-{pattern}-{seed}"
     return RecipeRun(
         name,
         {
@@ -76,17 +75,20 @@ def row_of(name: str, tests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/cases"),
+    recipe: Annotated[str, typer.Option(help="A recipe of cases on MILK10k.")] = "milk10k-frozen",
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
     with_alone: Annotated[bool, typer.Option("--alone", help="Also train for one pattern alone.")] = False,
 ) -> None:
     """Train, and print what each part of a case is worth."""
-    wholes = [whole(seed) for seed in range(seeds)]
-    apart = {pattern: [alone(pattern, seed) for seed in range(seeds)] for pattern in ALONE if with_alone}
+    wholes = [whole(recipe, seed) for seed in range(seeds)]
+    apart = {
+        pattern: [alone(recipe, pattern, seed) for seed in range(seeds)] for pattern in ALONE if with_alone
+    }
     run_all([*wholes, *(run for of in apart.values() for run in of)], runs)
     by_pattern = [summary_of(run, runs)["stages"][-1]["facts"]["patterns"] for run in wholes]
-    print_conditions("What each part of a case is worth", {"recipe": RECIPE, "seeds": seeds})
+    print_conditions("What each part of a case is worth", {"recipe": recipe, "seeds": seeds})
     header = ["given", *FIGURES, *(f"{tone}: AUROC" for tone in TONES), "macro F1", "coverage"]
-    rows = [row_of(name, [patterns[name] for patterns in by_pattern]) for name in by_pattern[0]]
+    rows = [row_of(name, [found[name] for found in by_pattern]) for name in by_pattern[0]]
     for pattern, of in apart.items():
         rows.append(row_of(f"{pattern}, trained for it alone", [summary_of(run, runs)["test"] for run in of]))
     print_table(header, rows)

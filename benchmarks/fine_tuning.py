@@ -1,0 +1,123 @@
+"""A fine-tuned encoder beside everything that it might owe its figures to. MILK10k, lesions, several seeds.
+
+- `today's small network`: the recipe `milk10k-fedauto` without personalization, close-ups at 48 pixels;
+- `frozen`: `milk10k-frozen`, whose head alone learns;
+- `fine-tuned`: `milk10k-finetuned`;
+- `from scratch`: the same network, pictures, rounds and settings, with weights that have seen nothing;
+- `pooled`: the same with all pictures in one place;
+- `by tone, FedAvg` and `by tone, FedAuto`: the same where every group of skin tones is a hospital;
+- `group-balanced`: the same, where each class of each group of skin tones is drawn equally often.
+
+Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each. Every seed
+has a split of its own, the same in every row. Of other systems than the two recipes only the first stage is run:
+theirs are the runs of `cases.py`, found again where they are in the same folder.
+
+    DERMFED_DATA=... python benchmarks/fine_tuning.py --runs runs/fine-tuning --seeds 3
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from cases import FIGURES, TONES, row_of, summary_of, whole
+from quick import is_quick, start
+from recipe_runs import RecipeRun, read_recipe, run_all
+from tables import print_conditions, print_table
+
+RECIPE = "milk10k-finetuned"
+SIZES = (96, 128, 192, 256)
+LARGE = "milk10k_300x225"  # the folder of DERMFED_DATA with larger pictures
+Job = dict[str, Any]
+
+
+def changed(job: Job, **parts: Mapping[str, Any]) -> Job:
+    """The job's first stage alone, with some settings of its blocks changed; `federate` is that stage."""
+    stage = {**job["stages"][0], **parts.pop("federate", {})}
+    return {**job, **{name: {**job[name], **part} for name, part in parts.items()}, "stages": [stage]}
+
+
+def fine_tuned(**parts: Mapping[str, Any]) -> Job:
+    """The recipe, with some settings changed."""
+    return changed(read_recipe(RECIPE), **parts)
+
+
+def sampled(sampling: str) -> Job:
+    """The recipe with pictures drawn otherwise."""
+    job = read_recipe(RECIPE)
+    return changed(job, federate={"objective": {**job["stages"][0]["objective"], "sampling": sampling}})
+
+
+BY_TONE = {"clients": {"by": "subgroup"}}
+SYSTEMS: Mapping[str, Callable[[], Job]] = {
+    "today's small network": lambda: changed(read_recipe("milk10k-fedauto")),
+    "frozen": lambda: read_recipe("milk10k-frozen"),
+    "fine-tuned": lambda: read_recipe(RECIPE),
+    "from scratch": lambda: fine_tuned(model={"weights": "none"}),
+    "pooled": lambda: fine_tuned(
+        data={"clients": {"by": "iid", "count": 1}},
+        engine={"workers": 1, "threads_per_client": 2, "min_clients": 1},
+    ),
+    "by tone, FedAvg": lambda: fine_tuned(data=BY_TONE),
+    "by tone, FedAuto": lambda: fine_tuned(
+        data=BY_TONE, federate={"aggregator": {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3}}
+    ),
+    "group-balanced": lambda: sampled("subgroup-balanced"),
+}
+
+
+def at_size(size: int) -> Job:
+    """Four rounds of the recipe at another size of pictures."""
+    job = read_recipe(RECIPE)
+    folder = job["data"]["folder"]
+    if not is_quick():  # drawn folders have one size
+        folder = str(Path(folder).parent / LARGE)
+    rounds = min(4, job["stages"][0]["rounds"])
+    return changed(job, data={"folder": folder, "image_size": size}, federate={"rounds": rounds})
+
+
+def run_of(name: str, job: Job, seed: int) -> RecipeRun:
+    """One run."""
+    if len(job["stages"]) > 1:
+        return whole(job["name"], seed)
+    called = f"{name} {seed}".replace(",", "").replace("'", "").replace(" ", "-")
+    return RecipeRun(called, {**job, "seed": seed, "name": called})
+
+
+def print_systems(systems: Mapping[str, Callable[[], Job]], runs: Path, seeds: int) -> None:
+    """Train and judge systems, and print them side by side."""
+    wanted = {name: [run_of(name, job(), seed) for seed in range(seeds)] for name, job in systems.items()}
+    run_all([of[seed] for seed in range(seeds) for of in wanted.values()], runs)
+    rows = []
+    for name, of in wanted.items():
+        found = [summary_of(run, runs) for run in of]
+        tests = [one["stages"][0]["test"] for one in found]
+        spreads = [test["fairness"]["spread_standardised"] for test in tests]
+        minutes = sum(one["stages"][0]["seconds"] for one in found) / len(found) / 60
+        rows.append(
+            [
+                *row_of(name, tests)[:-1],
+                "–" if None in spreads else f"{sum(spreads) / len(spreads):.3f}",
+                f"{minutes:.1f}",
+            ]
+        )
+    tones = (f"{tone}: AUROC" for tone in TONES)
+    print_table(["system", *FIGURES, *tones, "macro F1", "standardised spread", "minutes"], rows)
+
+
+def main(
+    runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/fine-tuning"),
+    seeds: Annotated[int, typer.Option(help="How many.")] = 3,
+    only: Annotated[list[str] | None, typer.Option(help="A system; may be repeated.")] = None,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Also pictures of several sizes, one seed.")] = False,
+) -> None:
+    """Train, and print the table."""
+    systems = {name: job for name, job in SYSTEMS.items() if not only or name in only}
+    print_conditions("What a fine-tuned encoder owes its figures to", {"recipe": RECIPE, "seeds": seeds})
+    print_systems(systems, runs, seeds)
+    if sizes:
+        print_systems({f"{size} pixels": lambda size=size: at_size(size) for size in SIZES}, runs, 1)  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    start(main, "--runs {scratch}/runs --seeds 1 --sizes", pictures=True)
