@@ -9,8 +9,8 @@
 - `group-balanced`: the same, where each class of each group of skin tones is drawn equally often.
 
 Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each. Every seed
-has a split of its own, the same in every row. Of other systems than the two recipes only the first stage is run:
-theirs are the runs of `cases.py`, found again where they are in the same folder.
+has a split of its own, the same in every row. The two recipes' runs are those of `cases.py`, and
+found where they are in the same folder; of other systems only the first stage is run.
 
     DERMFED_DATA=... python benchmarks/fine_tuning.py --runs runs/fine-tuning --seeds 3
 """
