@@ -20,6 +20,7 @@ ADDED = frozenset(
         "model.fusion",
         "model.normalisation",
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
+        *(f"stages.*.{of}objective.label_smoothing" for of in ("", "strategy.")),
         "stages.*.trains.name",
         "stages.*.patterns",
     )

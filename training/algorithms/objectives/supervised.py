@@ -2,16 +2,22 @@
 
 l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
 
+With label smoothing (Szegedy et al. 2016, section 7) what is minimised is l_ce(p, t') with
+t'_i = (1 − ε) t_i + ε / K for K classes. L_c stays that of t: it can be compared with that of other clients
+and models, and with log K.
+
 Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
 mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its class
-does.
+does; smoothed, each − t'_i log p_i as class i does.
 """
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -30,14 +36,16 @@ class Supervised(Objective):
         sampling: how pictures are drawn.
         samples: pictures in a local epoch, the same for every client (FedVC); None for all that it has.
         class_weights: whether rare classes count more.
+        label_smoothing: ε, the share of a label that is spread evenly over all classes.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"samples", "class_weights"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"samples", "class_weights", "label_smoothing"})
     takes_cases: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
     class_weights: ClassWeights = "none"
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round."""
@@ -76,9 +84,14 @@ class SupervisedTask(SubgroupLossTask):
 
     def loss(self, batch: Batch[Inputs]) -> Tensor:
         """Mean cross-entropy of the batch."""
-        positions = torch.from_numpy(batch.positions).to(self._work.device)
-        losses = F.cross_entropy(
-            self._model(batch.images), self._labels[positions], self._weights, reduction="none"
-        )
-        self._losses.add(batch.positions, losses)
-        return losses.mean()
+        return self.against(self._model(batch.images), batch.positions).mean()
+
+    def against(self, logits: Tensor, positions: NDArray[np.int64]) -> Tensor:
+        """What is minimised, `(batch,)`, by the labels of those at `positions`, whose losses are noted."""
+        labels = self._labels[torch.from_numpy(positions).to(self._work.device)]
+        losses = F.cross_entropy(logits, labels, self._weights, reduction="none")
+        self._losses.add(positions, losses)
+        smoothing = self._config.label_smoothing
+        if not smoothing:
+            return losses
+        return F.cross_entropy(logits, labels, self._weights, reduction="none", label_smoothing=smoothing)

@@ -87,3 +87,56 @@ def test_the_loss_carries_a_gradient_into_every_parameter(begin):
     task.loss(batch).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert any(bool(parameter.grad.abs().sum() > 0) for parameter in model.parameters())
+
+
+def step(task, model, batch):
+    """The loss of a batch, and the gradient that it leaves in the head's bias: the mean of p − t."""
+    model.zero_grad()
+    loss = task.loss(batch)
+    loss.backward()
+    return float(loss.detach()), model.encoder.get_classifier().bias.grad.double().numpy()
+
+
+def seen(model, batch):
+    """The logits in training mode, as NumPy."""
+    with torch.no_grad():
+        return model(batch.images).double().numpy()
+
+
+@pytest.fixture
+def begin_drawn(begin):
+    """As `begin`, with a head that was drawn: one of zeros finds all classes alike."""
+
+    def start(*given, **named):
+        task, model = begin(*given, **named)
+        with torch.no_grad():
+            torch.nn.init.normal_(model.encoder.get_classifier().weight, generator=torch.Generator())
+        return task, model
+
+    return start
+
+
+def test_a_smoothed_label_is_spread_over_all_classes_and_the_loss_told_is_that_of_the_label(
+    begin_drawn, dataset
+):
+    examples = dataset.examples("west", "train")
+    task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", label_smoothing=0.3))
+    [batch] = task.batches(0)
+    logits, labels = seen(model, batch), examples.labels[batch.positions]
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    told = np.full((7, 2), 0.15)
+    told[np.arange(7), labels] += 0.7
+    loss, gradient = step(task, model, batch)
+    assert loss == pytest.approx(-(told * logs).sum(axis=1).mean(), rel=1e-5)
+    np.testing.assert_allclose(gradient, (np.exp(logs) - told).mean(axis=0), atol=1e-6)
+    of_labels = cross_entropy(logits, labels)
+    assert loss != pytest.approx(of_labels.mean(), rel=1e-3)
+    light = examples.subgroups[batch.positions] == 0
+    expected = {"light": of_labels[light].mean(), "undeclared": of_labels[~light].mean()}
+    assert task.losses() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_label_is_never_smoothed_away(share):
+    with pytest.raises(ValueError, match="label_smoothing"):
+        Supervised(label_smoothing=share)
