@@ -20,7 +20,8 @@ ADDED = frozenset(
         "model.fusion",
         "model.normalisation",
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
-        *(f"stages.*.{of}objective.label_smoothing" for of in ("", "strategy.")),
+        *(f"stages.*.objective.{name}" for name in ("label_smoothing", "mixup")),
+        *(f"stages.*.strategy.objective.{name}" for name in ("label_smoothing", "mixup")),
         "stages.*.trains.name",
         "stages.*.patterns",
     )

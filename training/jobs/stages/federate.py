@@ -9,6 +9,7 @@ from pydantic import field_validator, model_validator
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
+from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
 from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead
 from training.data.dataset import Split
@@ -74,6 +75,12 @@ class Federate(RoundsStage):
             raise ValueError(
                 f"trains: {self.trains.name} trains on features, and the objective {self.objective.name} "
                 "needs pictures; use the objective supervised"
+            )
+        mixup = self.objective.mixup if isinstance(self.objective, Supervised) else 0
+        if isinstance(self.trains, TrainsHead) and mixup:
+            raise ValueError(
+                f"objective.mixup is {mixup:g} and mixes pictures, and trains: {self.trains.name} trains on "
+                "features of whole ones; remove it, or set trains: {name: all}"
             )
         return self
 

@@ -162,3 +162,10 @@ def test_an_encoder_that_knows_nothing_is_not_frozen(make_job):
 def test_an_objective_that_needs_pictures_is_refused(make_job):
     with pytest.raises(ValueError, match="needs pictures; use the objective supervised"):
         make_job(federate={**HEAD, "objective": {"name": "fixmatch"}})
+
+
+def test_features_are_not_mixed(make_job):
+    block = {**HEAD, "objective": {"name": "supervised", "mixup": 0.2}}
+    with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trains: head trains on"):
+        make_job(federate=block)
+    make_job(federate={**block, "trains": {"name": "all"}})
