@@ -17,6 +17,7 @@ ADDED = frozenset(
         *(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations")),
         *(f"data.{name}" for name in ("unit", "cases")),
         "data.interpolation",
+        "model.flips",
         "model.fusion",
         "model.normalisation",
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
