@@ -23,6 +23,7 @@ ADDED = frozenset(
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
         *(f"stages.*.objective.{name}" for name in ("label_smoothing", "mixup")),
         *(f"stages.*.strategy.objective.{name}" for name in ("label_smoothing", "mixup")),
+        "stages.*.progressive_resizing",
         "stages.*.trains.name",
         "stages.*.patterns",
     )
