@@ -15,6 +15,7 @@ from training.models import ModelConfig, initial_model
 from training.models.case_batch import CaseBatch
 from training.models.export import export_graph
 from training.models.frozen_batchnorm import FrozenBatchNormClassifier
+from training.models.graph_parts import EncoderPart, split_graph
 from training.models.heads import Network
 
 SIZE = 16
@@ -95,6 +96,8 @@ def test_the_graph_answers_alike_to_a_picture_and_its_mirror_image(images, pixel
     plain = export_graph(moved(False), SIZE)
     assert np.abs(Graph(plain).run(images).logits - outputs.logits[:1]).max() > 0.01
     assert len(served) < len(plain) + 10_000  # every weight once
+    encoder = EncoderPart(split_graph(served).encoder, 1)
+    assert_close_in_norm(encoder.features(images), model.embed(pixels).numpy())
 
 
 def test_of_a_case_each_picture_is_looked_at_from_both_sides(images, pixels):
@@ -108,7 +111,9 @@ def test_of_a_case_each_picture_is_looked_at_from_both_sides(images, pixels):
     expected = plain(CaseBatch(features, case.kinds, case.context))
     assert_close_in_norm(model(case), expected)
     assert (model(case) - plain(case)).abs().max() > 1e-3
-    graph = Graph(export_graph(model, SIZE))
+    whole = export_graph(model, SIZE)
+    graph, encoder = Graph(whole), EncoderPart(split_graph(whole).encoder, 1)
+    assert_close_in_norm(encoder.features(images), features.view(6, -1).numpy())
     stored = images.reshape(3, 2, SIZE, SIZE, 3)
     for given in (stored, mirrored(stored)):
         assert_close_in_norm(graph.run_cases(given, kinds, context).logits, expected.numpy())
