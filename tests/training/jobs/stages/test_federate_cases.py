@@ -52,7 +52,8 @@ def fitting_job(make_job, federate_block):
 
 
 def test_a_run_that_was_killed_ends_with_the_same_bytes(fitting_job, run_job, run_killed, cases):
-    whole, resumed = run_job(fitting_job, cases).weights(), run_killed(fitting_job, cases).weights()
+    job = fitting_job.model_copy(update={"stages": fitting_job.stages[:1]})
+    whole, resumed = run_job(job, cases).weights(), run_killed(job, cases).weights()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
