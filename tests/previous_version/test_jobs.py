@@ -17,9 +17,13 @@ ADDED = frozenset(
         *(f"privacy.counts.{name}" for name in ("masks", "epsilon", "delta", "evaluations")),
         *(f"data.{name}" for name in ("unit", "cases")),
         "data.interpolation",
+        "model.flips",
         "model.fusion",
         "model.normalisation",
         *(f"stages.*.{of}optimizer.encoder_rate" for of in ("", "objective.", "strategy.objective.")),
+        *(f"stages.*.objective.{name}" for name in ("label_smoothing", "mixup")),
+        *(f"stages.*.strategy.objective.{name}" for name in ("label_smoothing", "mixup")),
+        "stages.*.progressive_resizing",
         "stages.*.trains.name",
         "stages.*.patterns",
     )

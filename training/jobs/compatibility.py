@@ -89,6 +89,21 @@ def refuse_unknowing_encoder(stages: Sequence[Stage], model: ModelConfig) -> Non
             )
 
 
+def refuse_growing_pictures(stages: Sequence[Stage], data: DataConfig) -> None:
+    """Refuse first rounds on pictures that would not be smaller than the job's.
+
+    Raises:
+        ValueError: saying both sizes.
+    """
+    for each in stages:
+        small = each.progressive_resizing if isinstance(each, Federate) else None
+        if small is not None and small.image_size >= data.image_size:
+            raise ValueError(
+                f"progressive_resizing.image_size is {small.image_size}, and pictures have {data.image_size} "
+                "pixels on both sides (data.image_size); name fewer, or remove it"
+            )
+
+
 def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:
     """Refuse a second codebook: clients answer for each patch once in a run."""
     tokenizers = [each.objective.tokenizer for each in rounds if isinstance(each.objective, BEiT)]

@@ -10,7 +10,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from training.config import IDENTITY, describe
 from training.errors import JobError
-from training.jobs.compatibility import refuse_unfit, refuse_unknowing_encoder, refuse_without_cases
+from training.jobs.compatibility import (
+    refuse_growing_pictures,
+    refuse_unfit,
+    refuse_unknowing_encoder,
+    refuse_without_cases,
+)
 from training.jobs.job_file import read_plain
 from training.jobs.settings import JobSettings, TrackingConfig
 from training.jobs.stages import ORDER, STAGES
@@ -53,6 +58,7 @@ class Job(JobSettings):
     def _model_and_data_fit(self) -> "Job":
         refuse_without_cases(self.stages, self.data, self.model)
         refuse_unknowing_encoder(self.stages, self.model)
+        refuse_growing_pictures(self.stages, self.data)
         return self
 
     def key(self, place: int) -> str:

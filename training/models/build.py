@@ -13,7 +13,7 @@ from registry.bundle.nearest import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier
-from training.models.classifier import Classifier, normalised
+from training.models.classifier import Classifier, normalised, with_flips
 from training.models.encoders.files import is_safetensors, read_file
 from training.models.encoders.loading import load_tensors
 from training.models.encoders.preprocessing import IMAGENET, Normalisation
@@ -37,14 +37,17 @@ class ModelConfig(FrozenConfig):
         options: passed to the timm model, e.g. `{channels: [32, 64, 128, 256]}` for a narrow ResNet. A model
             of one picture size, as most ViTs, takes that of the job unless `img_size` says otherwise.
         fusion: how pictures and facts of a case become one embedding; null for `FusionConfig()`.
+        flips: whether an answer is the mean over a picture and its mirror image, which takes twice the time;
+            see `Classifier`. Training sees one side.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"fusion", "normalisation"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"fusion", "normalisation", "flips"})
     name: str
     weights: str = "none"
     normalisation: Normalisation | None = None
     options: Mapping[str, Any] = {}
     fusion: FusionConfig | None = None
+    flips: bool = False
 
 
 def build_model(
@@ -86,7 +89,7 @@ def build_model(
             encoder = timm.create_model(config.name, pretrained=False, num_classes=outputs, **options)
         except TypeError as error:
             raise JobError(f"model.options: {config.name} does not take {options}: {error}") from error
-        encoder = normalised(encoder, normalisation_of(config, source))
+        encoder = with_flips(normalised(encoder, normalisation_of(config, source)), config.flips)
         if case is None:
             model = Classifier(encoder)
             zero_head(model)

@@ -11,7 +11,7 @@ from training.models.encoders.preprocessing import IMAGENET, Normalisation
 from training.models.encoders.source import Origin
 
 IMAGENET_MEAN, IMAGENET_STD = IMAGENET.mean, IMAGENET.std
-NORMALISATION = "normalisation"  # the attribute of an encoder
+NORMALISATION, FLIPS = "normalisation", "flips"  # the attributes of an encoder
 
 
 class Classifier(nn.Module):
@@ -21,6 +21,13 @@ class Classifier(nn.Module):
     trained with, so that whoever holds the weights holds the whole function. That is said on the encoder
     itself (`normalised`), which every network that is built around it shares; ImageNet's mean and standard
     deviation where nothing is said. Other classifiers take cases, or what the encoder has made of pictures.
+
+    With test-time flips (`with_flips`, said likewise) what is made of a picture x is, but in training,
+
+        f(x) = (e(x) + e(mirror(x))) / 2
+
+    for e the encoder and mirror left-right: evaluation, cached features and the exported graph all see that
+    model. Of a linear head on f the logits are the mean of those of both.
     """
 
     mean: Tensor
@@ -38,6 +45,11 @@ class Classifier(nn.Module):
     def normalisation(self) -> Normalisation:
         """What pictures are normalised with."""
         return getattr(self.encoder, NORMALISATION, IMAGENET)
+
+    @property
+    def flips(self) -> bool:
+        """Whether pictures are looked at from both sides, but in training."""
+        return getattr(self.encoder, FLIPS, False)
 
     @property
     def num_classes(self) -> int:
@@ -66,6 +78,13 @@ class Classifier(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """What the encoder makes of pictures `(batch, 3, height, width)`: `(batch, features)`, pooled."""
+        if not self.flips or self.training:
+            return self.features_of_one_side(images)
+        both = self.features_of_one_side(torch.cat([images, images.flip(-1)]))
+        return both.view(2, -1, *both.shape[1:]).mean(dim=0)
+
+    def features_of_one_side(self, images: Tensor) -> Tensor:
+        """As `features`, of the pictures as they lie."""
         maps = self.encoder.forward_features((images - self.mean) / self.std)
         pooled: Tensor = self.encoder.forward_head(maps, pre_logits=True)
         return pooled
@@ -83,6 +102,12 @@ class Classifier(nn.Module):
 def normalised(encoder: Any, normalisation: Normalisation) -> Any:
     """The same timm encoder, for pictures that are normalised so."""
     setattr(encoder, NORMALISATION, normalisation)
+    return encoder
+
+
+def with_flips(encoder: Any, flips: bool) -> Any:
+    """The same timm encoder, which looks at pictures from both sides or not."""
+    setattr(encoder, FLIPS, flips)
     return encoder
 
 

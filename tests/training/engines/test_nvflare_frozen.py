@@ -10,6 +10,11 @@ from training.models.groups import float_state
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
 LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}}
+FITS = {
+    "rounds": 2,
+    "progressive_resizing": {"rounds": 1, "image_size": 8},
+    "objective": {"name": "supervised", "batch_size": 6, "label_smoothing": 0.1, "mixup": 0.4},
+}
 CASES = {"unit": "lesion", "cases": {"slots": 2, "kinds": [], "facts": []}}
 
 
@@ -35,7 +40,9 @@ def frozen_job(own_job, federate_block, model):
 
 
 @pytest.mark.parametrize(
-    ("federate", "data"), [(HEAD, {}), (LAST, {}), (HEAD, CASES)], ids=["head", "last", "cases"]
+    ("federate", "data"),
+    [(HEAD, {}), (LAST, {}), (HEAD, CASES), (FITS, CASES)],
+    ids=["head", "last", "cases", "fits"],
 )
 def test_it_ends_with_the_bytes_of_one_machine(federate, data, frozen_job, net, here):
     job = frozen_job(federate, data)

@@ -33,6 +33,17 @@ def test_a_model_of_pictures_of_another_size_is_said(make_job):
         try_model(job)
 
 
+def test_a_model_that_cannot_take_the_small_pictures_of_the_first_rounds_is_said(make_job):
+    job = make_job(federate={"progressive_resizing": {"rounds": 1, "image_size": 8}})
+    vit = {"name": "vit_tiny_patch16_224", "options": {"depth": 1, "patch_size": 4, "img_size": 16}}
+    with pytest.raises(
+        JobError, match=r"cannot take pictures of 8 x 8 .*choose another progressive_resizing\.image_size or"
+    ):
+        try_model(with_model(job, **vit))
+    takes_any = {**vit, "options": {**vit["options"], "dynamic_img_size": True}}
+    assert try_model(with_model(job, **takes_any)) == ()
+
+
 def test_a_file_of_no_numbers_is_said(make_job, tmp_path):
     job = make_job()
     tensors = build_model(job.model, 2, 0).state_dict()

@@ -62,6 +62,8 @@ class LocalRound:
         frozen_copies: so many further models of the same shape, with whatever weights they held last; no
             gradient reaches them.
         steps: after so many batches the training ends, and nothing of it is sent; None for a whole one.
+        image_size: to how many pixels batches are scaled down before the network sees them; None for as they
+            are drawn.
     """
 
     client: str
@@ -79,6 +81,7 @@ class LocalRound:
     min_count: int = 1
     frozen_copies: Callable[[int], Sequence[Classifier]] = no_copies
     steps: int | None = None
+    image_size: int | None = None
 
     def frozen_copy(self) -> Classifier:
         """One further model of the same shape."""

@@ -2,21 +2,29 @@
 
 l_ce(p, t) = − Σ_i t_i log p_i, and L_c = (1 / N_c) Σ_n l_ce(p_n, t_n) over the last local epoch.
 
+With label smoothing (Szegedy et al. 2016, section 7) what is minimised is l_ce(p, t') with
+t'_i = (1 − ε) t_i + ε / K for K classes. L_c stays that of t: it can be compared with that of other clients
+and models, and with log K. With mixup (`components.mixup`) a mixture's loss by each of its two labels counts
+in L_c as the picture's that has the label, by its share.
+
 Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
 mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its class
-does.
+does; smoothed, each − t'_i log p_i as class i does.
 """
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from training.algorithms.augmentations.of_inputs import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
+from training.algorithms.objectives.components.mixup import MixedBatch, mix
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
 from training.algorithms.sampling import ClassWeights, Sampling, class_weights, epoch_order, in_batches
 from training.models import Classifier
@@ -30,14 +38,20 @@ class Supervised(Objective):
         sampling: how pictures are drawn.
         samples: pictures in a local epoch, the same for every client (FedVC); None for all that it has.
         class_weights: whether rare classes count more.
+        label_smoothing: ε, the share of a label that is spread evenly over all classes.
+        mixup: α, how evenly pictures are mixed with one another; 0 mixes none.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"samples", "class_weights"})
+    added_later: ClassVar[frozenset[str]] = frozenset(
+        {"samples", "class_weights", "label_smoothing", "mixup"}
+    )
     takes_cases: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
     class_weights: ClassWeights = "none"
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    mixup: float = Field(0.0, ge=0, le=32)
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round."""
@@ -70,15 +84,28 @@ class SupervisedTask(SubgroupLossTask):
         )
         examples = self._examples.in_drawn_views(self._work.numpy_generator(f"views {epoch}"))
         random = self._work.torch_generator(f"augment {epoch}")
+        mixtures = self._work.numpy_generator(f"mixup {epoch}")
         for positions in in_batches(order, self._config.batch_size):
             inputs = as_inputs(examples, positions, self._work.device)
-            yield Batch(augment_inputs(inputs, self._config.augment, random), positions)
+            batch = Batch(augment_inputs(inputs, self._config.augment, random), positions)
+            yield mix(batch, self._config.mixup, mixtures) if self._config.mixup else batch
 
     def loss(self, batch: Batch[Inputs]) -> Tensor:
         """Mean cross-entropy of the batch."""
-        positions = torch.from_numpy(batch.positions).to(self._work.device)
-        losses = F.cross_entropy(
-            self._model(batch.images), self._labels[positions], self._weights, reduction="none"
-        )
-        self._losses.add(batch.positions, losses)
-        return losses.mean()
+        logits = self._model(batch.images)
+        if not isinstance(batch, MixedBatch):
+            return self.against(logits, batch.positions).mean()
+        own = self.against(logits, batch.positions, batch.shares)
+        return (own + self.against(logits, batch.partners, 1 - batch.shares)).mean()
+
+    def against(self, logits: Tensor, positions: NDArray[np.int64], shares: Tensor | None = None) -> Tensor:
+        """What is minimised, `(batch,)`, by the labels of those at `positions`, whose losses are noted."""
+        labels = self._labels[torch.from_numpy(positions).to(self._work.device)]
+        losses = F.cross_entropy(logits, labels, self._weights, reduction="none")
+        self._losses.add(positions, losses, shares)
+        smoothing = self._config.label_smoothing
+        if smoothing:
+            losses = F.cross_entropy(
+                logits, labels, self._weights, reduction="none", label_smoothing=smoothing
+            )
+        return losses if shares is None else shares * losses

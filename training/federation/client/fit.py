@@ -3,6 +3,8 @@
 `open` gives the exchange what it needs before the first round, `collect` hands over what stayed.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -32,6 +34,7 @@ def fit(
     rounds: int,
     subgroup: str | None,
     needs: frozenset[Need] = frozenset(),
+    image_size: int | None = None,
 ) -> Update:
     """The question `fit`: one client's round of local training, from merging what arrived to its update.
 
@@ -43,6 +46,7 @@ def fit(
         rounds: how many rounds the stage has.
         subgroup: train on this subgroup's pictures alone.
         needs: what the aggregator reads beside counts and training losses.
+        image_size: to how many pixels pictures are scaled down in this round; None for as they are.
 
     Raises:
         DataError: when there is nothing to train on, what was kept is lost, or the weights diverge.
@@ -53,6 +57,7 @@ def fit(
     arrived = weights_in(broadcast)
     load_whole(client, sync.merge(arrived, named(kept.tensors, WEIGHTS), kept.scalars))
     work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
+    work = replace(work, image_size=image_size)
     asked = received_losses(client.local_model, work) if RECEIVED_LOSSES in needs else {}
     names = client.local_model.division(sync)
     before = client.local_model.take(names.watches)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
+from training.algorithms.augmentations.resizing import scale_down
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound, LocalTask, Objective
 from training.errors import DataError
@@ -94,6 +95,8 @@ def run_epochs(
         for group in optimizer.param_groups:
             group["lr"] = objective.optimizer.lr * factor * group.get("lr_scale", 1.0)
         for batch in islice(task.batches(epoch), work.steps):
+            if work.image_size is not None:
+                batch = replace(batch, images=scale_down(batch.images, work.image_size))
             optimizer.zero_grad(set_to_none=True)
             with local_model.autocast():
                 loss = task.loss(batch)

@@ -7,8 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import field_validator, model_validator
 
 from registry.bundle.metrics.summary import summarise
+from training.algorithms.augmentations.resizing import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
+from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
 from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead
 from training.data.dataset import Split
@@ -48,14 +50,20 @@ class Federate(RoundsStage):
         keep: the model of the `last` round, or of the one whose accuracy on that split was `best`, or the
             `average` of the models of all rounds.
         trains: which part of the model learns.
+        progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 
-    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {"keep", "trains"}
+    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {
+        "keep",
+        "trains",
+        "progressive_resizing",
+    }
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
     keep: Literal["last", "best", "average"] = "last"
     trains: Annotated[Trains, TRAINS] = TrainsAll()
+    progressive_resizing: ProgressiveResizing | None = None
 
     @field_validator("objective")
     @classmethod
@@ -74,6 +82,28 @@ class Federate(RoundsStage):
             raise ValueError(
                 f"trains: {self.trains.name} trains on features, and the objective {self.objective.name} "
                 "needs pictures; use the objective supervised"
+            )
+        mixup = self.objective.mixup if isinstance(self.objective, Supervised) else 0
+        if isinstance(self.trains, TrainsHead) and mixup:
+            raise ValueError(
+                f"objective.mixup is {mixup:g} and mixes pictures, and trains: {self.trains.name} trains on "
+                "features of whole ones; remove it, or set trains: {name: all}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ends_at_its_own_size(self) -> "Federate":
+        small = self.progressive_resizing
+        if small is not None and isinstance(self.trains, TrainsHead):
+            raise ValueError(
+                f"progressive_resizing scales pictures, and trains: {self.trains.name} trains on features "
+                "that are made once; remove it, or set trains: {name: all}"
+            )
+        if small is not None and small.rounds >= self.rounds:
+            raise ValueError(
+                f"progressive_resizing.rounds is {small.rounds} of {self.rounds} rounds, and the last ones "
+                "have to be at data.image_size, at which the model is judged and served; lower it, or lower "
+                "data.image_size"
             )
         return self
 
@@ -98,6 +128,10 @@ class Federate(RoundsStage):
     def sends(self) -> Sync:
         """The sync, of the part that learns."""
         return self.trains.sync(self.sync)
+
+    def image_size_in(self, round_: int) -> int | None:
+        """A smaller one in the first rounds, where the job says so."""
+        return None if self.progressive_resizing is None else self.progressive_resizing.size_in(round_)
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train the global model, and judge it at every client."""

@@ -77,6 +77,10 @@ class RoundsStage(Stage):
         """What travels, and how it is merged."""
         return self.sync
 
+    def image_size_in(self, round_: int) -> int | None:
+        """To how many pixels a round scales pictures down before it trains on them; None for as they are."""
+        return None
+
     def plan_for(
         self, context: StageContext, model: Classifier, split: Split | None, *, labelled: bool = True
     ) -> Plan:
@@ -165,6 +169,7 @@ class RoundsStage(Stage):
                 rounds=self.rounds,
                 subgroup=None,
                 needs=self.aggregator.needs,
+                image_size=self.image_size_in(broadcast.round),
             )
         if broadcast.ask == OPEN:
             return open_exchange(broadcast, client, self.objective, rounds=self.rounds)

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.facts import AGE
 from training.algorithms.objectives.supervised import Supervised
+from training.data.cases import Cases
 from training.data.dataset import Examples
-from training.models import build_model
+from training.models import build_model, initial_model
+from training.models.case_batch import as_inputs
 
 
 @pytest.fixture
@@ -87,3 +91,137 @@ def test_the_loss_carries_a_gradient_into_every_parameter(begin):
     task.loss(batch).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert any(bool(parameter.grad.abs().sum() > 0) for parameter in model.parameters())
+
+
+def step(task, model, batch):
+    """The loss of a batch, and the gradient that it leaves in the head's bias: the mean of p − t."""
+    model.zero_grad()
+    loss = task.loss(batch)
+    loss.backward()
+    return float(loss.detach()), model.encoder.get_classifier().bias.grad.double().numpy()
+
+
+def seen(model, batch):
+    """The logits in training mode, as NumPy."""
+    with torch.no_grad():
+        return model(batch.images).double().numpy()
+
+
+@pytest.fixture
+def begin_drawn(begin):
+    """As `begin`, with a head that was drawn: one of zeros finds all classes alike."""
+
+    def start(*given, **named):
+        task, model = begin(*given, **named)
+        with torch.no_grad():
+            torch.nn.init.normal_(model.encoder.get_classifier().weight, generator=torch.Generator())
+        return task, model
+
+    return start
+
+
+def test_a_smoothed_label_is_spread_over_all_classes_and_the_loss_told_is_that_of_the_label(
+    begin_drawn, dataset
+):
+    examples = dataset.examples("west", "train")
+    task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", label_smoothing=0.3))
+    [batch] = task.batches(0)
+    logits, labels = seen(model, batch), examples.labels[batch.positions]
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    told = np.full((7, 2), 0.15)
+    told[np.arange(7), labels] += 0.7
+    loss, gradient = step(task, model, batch)
+    assert loss == pytest.approx(-(told * logs).sum(axis=1).mean(), rel=1e-5)
+    np.testing.assert_allclose(gradient, (np.exp(logs) - told).mean(axis=0), atol=1e-6)
+    of_labels = cross_entropy(logits, labels)
+    assert loss != pytest.approx(of_labels.mean(), rel=1e-3)
+    light = examples.subgroups[batch.positions] == 0
+    expected = {"light": of_labels[light].mean(), "undeclared": of_labels[~light].mean()}
+    assert task.losses() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_label_is_never_smoothed_away(share):
+    with pytest.raises(ValueError, match="label_smoothing"):
+        Supervised(label_smoothing=share)
+
+
+def test_a_mixture_is_to_say_both_labels_by_their_shares(begin_drawn, dataset):
+    examples = dataset.examples("west", "train")
+    task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", mixup=1.0))
+    [batch] = task.batches(0)
+    logits, share = seen(model, batch), batch.shares.double().numpy()
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    told = share[:, None] * np.eye(2)[examples.labels[batch.positions]]
+    told += (1 - share)[:, None] * np.eye(2)[examples.labels[batch.partners]]
+    loss, gradient = step(task, model, batch)
+    assert loss == pytest.approx(-(told * logs).sum(axis=1).mean(), rel=1e-5)
+    np.testing.assert_allclose(gradient, (np.exp(logs) - told).mean(axis=0), atol=1e-6)
+    sums, counts = np.zeros(2), np.zeros(2)
+    for positions, shares in ((batch.positions, share), (batch.partners, 1 - share)):
+        places = (examples.subgroups[positions] == -1).astype(int)
+        np.add.at(sums, places, shares * cross_entropy(logits, examples.labels[positions]))
+        np.add.at(counts, places, shares)
+    assert counts.sum() == pytest.approx(7)
+    assert task.losses() == pytest.approx(
+        dict(zip(["light", "undeclared"], sums / counts, strict=True)), rel=1e-5
+    )
+
+
+def test_smoothing_and_mixing_go_together(begin_drawn, dataset):
+    examples = dataset.examples("west", "train")
+    task, model = begin_drawn(Supervised(batch_size=7, sampling="uniform", mixup=1.0, label_smoothing=0.2))
+    [batch] = task.batches(0)
+    logits, share = seen(model, batch), batch.shares.double().numpy()[:, None]
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    told = share * np.eye(2)[examples.labels[batch.positions]]
+    told += (1 - share) * np.eye(2)[examples.labels[batch.partners]]
+    assert step(task, model, batch)[0] == pytest.approx(
+        -((0.8 * told + 0.1) * logs).sum(axis=1).mean(), rel=1e-5
+    )
+
+
+def test_mixtures_are_drawn_anew_in_every_epoch_and_round_and_the_same_when_one_is_repeated(begin):
+    def drawn(round_, epoch, mixup=1.0):
+        task, _ = begin(Supervised(batch_size=7, mixup=mixup), round_=round_)
+        [batch] = task.batches(epoch)
+        return batch
+
+    def key(batch):
+        return batch.partners.tolist(), float(batch.shares[0]), batch.images.numpy().tobytes()
+
+    assert key(drawn(1, 0)) == key(drawn(1, 0))
+    assert len({float(drawn(round_, epoch).shares[0]) for round_ in (1, 2) for epoch in (0, 1)}) == 4
+    # What is drawn besides, and how it is augmented, is as without.
+    assert drawn(1, 0).positions.tolist() == drawn(1, 0, mixup=0.0).positions.tolist()
+
+
+def test_cases_are_mixed_and_their_losses_are_finite(make_job, work_of):
+    case = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))
+    config = make_job().model
+    model = initial_model(config, 0, 16, 2, case).train()
+    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    rows = np.arange(12).reshape(6, 2)
+    kinds = np.array([[1, 2], [1, 2], [1, 2], [2, -1], [2, -1], [1, 1]])
+    context = np.array([[30], [40], [np.nan], [60], [70], [80]], np.float32)
+    numbers = np.arange(6)
+    examples = Examples(
+        images,
+        rows[:, 0],
+        numbers % 2,
+        numbers % 2,
+        numbers,
+        cases=Cases(np.where(kinds < 0, -1, rows), kinds, context),
+    )
+    objective = Supervised(batch_size=6, sampling="uniform", mixup=1.0, augment={"flip": False})
+    task = objective.begin(model, work_of("west", "0-federate", examples=examples))
+    [batch] = task.batches(0)
+    plain = as_inputs(examples, batch.positions, torch.device("cpu"))
+    partners = as_inputs(examples, batch.partners, torch.device("cpu"))
+    shares = batch.shares.view(-1, 1, 1, 1, 1)
+    expected = shares * plain.images + (1 - shares) * partners.images
+    there = plain.present
+    torch.testing.assert_close(batch.images.images[there], expected[there])
+    assert sorted(set(batch.shares.tolist())) == [min(batch.shares.tolist()), 1.0]
+    task.loss(batch).backward()
+    assert all(np.isfinite(loss) for loss in task.losses().values())

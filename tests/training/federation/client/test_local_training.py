@@ -1,5 +1,6 @@
 """A client's round against a loop written by hand in plain torch, on the same batches."""
 
+from dataclasses import replace
 from math import cos, pi
 
 import numpy as np
@@ -77,6 +78,20 @@ def test_a_round_is_plain_torch_to_the_byte(make_client, make_job):
             optimizer.zero_grad()
             F.cross_entropy(model(images), labels).backward()
             optimizer.step()
+    assert same_bytes(client.local_model.model, model)
+
+
+def test_a_round_on_small_pictures_is_one_on_pictures_that_were_scaled_down(make_client, make_job):
+    client, model = make_client(), fresh_model(make_job)
+    small = replace(work(client), image_size=12)
+    train_locally(client.local_model, supervised(optimizer={"name": "sgd", "lr": 0.05}), small, {})
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, fused=True)
+    for images, labels in batches(client, 1, 0):
+        optimizer.zero_grad()
+        scaled = F.interpolate(images, size=(12, 12), mode="bilinear", antialias=True)
+        F.cross_entropy(model(scaled), labels).backward()
+        optimizer.step()
     assert same_bytes(client.local_model.model, model)
 
 

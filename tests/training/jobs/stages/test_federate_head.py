@@ -5,10 +5,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.algorithms.features import KEPT
+from registry.bundle.model_file.graph import Graph
+from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.features import KEPT, weights_digest
 from training.errors import QuorumError
 from training.federation.client import embed
 from training.federation.server import round_loop
+from training.messages.message import Broadcast
 from training.models import build_model, initial_model
 from training.models.groups import float_state
 
@@ -162,3 +165,47 @@ def test_an_encoder_that_knows_nothing_is_not_frozen(make_job):
 def test_an_objective_that_needs_pictures_is_refused(make_job):
     with pytest.raises(ValueError, match="needs pictures; use the objective supervised"):
         make_job(federate={**HEAD, "objective": {"name": "fixmatch"}})
+
+
+def test_features_are_not_mixed(make_job):
+    block = {**HEAD, "objective": {"name": "supervised", "mixup": 0.2}}
+    with pytest.raises(ValueError, match=r"mixup is 0\.2 and mixes pictures, and trains: head trains on"):
+        make_job(federate=block)
+    make_job(federate={**block, "trains": {"name": "all"}})
+
+
+def test_features_are_of_both_sides_where_answers_are(make_job, federate_block, run_job, dataset):
+    """What is judged, on cached features, is the model that is served, on pictures."""
+    stages = [federate_block(**HEAD), {"stage": "export"}]
+    job = make_job(stages=stages, model={"weights": make_job().model.weights, "flips": True})
+    ran = run_job(job)
+    held = ran.store.load("north", f"{KEPT}/0-federate/test", 1).tensors["features"]
+    model = initial_model(job.model, job.seed, 16, 2).eval()
+    examples = dataset.examples("north", "test")
+    pixels = torch.from_numpy(examples.images.astype(np.float32) / 255).permute(0, 3, 1, 2)
+    plain = initial_model(job.model.model_copy(update={"flips": False}), job.seed, 16, 2).eval()
+    with torch.no_grad():
+        mean = (plain.features(pixels) + plain.features(pixels.flip(-1))) / 2
+    np.testing.assert_allclose(held.float().numpy(), mean.numpy(), atol=1e-3)
+    model.load_state_dict(ran.weights(), strict=False)
+    graph = Graph(ran.result.stages["1-export"].outcome.bundles["global"].graph)
+    right = 0
+    for client in dataset.clients:
+        examples = dataset.examples(client, "test")
+        right += int((graph.run(examples.images).probabilities.argmax(axis=1) == examples.labels).sum())
+    test = ran.result.summary["test"]
+    assert round(test["accuracy"] * test["n"]) == right
+
+
+def test_features_of_one_side_are_not_taken_for_those_of_both(make_client, make_job, dataset):
+    made = {}
+    for flips in (False, True, False):
+        client = make_client(job=make_job(model={"flips": flips}))
+        weights = client.local_model.take(client.local_model.names)
+        head = client.local_model.model.head_names
+        encoder = weights_digest({name: each for name, each in weights.items() if name not in head})
+        question = Broadcast("north", "0-federate", 0, "embed", "global", {}, {"encoder": encoder})
+        embed.answer_embed(question, client, AugmentConfig(), 0)
+        state = client.store.load("north", f"{KEPT}/0-federate/test", 1)
+        made.setdefault(flips, []).append(state.tensors["features"].numpy().tobytes())
+    assert made[False][0] == made[False][1] != made[True][0]

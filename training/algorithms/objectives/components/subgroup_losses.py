@@ -36,11 +36,15 @@ class SubgroupLosses:
         self._numbers = torch.zeros(shape, dtype=torch.float64, device=device)
         self._seen = np.zeros(len(self._examples), dtype=np.bool_)
 
-    def add(self, positions: NDArray[int64], losses: Tensor) -> None:
-        """Add the losses `(batch,)` of the pictures at `positions` `(batch,)`."""
+    def add(self, positions: NDArray[int64], losses: Tensor, shares: Tensor | None = None) -> None:
+        """Add the losses `(batch,)` of the pictures at `positions` `(batch,)`.
+
+        Each counts by its share `(batch,)`, where a part of a picture was shown; whole by default.
+        """
         subgroups = self._subgroup_of[torch.from_numpy(positions).to(self._subgroup_of.device)]
-        self._sums.index_add_(0, subgroups, losses.detach().double())
-        self._numbers.index_add_(0, subgroups, torch.ones_like(losses, dtype=torch.float64))
+        counted = torch.ones_like(losses, dtype=torch.float64) if shares is None else shares.double()
+        self._sums.index_add_(0, subgroups, counted * losses.detach().double())
+        self._numbers.index_add_(0, subgroups, counted)
         self._seen[positions] = True
 
     @property

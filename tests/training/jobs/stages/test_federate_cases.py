@@ -1,0 +1,73 @@
+"""Rounds on cases with every setting that makes training fit: resumed exactly, and judged as served."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.model_file.graph import Graph
+from training.data.cases import Cases
+from training.data.settings import CasesConfig
+from training.models.export import answer, graph_inputs
+
+CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
+FITS = {
+    "rounds": 3,
+    "objective": {"name": "supervised", "batch_size": 6, "label_smoothing": 0.1, "mixup": 0.4},
+    "progressive_resizing": {"rounds": 2, "image_size": 8},
+}
+
+
+@dataclass(frozen=True)
+class OfCases:
+    """A made-up dataset whose every picture has a fellow of the other kind, but every fourth, and an age."""
+
+    inner: object
+    case: CaseInput = CasesConfig(**CASES).input
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def examples(self, client, split):
+        examples = self.inner.examples(client, split)
+        rows, alone = examples.rows, np.arange(len(examples)) % 4 == 3
+        pictures = np.stack([rows, np.where(alone, -1, np.roll(rows, 1))], axis=1)
+        kinds = np.where(pictures < 0, -1, [1, 2])
+        ages = np.where(alone, np.nan, 40 + 30 * examples.labels)[:, None].astype(np.float32)
+        return replace(examples, cases=Cases(pictures, kinds, ages))
+
+
+@pytest.fixture
+def cases(dataset):
+    return OfCases(dataset)
+
+
+@pytest.fixture
+def fitting_job(make_job, federate_block):
+    stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate"}]
+    model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}, "flips": True}
+    return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model)
+
+
+def test_a_run_that_was_killed_ends_with_the_same_bytes(fitting_job, run_job, run_killed, cases):
+    job = fitting_job.model_copy(update={"stages": fitting_job.stages[:1]})
+    whole, resumed = run_job(job, cases).weights(), run_killed(job, cases).weights()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job, cases):
+    ran = run_job(fitting_job, cases)
+    graph = Graph(ran.result.stages["2-calibrate"].outcome.bundles["global"].graph)
+    right = 0
+    for client in cases.clients:
+        examples = cases.examples(client, "test")
+        images, *rest = graph_inputs(examples, np.arange(len(examples)))
+        given = answer(graph, (images, *rest)).logits
+        mirrored = answer(graph, (np.ascontiguousarray(images[..., ::-1, :]), *rest)).logits
+        np.testing.assert_allclose(mirrored, given, atol=1e-5)
+        right += int((given.argmax(axis=1) == examples.labels).sum())
+    test = ran.result.summary["test"]
+    assert round(test["accuracy"] * test["n"]) == right
+    assert graph.size == 16
