@@ -5,8 +5,9 @@
 - `fine-tuned`: `milk10k-finetuned`;
 - `from scratch`: the same network, pictures, rounds and settings, with weights that have seen nothing;
 - `pooled`: the same with all pictures in one place;
-- `by tone, FedAvg` and `by tone, FedAuto`: the same where every group of skin tones is a hospital;
-- `group-balanced`: the same, where each class of each group of skin tones is drawn equally often.
+- `frozen, by tone, FedAvg` and `frozen, by tone, FedAuto`: as `frozen`, where every group of skin tones is a
+  hospital;
+- `frozen, group-balanced`: as `frozen`, where each class of each group of skin tones is drawn equally often.
 
 Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each. Every seed
 has a split of its own, the same in every row. The two recipes' runs are those of `cases.py`, and
@@ -25,7 +26,7 @@ from quick import is_quick, start
 from recipe_runs import RecipeRun, read_recipe, run_all
 from tables import print_conditions, print_table
 
-RECIPE = "milk10k-finetuned"
+RECIPE, FROZEN = "milk10k-finetuned", "milk10k-frozen"
 SIZES = (96, 128, 192, 256)
 LARGE = "milk10k_300x225"  # the folder of DERMFED_DATA with larger pictures
 Job = dict[str, Any]
@@ -42,27 +43,29 @@ def fine_tuned(**parts: Mapping[str, Any]) -> Job:
     return changed(read_recipe(RECIPE), **parts)
 
 
-def sampled(sampling: str) -> Job:
-    """The recipe with pictures drawn otherwise."""
-    job = read_recipe(RECIPE)
-    return changed(job, federate={"objective": {**job["stages"][0]["objective"], "sampling": sampling}})
+def frozen(sampling: str | None = None, **parts: Mapping[str, Any]) -> Job:
+    """The recipe whose head alone learns, with some settings changed."""
+    job = read_recipe(FROZEN)
+    if sampling:
+        parts["federate"] = {"objective": {**job["stages"][0]["objective"], "sampling": sampling}}
+    return changed(job, **parts)
 
 
 BY_TONE = {"clients": {"by": "subgroup"}}
 SYSTEMS: Mapping[str, Callable[[], Job]] = {
     "today's small network": lambda: changed(read_recipe("milk10k-fedauto")),
-    "frozen": lambda: read_recipe("milk10k-frozen"),
+    "frozen": lambda: read_recipe(FROZEN),
     "fine-tuned": lambda: read_recipe(RECIPE),
     "from scratch": lambda: fine_tuned(model={"weights": "none"}),
     "pooled": lambda: fine_tuned(
         data={"clients": {"by": "iid", "count": 1}},
         engine={"workers": 1, "threads_per_client": 2, "min_clients": 1},
     ),
-    "by tone, FedAvg": lambda: fine_tuned(data=BY_TONE),
-    "by tone, FedAuto": lambda: fine_tuned(
+    "frozen, by tone, FedAvg": lambda: frozen(data=BY_TONE),
+    "frozen, by tone, FedAuto": lambda: frozen(
         data=BY_TONE, federate={"aggregator": {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3}}
     ),
-    "group-balanced": lambda: sampled("subgroup-balanced"),
+    "frozen, group-balanced": lambda: frozen("subgroup-balanced"),
 }
 
 
