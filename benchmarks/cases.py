@@ -21,6 +21,7 @@ FIGURES = {
     "sensitivity": "malignant_sensitivity",
     "specificity": "malignant_specificity",
 }
+GROUP_FIGURES = {"accuracy": "accuracy", "sensitivity": "malignant_sensitivity"}
 WHERE = {"close-up": ["clinical: close-up"], "dermoscopic": ["dermoscopic"]}
 ALONE = ("close-up", "dermoscopic", "close-up+dermoscopic", "close-up+dermoscopic+context")
 
@@ -92,6 +93,21 @@ def main(
     for pattern, of in apart.items():
         rows.append(row_of(f"{pattern}, trained for it alone", [summary_of(run, runs)["test"] for run in of]))
     print_table(header, rows)
+
+    left_out = [summary_of(run, runs)["stages"][-1]["facts"]["left_out"] for run in wholes]
+    rows = [row_of("all that is known", [summary_of(run, runs)["test"] for run in wholes])]
+    rows += [row_of(f"without {part}", [found[part] for found in left_out]) for part in left_out[0]]
+    print_table(["shown", *header[1:]], rows)
+
+    groups = [summary_of(run, runs)["test"]["intersections"] for run in wholes]
+    for column, values in groups[0].items():
+        rows = [
+            [value, place, *(cell(told, key) for key in GROUP_FIGURES.values())]
+            for value, places in values.items()
+            for place in places
+            if (told := [one for of in groups if (one := of[column].get(value, {}).get(place))])
+        ]
+        print_table([column, "tone", *GROUP_FIGURES], rows)
 
 
 if __name__ == "__main__":

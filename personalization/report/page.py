@@ -30,6 +30,7 @@ from personalization.report.tables.communication import communication_tables
 from personalization.report.tables.differences import differences_table
 from personalization.report.tables.frontier import frontier_table
 from personalization.report.tables.intersections import intersection_tables
+from personalization.report.tables.left_out import harms, left_out_tables
 from personalization.report.tables.ood import ood_table
 from personalization.report.tables.patterns import pattern_tables
 from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
@@ -69,6 +70,8 @@ def render_report(run: ReportData) -> str:
         differences=differences_table(run),
         intersections=intersection_tables(run),
         patterns=pattern_tables(run),
+        left_out=left_out_tables(run),
+        harms=harms(run),
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,

@@ -115,7 +115,11 @@ class Calibrate(Stage):
 
         counted = {name: poll.counts(name, bundle) for name, bundle in bundles.items()}
         tests = {name: blocks[0] for name, blocks in counted.items()}
-        by_pattern = {name: dict(zip(poll.together, counted[name][1:], strict=True)) for name in bundles}
+        judged = {
+            name: dict(zip((*poll.together, *poll.parts), blocks[1:], strict=True))
+            for name, blocks in counted.items()
+        }
+        by_pattern = {name: {of: blocks[of] for of in poll.together} for name, blocks in judged.items()}
         bundles = {name: with_pattern_figures(bundle, by_pattern[name]) for name, bundle in bundles.items()}
         histograms = {
             name: self.test_distances(poll, name, bundles[name], detectors[name]) for name in bundles
@@ -139,7 +143,8 @@ class Calibrate(Stage):
                 place: {**earlier.get(place, {}), **decided(decisions_of(block))}
                 for place, block in test.items()
             },
-            **figures_by_pattern(context, poll.together, by_pattern),
+            **figures_by_name(context, "patterns", poll.together, judged),
+            **figures_by_name(context, "left_out", poll.parts, judged),
         }
         return StageResult(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
 
@@ -223,13 +228,23 @@ def of_each_pattern(names: Sequence[str], fits: Sequence[Fit]) -> dict[str, Any]
     return {"patterns": {name: asdict(fit) for name, fit in zip(names, fits, strict=True)}} if names else {}
 
 
-def figures_by_pattern(
-    context: StageContext, names: Sequence[str], by_pattern: Mapping[str, Mapping[str, Blocks]]
+def figures_by_name(
+    context: StageContext, what: str, names: Sequence[str], judged: Mapping[str, Mapping[str, Blocks]]
 ) -> dict[str, Any]:
-    """Test figures under each pattern, as the summary has those of all, where there are any patterns."""
+    """Test figures under each pattern or without each part, as the summary has those of all.
+
+    Args:
+        context: of the job.
+        what: what the names are of: the key of the figures.
+        names: of the patterns or parts.
+        judged: their counts, by model and name.
+
+    Returns:
+        The figures by name under `what`; nothing where there are none.
+    """
     found = {}
     for name in names:
-        tests = {model: blocks[name] for model, blocks in by_pattern.items()}
+        tests = {model: blocks[name] for model, blocks in judged.items()}
         test = routed(tests, context.all_subgroups)
         if test:
             details = {place: decided(decisions_of(block)) for place, block in test.items()}
@@ -237,7 +252,7 @@ def figures_by_pattern(
             figures = summarise(test, context.labels, [p for p in context.subgroups if p in test], details)
             intervals = {**figures["intervals"], **of_all["intervals"]}
             found[name] = {**figures, **of_all, "intervals": intervals}
-    return {"patterns": found} if found else {}
+    return {what: found} if found else {}
 
 
 def global_temperature(sums: NDArray[np.float64], n: int) -> Temperature:

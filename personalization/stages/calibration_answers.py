@@ -23,6 +23,7 @@ from registry.bundle.counts.merged_bins import highest, middle
 from registry.bundle.familiarity import Gaussians
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
+from training.data.left_out import without
 from training.data.patterns import under
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client.embed import ENCODER
@@ -50,7 +51,8 @@ View = Callable[[Examples], Examples]
 def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     """The client's part: features first, then sums over its pictures.
 
-    About cases it answers once for each set of patterns, with the set's place before the tensors' names.
+    About cases it answers once for each set of patterns, and once for each part that is left out, with the
+    answer's place before the tensors' names.
     """
     if broadcast.ask == EMBED:
         return make_graph_features(broadcast, client)
@@ -108,11 +110,17 @@ def threshold_counts(model: Judged, part: Examples, client: Client) -> Calibrati
 
 
 def views(question: EvaluateQuestion, client: Client) -> list[View]:
-    """The view of each set of patterns that a question names; of an empty set, cases as they are."""
+    """What is shown in each answer to a question: that of each set of patterns, then all but each part.
+
+    Of an empty set of patterns, cases are shown as they are.
+    """
     case = case_of(client.dataset)
     assert case is not None, "only cases have patterns"
     sets = [[read_pattern(name) for name in names] for names in question.patterns]
-    return [partial(under, case=case, patterns=each) if each else as_they_are for each in sets]
+    return [
+        *(partial(under, case=case, patterns=each) if each else as_they_are for each in sets),
+        *(partial(without, case=case, part=part) for part in question.left_out),
+    ]
 
 
 def embedding_sums(model: Judged, client: Client, split: Split, view: View = as_they_are) -> ClassSums:

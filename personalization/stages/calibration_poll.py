@@ -40,6 +40,7 @@ from registry.bundle.manifest.schema import (
 )
 from registry.bundle.model_file.graph import Graph
 from training.data.dataset import Split
+from training.data.left_out import parts_of
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.embed import ENCODER
 from training.federation.questions import EMBED
@@ -79,6 +80,12 @@ class Poll:
     seen: set[tuple[str, str]] = field(default_factory=set)
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """What is left out of cases in turn."""
+        case = self.context.job.data.case
+        return () if case is None else parts_of(case)
+
+    @property
     def together(self) -> tuple[str, ...]:
         """The names of all patterns."""
         return tuple(pattern.name for pattern in self.patterns)
@@ -113,10 +120,11 @@ class Poll:
     def counts(self, name: str, bundle: BundleDraft) -> list[Blocks]:
         """Counts of the test split by subgroup, with what the bundle's thresholds do there.
 
-        The first of all as they are, then those of each pattern.
+        The first of all as they are, then those of each pattern, then those without each part of a case.
         """
         manifest = bundle.manifest
         sets = ((), *((each,) for each in self.together)) if self.patterns else ()
+        parts = self.parts if sets else ()
         options = {
             "intersections": True,
             "thresholds": thresholds_in(manifest),
@@ -124,9 +132,11 @@ class Poll:
                 pattern.name: thresholds_in(manifest.under(pattern)) for pattern in self.patterns
             },
             **self._of(sets),
+            "left_out": parts,
         }
         updates = self._ask(COUNTS, name, bundle.graph, "test", options)
-        return [add_blocks(unpack_blocks(each) for each in answers) for answers in in_sets(updates, sets)]
+        by_place = in_sets(updates, (*sets, *((part,) for part in parts)))
+        return [add_blocks(unpack_blocks(each) for each in answers) for answers in by_place]
 
     def embeddings(self, name: str, bundle: BundleDraft) -> ClassSums:
         """Sums of the embeddings of all training pictures at the clients that hold the model's subgroup."""

@@ -35,6 +35,8 @@ class EvaluateQuestion(FrozenConfig):
             job names any columns.
         patterns: names of patterns of cases. Each set of them is one more answer, about every case under one
             of the set that it has; see `training.data.patterns`.
+        left_out: parts of cases. Each is one more answer, after those about patterns, about all cases without
+            it; see `training.data.left_out`.
         pattern_thresholds: of the model, for cases of these patterns, in place of `thresholds`.
     """
 
@@ -46,6 +48,7 @@ class EvaluateQuestion(FrozenConfig):
     intersections: bool = False
     thresholds: Thresholds | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
+    left_out: tuple[str, ...] = ()
     pattern_thresholds: Mapping[str, Thresholds] = {}
 
 

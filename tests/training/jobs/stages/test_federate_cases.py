@@ -46,9 +46,13 @@ def cases(dataset):
 
 @pytest.fixture
 def fitting_job(make_job, federate_block):
+    return make_fitting_job(make_job, federate_block)
+
+
+def make_fitting_job(make_job, federate_block, **blocks):
     stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate"}]
     model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}, "flips": True}
-    return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model)
+    return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model, **blocks)
 
 
 def test_a_run_that_was_killed_ends_with_the_same_bytes(fitting_job, run_job, run_killed, cases):
@@ -71,3 +75,27 @@ def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job,
     test = ran.result.summary["test"]
     assert round(test["accuracy"] * test["n"]) == right
     assert graph.size == 16
+
+
+def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(
+    make_job, federate_block, run_job, cases
+):
+    ran = run_job(make_fitting_job(make_job, federate_block, privacy={"min_count": 1}), cases)
+    graph = Graph(ran.result.stages["2-calibrate"].outcome.bundles["global"].graph)
+    told = ran.result.stages["2-calibrate"].outcome.facts["left_out"]
+    assert told.keys() == {"close-up", "dermoscopic", "age"}
+    for part, figures in told.items():
+        right, shown = 0, 0
+        for client in cases.clients:
+            examples = cases.examples(client, "test")
+            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
+            if part == "age":
+                context = np.full_like(context, np.nan)
+            else:
+                kinds = np.where(kinds == 1 + CASES["kinds"].index(part), -1, kinds)
+            left = (kinds >= 0).any(axis=1)
+            given = graph.run_cases(images[left], kinds[left], context[left]).probabilities
+            right += int((given.argmax(axis=1) == examples.labels[left]).sum())
+            shown += int(left.sum())
+        assert figures["n"] == shown
+        assert round(figures["accuracy"] * figures["n"]) == right
