@@ -5,6 +5,7 @@
 - `fine-tuned`: `milk10k-finetuned`;
 - `from scratch`: the same network, pictures, rounds and settings, with weights that have seen nothing;
 - `pooled`: the same with all pictures in one place;
+- `frozen, pooled`: as `frozen`, with all pictures in one place;
 - `frozen, by tone, FedAvg` and `frozen, by tone, FedAuto`: as `frozen`, where every group of skin tones is a
   hospital;
 - `frozen, group-balanced`: as `frozen`, where each class of each group of skin tones is drawn equally often.
@@ -52,15 +53,16 @@ def frozen(sampling: str | None = None, **parts: Mapping[str, Any]) -> Job:
 
 
 BY_TONE = {"clients": {"by": "subgroup"}}
+POOLED = {"clients": {"by": "iid", "count": 1}}
 SYSTEMS: Mapping[str, Callable[[], Job]] = {
     "today's small network": lambda: changed(read_recipe("milk10k-fedauto")),
     "frozen": lambda: read_recipe(FROZEN),
     "fine-tuned": lambda: read_recipe(RECIPE),
     "from scratch": lambda: fine_tuned(model={"weights": "none"}),
     "pooled": lambda: fine_tuned(
-        data={"clients": {"by": "iid", "count": 1}},
-        engine={"workers": 1, "threads_per_client": 2, "min_clients": 1},
+        data=POOLED, engine={"workers": 1, "threads_per_client": 2, "min_clients": 1}
     ),
+    "frozen, pooled": lambda: frozen(data=POOLED, engine={"min_clients": 1}),
     "frozen, by tone, FedAvg": lambda: frozen(data=BY_TONE),
     "frozen, by tone, FedAuto": lambda: frozen(
         data=BY_TONE, federate={"aggregator": {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3}}
