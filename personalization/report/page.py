@@ -32,6 +32,7 @@ from personalization.report.tables.frontier import frontier_table
 from personalization.report.tables.intersections import intersection_tables
 from personalization.report.tables.ood import ood_table
 from personalization.report.tables.patterns import pattern_tables
+from personalization.report.tables.probe import probe_tables
 from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
 from personalization.report.tables.selection import selection_table
 from personalization.report.tables.served import served_table
@@ -69,6 +70,7 @@ def render_report(run: ReportData) -> str:
         differences=differences_table(run),
         intersections=intersection_tables(run),
         patterns=pattern_tables(run),
+        probes=probe_tables(run),
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,
