@@ -282,3 +282,23 @@ def test_an_encoder_of_random_weights_may_be_probed(make_job, run_job):
     ran = run_job(make_job(model={"weights": "none"}))
     assert torch.is_tensor(next(iter(ran.weights("0-probe").values())))
     assert facts_of(ran)["neighbours"]["n"] == 20
+
+
+def test_its_layer_may_travel_under_masks_and_in_few_bytes(make_job, run_job, tmp_path):
+    """Weights under masks and compressed ones train the layer that plain ones do, to their precision."""
+    kinds = {
+        "plain": {},
+        "masked": {"privacy": {"secure_aggregation": {"fewest": 3}}},
+        "packed": {"compression": {"up": "half", "down": "half", "exact_below": 1}},
+    }
+    losses = {
+        name: run_job(make_job(**changes), out=tmp_path / name).lines[-1]["loss"]
+        for name, changes in kinds.items()
+    }
+    assert losses["masked"] == pytest.approx(losses["plain"], abs=1e-5)
+    assert losses["packed"] == pytest.approx(losses["plain"], abs=1e-3)
+
+
+def test_what_is_written_of_the_job_is_the_same_job(make_job):
+    job = make_job()
+    assert type(job).model_validate(job.resolved()).digest == job.digest
