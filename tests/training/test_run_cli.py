@@ -226,6 +226,11 @@ def test_a_probe_prints_both_figures_of_the_encoder_with_intervals(train_command
             low, high = figures["intervals"]["malignancy_auroc"]
             assert f"{figures['malignancy_auroc']:.3f} [{low:.3f}, {high:.3f}]" in line
     assert "What the encoder knows" in (tmp_path / "run" / "report.html").read_text()
+    compared = json.loads(train_command("--compare", tmp_path / "run", "--json").out)["runs"]
+    assert compared[0]["stage"] == "probe"
+    assert compared[0]["over_clients"]["auroc"] == {
+        key: stage["facts"]["over_clients"]["auroc"][key] for key in ("mean", "median", "std")
+    }
 
 
 def test_a_run_that_only_pre_trains_ends_well_without_a_report(train_command, job_file, tiny, tmp_path):
