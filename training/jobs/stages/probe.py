@@ -77,10 +77,11 @@ class Probe(RoundsStage):
             if getattr(optimizer, name) != getattr(usual, name)
         ]
         others += ["augment"] if objective.augment != AugmentConfig() else []
+        others += ["mixup"] if objective.mixup else []
         if others:
             raise ValueError(
-                f"a probe learns one layer on features of pictures as they are, where {', '.join(others)} of "
-                "the objective would have no effect; remove it"
+                f"a probe learns one layer on features of whole pictures as they are; {', '.join(others)} of "
+                "the objective is for more layers or for pictures: remove it"
             )
         return objective
 

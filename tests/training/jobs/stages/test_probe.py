@@ -244,10 +244,17 @@ def test_what_follows_is_trained_and_exported_on_the_model_that_came(make_job, r
         (
             {
                 "stages": [
-                    {**PROBE, "objective": {"optimizer": {"encoder_rate": 0.1}, "augment": {"hue": 0.1}}}
+                    {
+                        **PROBE,
+                        "objective": {
+                            "optimizer": {"encoder_rate": 0.1},
+                            "augment": {"hue": 0.1},
+                            "mixup": 0.2,
+                        },
+                    }
                 ]
             },
-            "where optimizer.encoder_rate, augment of the objective would have no effect; remove it",
+            "optimizer.encoder_rate, augment, mixup of the objective is for more layers or for pictures",
         ),
         ({"privacy": {"counts": {"epsilon": 4}}}, "stage probe counts test pictures twice"),
         (
