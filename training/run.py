@@ -49,7 +49,7 @@ from training.jobs.recipes import GROUPS, grouped, read_recipes
 from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
-from training.jobs.stages.probe import FIGURES
+from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.tracking.tracked import refuse_missing, tracked
 from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
@@ -357,9 +357,10 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
     """What probes found of a run's encoder, with 95 % intervals, where it has any."""
     table = Table("probe", "test pictures", "n", *PROBED.values())
     for stage in stages:
-        for kind in FIGURES if stage["name"] == "probe" else ():
-            of = stage["facts"][kind]
-            for name, row in {"all": of, **of["by_subgroup"]}.items() if of else ():
+        asked = [kind for kind in FIGURES if stage["name"] == "probe" and kind in stage["facts"]]
+        for kind in asked:
+            of = stage["facts"][kind] or NOTHING
+            for name, row in {"all": of, **of["by_subgroup"]}.items():
                 table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
     if table.rows:
         Console().print(table)

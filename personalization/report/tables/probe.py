@@ -8,7 +8,7 @@ from personalization.report.measures import ALL, Estimate
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
 from personalization.report.tables.subgroups import FEW
-from training.jobs.stages.probe import FIGURES
+from training.jobs.stages.probe import FIGURES, NOTHING
 
 _COLUMNS = {
     "malignancy_auroc": "AUROC of malignancy",
@@ -25,11 +25,12 @@ def probe_tables(data: ReportData) -> tuple[Table, ...]:
 
 
 def probe_table(of: StageFacts) -> Table:
-    """Both figures, over all pictures and in each subgroup; no line where no client told anything."""
+    """The figures that were asked for, over all pictures and in each subgroup."""
     rows = [
         Row(f"{kind}, {place}", _cells(figures), is_total=place == ALL)
         for kind in FIGURES
-        if (found := of.facts[kind])
+        if kind in of.facts
+        for found in (of.facts[kind] or NOTHING,)
         for place, figures in {ALL: found, **found["by_subgroup"]}.items()
     ]
     columns = ("probe", "test pictures", *_COLUMNS.values())

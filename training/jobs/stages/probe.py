@@ -42,6 +42,11 @@ from training.models.groups import float_state
 from training.models.linear_probe import LinearProbe
 
 FIGURES = ("linear", "neighbours")  # of an encoder, as the stage's facts name them
+NOTHING: Mapping[str, Any] = {
+    "n": 0,
+    "intervals": {},
+    "by_subgroup": {},
+}  # as figures where no client told any
 
 LEARNS_ONE_LAYER = ("layer_decay", "encoder_rate", "decay_norms")  # what an optimizer says of other layers
 
@@ -102,10 +107,11 @@ class Probe(RoundsStage):
         traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
         weights = states[GLOBAL].weights
         linear = figures_by_client(context, {GLOBAL: weights}, traffic)
-        near = (
-            {} if self.neighbours is None else figures_by_client(context, {GLOBAL: {}}, traffic, NEIGHBOURS)
-        )
         test = add_blocks(linear.values())
+        found = {"linear": figures(context, test)}
+        if self.neighbours is not None:
+            near = figures_by_client(context, {GLOBAL: {}}, traffic, NEIGHBOURS)
+            found["neighbours"] = figures(context, add_blocks(near.values()))
         apart = any(linear.values()) and context.job.privacy.masked_counts is None
         return replace(
             before,
@@ -113,8 +119,7 @@ class Probe(RoundsStage):
             traffic=traffic,
             test=test,
             facts={
-                "linear": figures(context, test),
-                "neighbours": figures(context, add_blocks(near.values())),
+                **found,
                 **(client_facts(context, linear) if apart else {}),
                 **unseen_facts(context, weights, traffic),
             },
@@ -133,7 +138,7 @@ class Probe(RoundsStage):
 
 
 def figures(context: StageContext, blocks: Blocks) -> Mapping[str, Any] | None:
-    """The figures of one kind of answer, and what is not in them; None where nothing was counted."""
+    """The figures of one kind of answer, and what is not in them; None where no client told any."""
     if not blocks:
         return None
     counted = {name: int(block.point.n) for name, block in blocks.items()}

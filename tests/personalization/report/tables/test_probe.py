@@ -13,7 +13,7 @@ def probed(report, block):
     """A report of one probe: two subgroups' pictures were answered linearly, those of one by neighbours."""
     linear = summarise({"light": block(40, 10, 80, 20), "dark": block(6, 4, 9, 5)}, LABELS, ("light", "dark"))
     near = summarise({"light": block(30, 20, 70, 30)}, LABELS, ("light", "dark"))
-    return lambda **changes: report("probe", {"linear": linear, "neighbours": near, **changes})
+    return lambda facts=None: report("probe", facts or {"linear": linear, "neighbours": near})
 
 
 def test_both_figures_have_a_line_for_all_and_for_each_subgroup(probed):
@@ -38,9 +38,14 @@ def test_both_figures_have_a_line_for_all_and_for_each_subgroup(probed):
     assert f1["linear, light"] == "–", "told over all pictures alone"
 
 
-def test_neighbours_that_are_left_out_have_no_line(probed):
-    (table,) = probe_tables(probed(neighbours=None))
-    assert all(row.header.startswith("linear") for row in table.rows)
+def test_neighbours_that_are_left_out_have_no_line_and_those_that_may_not_tell_an_empty_one(probed):
+    linear = probed().facts[0].facts["linear"]
+    (without,) = probe_tables(probed({"linear": linear}))
+    assert all(row.header.startswith("linear") for row in without.rows)
+    (silent,) = probe_tables(probed({"linear": linear, "neighbours": None}))
+    assert silent.rows[:-1] == without.rows
+    assert silent.rows[-1].header == "neighbours, all pictures"
+    assert [cell.text for cell in silent.rows[-1].cells] == ["0", *"–––––"]
 
 
 def test_the_page_shows_them_and_no_others(probed, report):
