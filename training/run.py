@@ -49,11 +49,18 @@ from training.jobs.recipes import GROUPS, grouped, read_recipes
 from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
+from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.tracking.tracked import refuse_missing, tracked
 from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import COLUMNS, Seen, who_sees_what
 
 DONE, REFUSED, WRONG = 0, 1, 2
+PROBED = {  # what is printed of a probe
+    "malignancy_auroc": "AUROC of malignancy",
+    "malignant_sensitivity": "sensitivity",
+    "malignant_specificity": "specificity",
+    "macro_f1": "macro F1",
+}
 ENCODERS = "encoders"  # in the place of a job file: the one command beside it
 EXAMPLES = """Examples:
 
@@ -333,6 +340,7 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
             shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
             table.add_row(name, str(row["n"]), *shown)
         Console().print(table)
+    print_probes(summary["stages"])
     for name, of in summary.get("not_counted", {}).items():
         missing = of["held"] - of["counted"]
         print(f"not counted: {missing} of {of['held']} test pictures of {name}; see the report")
@@ -343,6 +351,27 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
     else:
         print("report: none, since no stage judged a model on test pictures")
     print(f"summary: {out / 'summary.json'}")
+
+
+def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
+    """What probes found of a run's encoder, with 95 % intervals, where it has any."""
+    table = Table("probe", "test pictures", "n", *PROBED.values())
+    for stage in stages:
+        asked = [kind for kind in FIGURES if stage["name"] == "probe" and kind in stage["facts"]]
+        for kind in asked:
+            of = stage["facts"][kind] or NOTHING
+            for name, row in {"all": of, **of["by_subgroup"]}.items():
+                table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
+    if table.rows:
+        Console().print(table)
+
+
+def with_interval(figures: Mapping[str, Any], key: str) -> str:
+    """A figure and its interval; nothing where it is not told of these pictures."""
+    value, ends = figures.get(key), figures["intervals"].get(key)
+    if value is None:
+        return ""
+    return f"{value:.3f}" if ends is None else f"{value:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def main() -> None:

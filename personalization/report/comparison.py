@@ -152,7 +152,8 @@ def read_finished(folder: Path) -> FinishedRun:
         names = ", ".join(stage["name"] for stage in summary["stages"])
         raise DataError(
             f"{folder} tells no figures of single clients: none of its stages ({names}) has over_clients "
-            "among its facts. Runs are compared by finetune and federate, and clients need test pictures"
+            "among its facts. Runs are compared by finetune, federate and probe, and clients need test "
+            "pictures"
         )
     over = judged[-1]["facts"]["over_clients"]
     rounds, bytes_down = _downloaded(folder / "metrics.jsonl")

@@ -33,6 +33,7 @@ from personalization.report.tables.intersections import intersection_tables
 from personalization.report.tables.left_out import harms, left_out_tables
 from personalization.report.tables.ood import ood_table
 from personalization.report.tables.patterns import pattern_tables
+from personalization.report.tables.probe import probe_tables
 from personalization.report.tables.run_facts import census_tables, facts, silent_clients, stages_table
 from personalization.report.tables.selection import selection_table
 from personalization.report.tables.served import served_table
@@ -72,6 +73,7 @@ def render_report(run: ReportData) -> str:
         patterns=pattern_tables(run),
         left_out=left_out_tables(run),
         harms=harms(run),
+        probes=probe_tables(run),
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,

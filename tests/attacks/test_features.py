@@ -15,11 +15,12 @@ from personalization.stages.calibration_answers import MEANS, QUESTIONS, WHITENI
 from personalization.stages.calibration_features import SUBGROUPS, place_of
 from tests.training.conftest import FEDERATE
 from training.algorithms.features import weights_digest
+from training.algorithms.release_store import MemoryReleases
 from training.data.dataset import SPLITS
 from training.errors import TrainingError
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client.embed import ENCODER
-from training.federation.questions import COLLECT, EMBED, EVALUATE, FIT, OPEN, TEST
+from training.federation.questions import COLLECT, EMBED, EVALUATE, FIT, NEIGHBOURS, OPEN, TEST
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast, reply
 from training.models import build_model
@@ -27,38 +28,42 @@ from training.models.export import GRAPH, as_tensor, export_graph
 from training.models.graph_parts import split_graph
 from training.models.groups import float_state
 
-STAGE, CALIBRATE, DIGEST = "0-federate", "2-calibrate", "d" * 64
+CALIBRATE, DIGEST = "2-calibrate", "d" * 64
+SUPERVISED = {"name": "supervised", "batch_size": 2}
 
 
-@pytest.fixture
-def job(make_job, tmp_path):
-    """A job whose encoder is frozen."""
+@pytest.fixture(params=["head", "probe"])
+def job(request, make_job, tmp_path):
+    """A job whose encoder is frozen: a head learns on it, or it is probed."""
     path = tmp_path / "encoder.safetensors"
     weights = float_state(build_model(make_job().model, 2, seed=11))
     save_file({name.removeprefix("encoder."): tensor for name, tensor in weights.items()}, path)
-    head = {"trains": {"name": "head", "views": 1}, "objective": {"batch_size": 2}}
-    return make_job(federate=head, model={"weights": str(path)})
+    stages = {
+        "head": {"federate": {"trains": {"name": "head", "views": 1}, "objective": SUPERVISED}},
+        "probe": {"stages": [{"stage": "probe", "rounds": 2, "objective": SUPERVISED, "neighbours": 1}]},
+    }
+    return make_job(**stages[request.param], model={"weights": str(path)})
 
 
 @pytest.fixture
 def client(job, make_client):
     """A hospital that has made its features."""
     made = make_client("north", job=job)
-    answer_privately(job, embed(made), made)
+    answer_privately(job, embed(job, made), made)
     return made
 
 
-def embed(client):
+def embed(job, client):
     """The question that has features made, with the encoder that the client has."""
     model = client.local_model
     head = set(model.model.head_names)
     encoder = model.take(tuple(name for name in model.names if name not in head))
-    return Broadcast(client.id, STAGE, 0, EMBED, GLOBAL, encoder, {ENCODER: weights_digest(encoder)})
+    return Broadcast(client.id, job.key(0), 0, EMBED, GLOBAL, encoder, {ENCODER: weights_digest(encoder)})
 
 
-def features_of(client):
+def features_of(job, client):
     """The features that the client keeps, `(rows, width)`."""
-    found = [client.features.find(client.store, client.id, STAGE, split)[1].features for split in SPLITS]
+    found = [client.features.find(client.store, client.id, job.key(0), split)[1].features for split in SPLITS]
     return np.concatenate(found).astype(np.float64)
 
 
@@ -75,50 +80,71 @@ def told(update, features):
     return count
 
 
-def everything(client):
-    """Each question that the protocol has, as it would be asked about the model behind the encoder."""
-    head = float_state(client.local_model.behind_encoder().model)
+def everything(job, client):
+    """Each question that the protocol has, as it would be asked about what learns behind the encoder."""
+    whole = client.local_model
+    behind = whole.linear_probe() if job.stages[0].keeps_model else whole.behind_encoder()
+    head = float_state(behind.model)
     judged = EvaluateQuestion(split="validation", subgroups=("light", "dark")).model_dump()
     tested = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
     asked = {FIT: {}, EVALUATE: judged, TEST: tested, COLLECT: {}, OPEN: {}, "features": {}, "kept": {}}
+    asked |= {NEIGHBOURS: {**tested, "split": "validation"}}
     return [
-        embed(client),
-        *(Broadcast(client.id, STAGE, 1, ask, GLOBAL, head, options) for ask, options in asked.items()),
+        embed(job, client),
+        *(Broadcast(client.id, job.key(0), 1, ask, GLOBAL, head, options) for ask, options in asked.items()),
     ]
 
 
-def test_where_features_left_they_would_be_found(client):
-    kept = features_of(client)
+def test_where_features_left_they_would_be_found(job, client):
+    kept = features_of(job, client)
     assert len(kept) > 40
-    leaking = reply(embed(client), tensors={"extra": torch.from_numpy(kept[3:9]).float()})
+    leaking = reply(embed(job, client), tensors={"extra": torch.from_numpy(kept[3:9]).float()})
     assert told(leaking, kept) >= 6
 
 
 def test_no_answer_holds_one(job, client):
-    kept = features_of(client)
+    kept = features_of(job, client)
     answered = []
-    for question in everything(client):
+    for question in everything(job, client):
         try:
             update = answer_privately(job, question, client)
         except (TrainingError, AssertionError):  # not a question of this stage
             continue
         answered.append(question.ask)
         assert told(update, kept) == 0, question.ask
-    assert {EMBED, FIT, EVALUATE, TEST} <= set(answered)
+    assert {EMBED, FIT, TEST, NEIGHBOURS if job.stages[0].keeps_model else EVALUATE} <= set(answered)
 
 
 def test_the_answer_to_making_them_is_empty(job, client):
-    update = answer_privately(job, embed(client), client)
+    update = answer_privately(job, embed(job, client), client)
     assert not update.tensors
     assert not update.scalars
     assert not update.num_examples
 
 
 def test_another_encoder_than_the_one_that_is_named_is_refused(job, client):
-    question = embed(client)
+    question = embed(job, client)
     other = {name: tensor + 1 for name, tensor in question.tensors.items()}
     with pytest.raises(TrainingError, match="other weights of the encoder than the coordinator"):
         answer_privately(job, replace(question, tensors=other), client)
+
+
+@pytest.mark.parametrize("job", ["probe"], indirect=True)
+def test_neighbours_are_counts_of_enough_patients_whatever_is_asked_beside(job, client):
+    """No question says how many neighbours vote, brings pictures of its own, or gets past the door."""
+    tested = EvaluateQuestion(split="test", subgroups=("light", "dark")).model_dump()
+    asked = Broadcast(client.id, job.key(0), 1, NEIGHBOURS, GLOBAL, {}, tested)
+    counts = answer_privately(job, asked, client)
+    assert {name.partition("/")[2] for name in counts.tensors} == {"light", "dark"}
+    assert not counts.scalars
+    assert not counts.losses
+    loaded = replace(asked, tensors={"features": torch.zeros(1, 32), "labels": torch.zeros(1)})
+    same = answer_privately(job, loaded, client)
+    assert all(torch.equal(counts.tensors[name], tensor) for name, tensor in same.tensors.items())
+    with pytest.raises(ValueError, match="neighbours"):
+        answer_privately(job, replace(asked, options={**tested, "neighbours": 1}), client)
+    few = replace(client, min_count=17, releases=MemoryReleases())  # 18 training pictures of 17 patients
+    assert not answer_privately(job, asked, few).tensors, "6 and 4 test pictures"
 
 
 @pytest.fixture

@@ -212,6 +212,27 @@ def test_a_run_says_where_everything_is_and_resolves_the_job(train_command, job_
     assert not re.findall(r"""(?:src|href)=["']https?:""", report), "the report needs no network"
 
 
+def test_a_probe_prints_both_figures_of_the_encoder_with_intervals(train_command, job_file, tiny, tmp_path):
+    job = job_file({**tiny, "stages": [{"stage": "probe", "rounds": 1}]})
+    ended = train_command(job, "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    (stage,) = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]
+    for kind in ("linear", "neighbours"):
+        of = stage["facts"][kind]
+        for place, figures in {"all": of, **of["by_subgroup"]}.items():
+            (line,) = [
+                line for line in ended.out.splitlines() if line.startswith(f"│ {kind} ") and place in line
+            ]
+            low, high = figures["intervals"]["malignancy_auroc"]
+            assert f"{figures['malignancy_auroc']:.3f} [{low:.3f}, {high:.3f}]" in line
+    assert "What the encoder knows" in (tmp_path / "run" / "report.html").read_text()
+    compared = json.loads(train_command("--compare", tmp_path / "run", "--json").out)["runs"]
+    assert compared[0]["stage"] == "probe"
+    assert compared[0]["over_clients"]["auroc"] == {
+        key: stage["facts"]["over_clients"]["auroc"][key] for key in ("mean", "median", "std")
+    }
+
+
 def test_a_run_that_only_pre_trains_ends_well_without_a_report(train_command, job_file, tiny, tmp_path):
     stage = {
         "stage": "pretrain",

@@ -15,6 +15,7 @@ from training.models import Classifier
 from training.models.behind_encoder import behind_encoder
 from training.models.groups import float_state
 from training.models.heads import Network
+from training.models.linear_probe import LinearProbe
 
 
 class HasHeads(Protocol):
@@ -72,6 +73,7 @@ class LocalModel:
         self._state = float_state(self.model)
         self._frozen_copies: list[Classifier] = []
         self._behind: LocalModel | None = None
+        self._linear_probe: LocalModel | None = None
 
     def with_heads(self, objective: HasHeads) -> "LocalModel":
         """The local model for an objective: this one, or one with its heads on the same encoder."""
@@ -88,6 +90,12 @@ class LocalModel:
         if self._behind is None:
             self._behind = LocalModel(behind_encoder(self.model), self._device, self.precision)
         return self._behind
+
+    def linear_probe(self) -> "LocalModel":
+        """The local model of a linear probe of the encoder, which takes features in place of pictures."""
+        if self._linear_probe is None:
+            self._linear_probe = LocalModel(LinearProbe(self.model), self._device, self.precision)
+        return self._linear_probe
 
     def frozen_copies(self, count: int) -> list[Classifier]:
         """Copies of the model without gradients, made when they are first asked for."""

@@ -10,4 +10,6 @@ SHARED_STATE = (
 
 FIT, EVALUATE, COLLECT, TEST = "fit", "evaluate", "collect", "test"
 
+NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pictures
+
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn

@@ -13,6 +13,7 @@ from training.data.settings import DataConfig
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
+from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
 from training.updates.settings import CompressionConfig, PrivacyConfig
@@ -79,7 +80,9 @@ def refuse_unknowing_encoder(stages: Sequence[Stage], model: ModelConfig) -> Non
         if not isinstance(each, Federate) or isinstance(each.trains, TrainsAll):
             continue
         trained = any(
-            isinstance(stage, RoundsStage) and isinstance(getattr(stage, "trains", TrainsAll()), TrainsAll)
+            isinstance(stage, RoundsStage)
+            and not stage.keeps_model
+            and isinstance(getattr(stage, "trains", TrainsAll()), TrainsAll)
             for stage in stages[:place]
         )
         if model.weights == "none" and not trained:
@@ -158,6 +161,11 @@ def refuse_under_noise(privacy: PrivacyConfig, rounds: Sequence[RoundsStage]) ->
         )
     for stage in rounds:
         refuse_uncovered(stage, "privacy.client_level")
+        if isinstance(stage, Probe) and stage.neighbours is not None:
+            raise ValueError(
+                "stage probe answers by the labels of single training pictures, which the noise of "
+                "privacy.client_level does not cover; set neighbours: null, and the linear probe is left"
+            )
         if level.noise == "together" and not isinstance(stage.aggregator, FedEqual):
             raise ValueError(
                 "privacy.client_level.noise: together needs equal weights, or the noise of small clients "
@@ -175,6 +183,12 @@ def refuse_under_noisy_counts(
                 f"stage {each.stage} asks for sums and histograms of calibration and test pictures without "
                 "noise, and privacy.counts.epsilon promises that none are told; leave the stage out (models "
                 "then refer every picture), or the noise"
+            )
+        if isinstance(each, Probe):
+            raise ValueError(  # noqa: TRY004, a setting and not a type is wrong
+                "stage probe counts test pictures twice, once by the labels of training pictures, and "
+                "privacy.counts.epsilon lets them be counted once, by the final model; probe in a job "
+                "without noise, or leave the stage out"
             )
         if each.needs_client_figures:
             raise ValueError(

@@ -21,6 +21,7 @@ from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.finetune import Finetune
+from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.updates.settings import CountsConfig, PrivacyConfig, SecureAggregationConfig
 
@@ -205,7 +206,7 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
     judging = [stage for stage in job.stages if isinstance(stage, Federate | Finetune)]
     splits = {stage.evaluate_on for stage in judging if stage.evaluate_on is not None}
     splits |= {"validation"} if "personalize" in names else set()
-    splits |= {"test"} if judging or names & {"personalize", "calibrate"} else set()
+    splits |= {"test"} if judging or names & {"probe", "personalize", "calibrate"} else set()
     if splits:
         also = [each.column for each in job.evaluation.intersections]
         noise = privacy.noisy_counts
@@ -217,6 +218,15 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
             MASKED if masks is not None else f"{matrices}, and histograms of scores",
             NOTHING,
             f"{way}; {apart}; {bins}" if noise is None else f"{way}; {of_noise(noise)}",
+        )
+    if any(isinstance(stage, Probe) and stage.neighbours is not None for stage in job.stages):
+        yield Seen(
+            "neighbours",
+            "counts of what a hospital's own training pictures answer for its test pictures, by subgroup",
+            MASKED if masks is not None else "exact confusion matrices, and histograms of scores",
+            NOTHING,
+            f"{way}; {apart}; {bins}; by training pictures of {of_patients(privacy.min_count)}, whose "
+            "features stay",
         )
     if "calibrate" in names:
         yield Seen(

@@ -25,6 +25,7 @@ _TITLES = {
     "finetune": "Each client’s own model",
     "personalize": "Each client’s own model",
     "federate": "The global model at each client",
+    "probe": "The linear probe at each client",
 }
 
 

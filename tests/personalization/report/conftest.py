@@ -144,6 +144,9 @@ def everything(block, line):
         counts={"federate": first, "personalize": then, "calibrate": then},
         rounds=rounds,
         facts=[
+            StageFacts(
+                "probe", "probe", dict.fromkeys(("linear", "neighbours"), summarise(first, LABELS, ()))
+            ),
             StageFacts("federate", "federate", told),
             StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": detector}}}),
         ],

@@ -4,9 +4,15 @@ import pytest
 from safetensors.torch import save_file
 
 from tests.training.engines.test_nvflare_same_weights import bytes_of
+from training.engines.nvflare.payload import read_payload
+from training.engines.nvflare.wire import AnswerHeader
+from training.federation.server.checkpoint import Checkpoints
+from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
+from training.jobs.who_sees_what import MASKED, who_sees_what
 from training.models import build_model
 from training.models.groups import float_state
+from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
 LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}}
@@ -15,7 +21,17 @@ FITS = {
     "progressive_resizing": {"rounds": 1, "image_size": 8},
     "objective": {"name": "supervised", "batch_size": 6, "label_smoothing": 0.1, "mixup": 0.4},
 }
+PRETRAIN = {
+    "stage": "pretrain",
+    "rounds": 1,
+    "objective": {"name": "simclr", "batch_size": 8},
+    "aggregator": {"name": "fedavg"},
+}
 CASES = {"unit": "lesion", "cases": {"slots": 2, "kinds": [], "facts": []}}
+
+
+class KilledError(Exception):
+    """The coordinator's process is killed."""
 
 
 @pytest.fixture
@@ -34,6 +50,17 @@ def frozen_job(own_job, federate_block, model):
 
     def build(federate, data, *closing):
         stages = [federate_block(**federate), *closing]
+        return Job.model_validate({**own_job(data=data).resolved(), "model": model, "stages": stages})
+
+    return build
+
+
+@pytest.fixture
+def probe_job(own_job, model):
+    """`probe_job(data, *before)`: a job of the four hospitals that probes the encoder, after these stages."""
+
+    def build(data, *before):
+        stages = [*before, {"stage": "probe", "rounds": 2, "neighbours": 5}]
         return Job.model_validate({**own_job(data=data).resolved(), "model": model, "stages": stages})
 
     return build
@@ -64,3 +91,63 @@ def test_a_model_of_cases_is_exported_and_calibrated_over_a_network(frozen_job, 
     [bundle] = far.stages[key].outcome.bundles.values()
     assert bundle.manifest.schema_version == 3
     assert [one.pattern.name for one in bundle.manifest.patterns] in ([], ["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("data", "before"), [({}, (PRETRAIN,)), (CASES, ())], ids=["after pre-training", "cases"]
+)
+def test_a_probe_finds_over_a_network_what_it_finds_on_one_machine(data, before, probe_job, net, here):
+    job = probe_job(data, *before)
+    far, near = net(over_network(job)).run(), here(job)
+    assert bytes_of(far) == bytes_of(near)
+    key = f"{len(before)}-probe"
+    for name in ("linear", "neighbours"):
+        assert far.stages[key].outcome.facts[name] == near.stages[key].outcome.facts[name]
+        assert far.stages[key].outcome.facts[name]["n"] > 0
+    assert "by_client" not in far.stages[key].outcome.facts, "counts of four hospitals travel under masks"
+
+
+def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
+    job = over_network(probe_job({}))
+    there, heard = net(job), {}
+    for channel in there.channels.values():
+
+        def note(header, answer):
+            read = AnswerHeader.model_validate_json(answer[0])
+            heard.setdefault(read.ask, []).append(set(read_payload(answer[1])))
+            return answer
+
+        channel.after_ask = note
+    there.run()
+    table = {row.topic: row for row in who_sees_what(job, ("north", "south", "east", "west"))}
+    assert table.keys() == {
+        "introduction", "census", "canary", "weights", "scalars", "counts", "neighbours"
+    }  # fmt: skip
+    assert heard.keys() - set(QUESTIONS) == {"census", "canary", "embed", "fit", "test", "neighbours"}
+    assert heard["embed"] == [set()] * 4
+    assert all(tensors == {"head.weight", "head.bias"} for tensors in heard["fit"])
+    assert table["weights"].coordinator == "its model, after every round"
+    for ask, topic in (("test", "counts"), ("neighbours", "neighbours")):
+        assert table[topic].coordinator == MASKED
+        assert all({KEYS, LAYOUT} <= tensors <= {KEYS, LAYOUT, EARLIER} for tensors in heard[ask])
+
+
+def test_a_probe_whose_coordinator_is_killed_continues_with_the_same_figures(
+    probe_job, net, here, monkeypatch
+):
+    job = probe_job({})
+    there = net(job)
+
+    def save_and_stop(self, checkpoint, inner=Checkpoints.save):
+        inner(self, checkpoint)
+        if checkpoint.round == 1:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", save_and_stop)
+        with pytest.raises(KilledError):
+            there.run()
+    there.connect(*there.channels)
+    far, near = there.run(), here(job)
+    for name in ("linear", "neighbours"):
+        assert far.stages["0-probe"].outcome.facts[name] == near.stages["0-probe"].outcome.facts[name]

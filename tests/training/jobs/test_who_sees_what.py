@@ -135,3 +135,17 @@ def test_noise_on_counts_is_told_of(make_job):
     assert row.coordinator == "confusion matrices with noise, and histograms of scores"
     assert "noise over all rounds: (4, 1e-05)-differential privacy of a patient" in row.holds
     assert "patients or more" not in row.holds
+
+
+def test_of_a_probe_counts_are_told_and_no_feature(make_job):
+    probe = {"stage": "probe", "rounds": 2}
+    job = make_job(stages=[probe], privacy={"min_count": 7})
+    told = rows(job)
+    assert told.keys() == {"census", "weights", "scalars", "counts", "neighbours"}
+    assert told["counts"].what == "counts of answers on test pictures, by subgroup"
+    near = told["neighbours"]
+    assert near.what.startswith("counts of what a hospital's own training pictures answer")
+    assert "7 patients or more, also as the difference of two answers" in near.holds
+    assert near.holds.endswith("by training pictures of 7 patients or more, whose features stay")
+    assert rows(over_network(job))["neighbours"].coordinator == MASKED
+    assert "neighbours" not in rows(make_job(stages=[{**probe, "neighbours": None}]))

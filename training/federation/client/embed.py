@@ -69,6 +69,15 @@ def on_features(client: Client, stage: str) -> Client:
     Raises:
         DataError: when it was never asked to make them.
     """
+    return replace(with_features(client, stage), local_model=client.local_model.behind_encoder())
+
+
+def with_features(client: Client, stage: str) -> Client:
+    """The client with features in place of its pictures, and the model that made them.
+
+    Raises:
+        DataError: when it was never asked to make them.
+    """
     kept: dict[Split, ClientFeatures] = {}
     for split in SPLITS:
         known = client.features.find(client.store, client.id, stage, split)
@@ -78,9 +87,7 @@ def on_features(client: Client, stage: str) -> Client:
                 "store was emptied; continue with --resume"
             )
         kept[split] = known[1]
-    return replace(
-        client, dataset=OfFeatures(client.dataset, kept), local_model=client.local_model.behind_encoder()
-    )
+    return replace(client, dataset=OfFeatures(client.dataset, kept))
 
 
 def rows_of(examples: Examples) -> NDArray[np.int64]:
@@ -111,8 +118,8 @@ def make_features(
                 made[place, view] = model.features(shown).float().cpu().numpy()
     if not np.isfinite(made).all():
         raise DataError(
-            "features of this encoder are not finite in half precision; choose another model.name, or set "
-            "trains: {name: all}"
+            "features of this encoder are not finite in half precision; choose another model.name, or train "
+            "it on pictures (trains: {name: all}) and leave probes out"
         )
     return ClientFeatures(made.reshape(-1, model.num_features), rows)
 

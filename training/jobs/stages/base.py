@@ -109,7 +109,8 @@ class StageResult:
         traffic: bytes sent.
         test: counts on the test split by subgroup, from the model that answers for it.
         facts: JSON-able details for the report and the summary.
-        stay_home: whether `test` is of models that stay at their clients, and not of `models`.
+        stay_home: whether `test` is of other models than `models`: of those that stay at their clients, or of
+            a probe.
     """
 
     models: Mapping[str, Tensors]
@@ -129,6 +130,7 @@ class Stage(FrozenConfig, ABC):
         passes_figures_on: whether its outcome's test figures are those of the stage before.
         summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
+        keeps_model: whether the model leaves the stage as it came.
         asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
     """
 
@@ -136,6 +138,7 @@ class Stage(FrozenConfig, ABC):
     passes_figures_on: ClassVar[bool] = False
     summed: ClassVar[frozenset[str]] = frozenset()
     needs_everyone: ClassVar[bool] = False
+    keeps_model: ClassVar[bool] = False
     asks_exactly: ClassVar[bool] = False
 
     @property

@@ -42,13 +42,16 @@ def figures_on_test(context: StageContext, models: Mapping[str, Tensors], traffi
 
 
 def figures_by_client(
-    context: StageContext, models: Mapping[str, Tensors], traffic: Traffic
+    context: StageContext, models: Mapping[str, Tensors], traffic: Traffic, ask: str = TEST
 ) -> dict[str, Blocks]:
-    """As `figures_on_test`, by client; of all clients together where counts are summed under masks."""
+    """As `figures_on_test`, by client; of all clients together where counts are summed under masks.
+
+    `ask` is the question, whose answers are counts of test pictures.
+    """
     if not context.tests:
         return {}
     broadcasts = [
-        Broadcast(client, context.key, 0, TEST, model, models[model], final_question(context, subgroups))
+        Broadcast(client, context.key, 0, ask, model, models[model], final_question(context, subgroups))
         for model, subgroups in routes(context, models).items()
         for client in context.judges("test", subgroups)
     ]

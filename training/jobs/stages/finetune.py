@@ -66,7 +66,10 @@ class Finetune(Stage):
         """
         if self.start == "global":
             return self
-        last = next((stage for stage in earlier[-1:] if isinstance(stage, RoundsStage)), None)
+        last = next(
+            (stage for stage in earlier[-1:] if isinstance(stage, RoundsStage) and not stage.keeps_model),
+            None,
+        )
         if last is None:
             raise ValueError("start: own needs a stage of rounds right before it; use start: global")
         stage = self.model_copy()
