@@ -25,6 +25,13 @@ class HasHeads(Protocol):
         """What goes on the encoder while it trains; None for nothing."""
 
 
+class HasNetwork(Protocol):
+    """What learns in a stage, as far as its network goes."""
+
+    def network(self, model: Classifier) -> Classifier:
+        """The network that learns, made of the model."""
+
+
 class DividesNames(Protocol):
     """A sync, as far as the model's names go."""
 
@@ -68,6 +75,7 @@ class LocalModel:
         self.precision = precision
         self._device = device
         self._with_heads: dict[HasHeads, LocalModel] = {}
+        self._learning: dict[HasNetwork, LocalModel] = {}
         self._optimizers: dict[OptimizerConfig, torch.optim.Optimizer] = {}
         self._divisions: dict[DividesNames, Division] = {}
         self._state = float_state(self.model)
@@ -84,6 +92,12 @@ class LocalModel:
             network = Network(self.model, heads)
             self._with_heads[objective] = LocalModel(network, self._device, self.precision)
         return self._with_heads[objective]
+
+    def learning(self, part: HasNetwork) -> "LocalModel":
+        """The local model of what learns; it shares this one's tensors."""
+        if part not in self._learning:
+            self._learning[part] = LocalModel(part.network(self.model), self._device, self.precision)
+        return self._learning[part]
 
     def behind_encoder(self) -> "LocalModel":
         """The local model of what is behind the encoder, which takes features in place of pictures."""

@@ -1,7 +1,8 @@
-"""An encoder with the heads that one way of pre-training puts on it; the encoder is the classifier's own."""
+"""A classifier's network with modules that one way of training puts on it; what it shares is not copied."""
 
 from torch import nn
 
+from training.models.cases import CaseClassifier
 from training.models.classifier import Classifier
 
 
@@ -15,6 +16,20 @@ class Network(Classifier):
     def __init__(self, model: Classifier, heads: nn.Module) -> None:
         super().__init__(model.encoder)
         self.heads = heads
+
+
+class CaseNetwork(CaseClassifier):
+    """A classifier of cases and `heads`; encoder, fusion and head are the classifier's own."""
+
+    def __init__(self, model: CaseClassifier, heads: nn.Module) -> None:
+        super(CaseClassifier, self).__init__(model.encoder)
+        self.case, self.fusion, self.head = model.case, model.fusion, model.head
+        self.heads = heads
+
+
+def carrying(model: Classifier, heads: nn.Module) -> Network | CaseNetwork:
+    """All of a model, shared, and `heads` beside it."""
+    return CaseNetwork(model, heads) if isinstance(model, CaseClassifier) else Network(model, heads)
 
 
 def projection(features: int, hidden: int, out: int) -> nn.Sequential:

@@ -14,7 +14,7 @@ Departures: the paper adapts attention alone and names no variance of A; here it
 layer whose smaller side is below r takes that side for its rank, with the same s.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import sqrt
 from typing import Any
 
@@ -25,7 +25,7 @@ from training.messages.message import Tensors
 from training.models.case_batch import Inputs
 from training.models.classifier import Classifier
 from training.models.frozen_batchnorm import FrozenBatchNormClassifier
-from training.models.heads import Network
+from training.models.heads import CaseNetwork, Network
 
 HEADS = "heads."  # before an adapter's names in the state of the network that carries it
 LAYERS = (nn.Linear, nn.Conv2d)
@@ -45,10 +45,17 @@ class Factors(nn.Module):
 class Adapters(nn.Module):
     """The factors of every linear layer and convolution of a model, at most of one rank."""
 
-    def __init__(self, model: Classifier, rank: int) -> None:
+    def __init__(self, model: Classifier, rank: int, without: Collection[str] = ()) -> None:
+        """Draws them.
+
+        Args:
+            model: whose layers.
+            rank: r.
+            without: names of parameters; layers that have one of them get no factors.
+        """
         super().__init__()
         for name, layer in model.named_modules():
-            if isinstance(layer, LAYERS):
+            if isinstance(layer, LAYERS) and f"{name}.weight" not in without:
                 self.add_module(name.replace(".", "/"), Factors(layer.weight, rank))
 
 
@@ -59,7 +66,7 @@ class Adapted(FrozenBatchNormClassifier):
     """
 
     def __init__(self, network: Classifier, scale: float) -> None:
-        assert isinstance(network, Network), "the network carries adapters"
+        assert isinstance(network, Network | CaseNetwork), "the network carries adapters"
         super().__init__(network)
         self.heads = network.heads
         self._scale = scale
@@ -91,7 +98,7 @@ class Adapted(FrozenBatchNormClassifier):
 class _Called(nn.Module):
     """Lets any method of a network be called with other weights."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network | CaseNetwork) -> None:
         super().__init__()
         self.network = network
 

@@ -15,6 +15,7 @@ from training.models.groups import float_state
 from training.updates.secure_aggregation.messages import EARLIER, KEYS, LAYOUT, QUESTIONS
 
 HEAD = {"rounds": 2, "trains": {"name": "head", "views": 1}}
+LORA = {"rounds": 2, "trains": {"name": "lora", "rank": 2}}
 LAST = {"rounds": 2, "trains": {"name": "last", "blocks": 1}}
 FITS = {
     "rounds": 2,
@@ -68,8 +69,8 @@ def probe_job(own_job, model):
 
 @pytest.mark.parametrize(
     ("federate", "data"),
-    [(HEAD, {}), (LAST, {}), (HEAD, CASES), (FITS, CASES)],
-    ids=["head", "last", "cases", "fits"],
+    [(HEAD, {}), (LAST, {}), (LORA, {}), (HEAD, CASES), (LORA, CASES), (FITS, CASES)],
+    ids=["head", "last", "lora", "cases", "lora of cases", "fits"],
 )
 def test_it_ends_with_the_bytes_of_one_machine(federate, data, frozen_job, net, here):
     job = frozen_job(federate, data)

@@ -1,9 +1,11 @@
 """The stage `federate`: clients train one global model together, in rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import field_validator, model_validator
 
 from registry.bundle.metrics.summary import summarise
@@ -12,7 +14,7 @@ from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import Sync, SyncAll
-from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead
+from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, TrainsLora
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import add_blocks
@@ -39,6 +41,7 @@ from training.jobs.stages.rounds import RoundsStage, require_labels
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.groups import float_state
+from training.seeds import derive_seed
 from training.updates.settings import CountsConfig
 
 
@@ -89,6 +92,11 @@ class Federate(RoundsStage):
                 f"objective.mixup is {mixup:g} and mixes pictures, and trains: {self.trains.name} trains on "
                 "features of whole ones; remove it, or set trains: {name: all}"
             )
+        if isinstance(self.trains, TrainsLora) and self.objective.name != "supervised":
+            raise ValueError(
+                f"trains: {self.trains.name} trains adapters, and the objective {self.objective.name} looks "
+                "at the model without them; use the objective supervised, or set trains: {name: all}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -136,12 +144,14 @@ class Federate(RoundsStage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train the global model, and judge it at every client."""
         start = before.models[GLOBAL]
-        network = self.trains.network(context.model)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
+            network = self.trains.network(context.model)
         plan = self.plan(context, network)
         making = Traffic()
         if isinstance(self.trains, TrainsHead):
             make_features(context, start, making)
-        trained = {name: start[name] for name in float_state(network)}
+        trained = {name: start.get(name, value) for name, value in float_state(network).items()}
         initial = TrackState(trained, plan.aggregator.initial_state())
         best = BestRound(context.folder, context.digest) if self.keep == "best" else None
         mean = MeanModel(context.folder, context.digest) if self.keep == "average" else None
@@ -159,6 +169,7 @@ class Federate(RoundsStage):
             models = {GLOBAL: best.weights()}
         if mean is not None:
             models = {GLOBAL: mean.weights(self.rounds, last=states[GLOBAL].weights)}
+        models = {GLOBAL: self.trains.merged(models[GLOBAL])}
         traffic = Traffic(traffic.down + making.down, traffic.up + making.up)
         by_client = figures_by_client(context, models, traffic)
         unseen = unseen_facts(context, models[GLOBAL], traffic)
@@ -222,12 +233,15 @@ class Federate(RoundsStage):
             if broadcast.ask == EMBED:
                 return answer_embed(broadcast, client, self.objective.augment, self.trains.views)
             client = on_features(client, broadcast.stage)
-        if broadcast.ask == EVALUATE:
-            load_merged(broadcast, client, self.sends)
-            return evaluate(broadcast, client)
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
-        return self.train(broadcast, client)
+        learner = replace(client, local_model=self.trains.local_model(client.local_model))
+        if broadcast.ask != EVALUATE:
+            return self.train(broadcast, learner)
+        load_merged(broadcast, learner, self.sends)
+        if learner.local_model is not client.local_model:
+            client.local_model.load(self.trains.merged(learner.local_model.take(learner.local_model.names)))
+        return evaluate(broadcast, client)
 
 
 def require_judges(context: StageContext, split: Split | None) -> None:
