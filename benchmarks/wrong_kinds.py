@@ -1,9 +1,9 @@
 """Is a picture noticed that is sent as of another kind than it is? MILK10k, test lesions with both pictures.
 
-The released model of a recipe's runs, as `cases.py` keeps them, looks at each lesion several times: at each of
-its pictures as what it is, as the other kind and without a kind; and at both with their kinds, and with their
-kinds exchanged. Told are what the mistake costs, and the share of lesions that are
-referred, and that are found unfamiliar by their distance from the training pictures.
+The released model of a recipe's runs, as `cases.py` keeps them, looks at each lesion several times: at each
+of its pictures as what it is, as the other kind and without a kind; and at both with their kinds, and with
+their kinds exchanged. Told are what the mistake costs, and the share of lesions that are referred, and that
+are found unfamiliar by their distance from the training pictures.
 
     DERMFED_DATA=... python benchmarks/wrong_kinds.py --runs runs/cases --seeds 3
 """
