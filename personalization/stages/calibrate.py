@@ -115,11 +115,15 @@ class Calibrate(Stage):
 
         counted = {name: poll.counts(name, bundle) for name, bundle in bundles.items()}
         tests = {name: blocks[0] for name, blocks in counted.items()}
-        judged = {
-            name: dict(zip((*poll.together, *poll.parts), blocks[1:], strict=True))
+        patterns = len(poll.together)
+        by_pattern = {
+            name: dict(zip(poll.together, blocks[1 : 1 + patterns], strict=True))
             for name, blocks in counted.items()
         }
-        by_pattern = {name: {of: blocks[of] for of in poll.together} for name, blocks in judged.items()}
+        left_out = {
+            name: dict(zip(poll.parts, blocks[1 + patterns :], strict=True))
+            for name, blocks in counted.items()
+        }
         bundles = {name: with_pattern_figures(bundle, by_pattern[name]) for name, bundle in bundles.items()}
         histograms = {
             name: self.test_distances(poll, name, bundles[name], detectors[name]) for name in bundles
@@ -143,8 +147,8 @@ class Calibrate(Stage):
                 place: {**earlier.get(place, {}), **decided(decisions_of(block))}
                 for place, block in test.items()
             },
-            **figures_by_name(context, "patterns", poll.together, judged),
-            **figures_by_name(context, "left_out", poll.parts, judged),
+            **figures_by_name(context, "patterns", poll.together, by_pattern),
+            **figures_by_name(context, "left_out", poll.parts, left_out),
         }
         return StageResult(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
 

@@ -77,6 +77,29 @@ def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job,
     assert graph.size == 16
 
 
+def test_figures_of_a_pattern_are_of_the_graph_that_is_given_nothing_else(
+    make_job, federate_block, run_job, cases
+):
+    """Also of one that is called as a part that is left out elsewhere."""
+    ran = run_job(make_fitting_job(make_job, federate_block, privacy={"min_count": 1}), cases)
+    calibrated = ran.result.stages["2-calibrate"].outcome
+    graph = Graph(calibrated.bundles["global"].graph)
+    for place, kind in enumerate(CASES["kinds"]):
+        right, shown = 0, 0
+        for client in cases.clients:
+            examples = cases.examples(client, "test")
+            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
+            kinds = np.where(kinds == 1 + place, kinds, -1)
+            left = (kinds >= 0).any(axis=1)
+            nothing = np.full_like(context[left], np.nan)
+            given = graph.run_cases(images[left], kinds[left], nothing).probabilities
+            right += int((given.argmax(axis=1) == examples.labels[left]).sum())
+            shown += int(left.sum())
+        figures = calibrated.facts["patterns"][kind]
+        assert figures["n"] == shown
+        assert round(figures["accuracy"] * figures["n"]) == right
+
+
 def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(
     make_job, federate_block, run_job, cases
 ):
