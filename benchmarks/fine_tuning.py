@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from cases import FIGURES, TONES, row_of, summary_of, whole
+from cases import FIGURES, TONES, summary_of, whole
 from quick import is_quick, start
-from recipe_runs import RecipeRun, read_recipe, run_all
+from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
 RECIPE, FROZEN = "milk10k-finetuned", "milk10k-frozen"
@@ -90,24 +90,30 @@ def run_of(name: str, job: Job, seed: int) -> RecipeRun:
 
 
 def print_systems(systems: Mapping[str, Callable[[], Job]], runs: Path, seeds: int) -> None:
-    """Train and judge systems, and print them side by side."""
+    """Train and judge systems, and print them side by side: a table for each figure by skin tone."""
     wanted = {name: [run_of(name, job(), seed) for seed in range(seeds)] for name, job in systems.items()}
     run_all([of[seed] for seed in range(seeds) for of in wanted.values()], runs)
+    stages = {name: [summary_of(run, runs)["stages"][0] for run in of] for name, of in wanted.items()}
+    tests = {name: [stage["test"] for stage in of] for name, of in stages.items()}
+    for title, key in FIGURES.items():
+        rows = [
+            [name, cell(of, key), *(cell([test["by_subgroup"][tone] for test in of], key) for tone in TONES)]
+            for name, of in tests.items()
+        ]
+        print_table([title, "all", *TONES], rows)
     rows = []
-    for name, of in wanted.items():
-        found = [summary_of(run, runs) for run in of]
-        tests = [one["stages"][0]["test"] for one in found]
-        spreads = [test["fairness"]["spread_standardised"] for test in tests]
-        minutes = sum(one["stages"][0]["seconds"] for one in found) / len(found) / 60
+    for name, of in stages.items():
+        spreads = [stage["test"]["fairness"]["spread_standardised"] for stage in of]
         rows.append(
             [
-                *row_of(name, tests)[:-1],
+                name,
+                cell(tests[name], "macro_f1"),
+                cell(tests[name], "balanced_accuracy"),
                 "–" if None in spreads else f"{sum(spreads) / len(spreads):.3f}",
-                f"{minutes:.1f}",
+                f"{sum(stage['seconds'] for stage in of) / len(of) / 60:.1f}",
             ]
         )
-    tones = (f"{tone}: AUROC" for tone in TONES)
-    print_table(["system", *FIGURES, *tones, "macro F1", "standardised spread", "minutes"], rows)
+    print_table(["system", "macro F1", "balanced accuracy", "standardised spread", "minutes"], rows)
 
 
 def main(
