@@ -10,14 +10,15 @@
   hospital;
 - `frozen, group-balanced`: as `frozen`, where each class of each group of skin tones is drawn equally often.
 
-Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each. Every seed
-has a split of its own, the same in every row. The two recipes' runs are those of `cases.py`, and
-found where they are in the same folder; of other systems only the first stage is run.
+Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each, the larger
+ones in half precision. Every seed has a split of its own, the same in every row. The two recipes' runs are
+those of `cases.py`, and found where they are in the same folder; of other systems only the first stage is run.
 
     DERMFED_DATA=... python benchmarks/fine_tuning.py --runs runs/fine-tuning --seeds 3
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +29,7 @@ from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
 RECIPE, FROZEN = "milk10k-finetuned", "milk10k-frozen"
-SIZES = (96, 128, 192, 256)
+SIZES = ((96, "float32"), (128, "float32"), (128, "bf16"), (192, "bf16"), (256, "bf16"))
 LARGE = "milk10k_300x225"  # the folder of DERMFED_DATA with larger pictures
 Job = dict[str, Any]
 
@@ -71,14 +72,19 @@ SYSTEMS: Mapping[str, Callable[[], Job]] = {
 }
 
 
-def at_size(size: int) -> Job:
-    """Four rounds of the recipe at another size of pictures."""
+def at_size(size: int, precision: str) -> Job:
+    """Four rounds of the recipe at another size of pictures, and in another precision."""
     job = read_recipe(RECIPE)
     folder = job["data"]["folder"]
     if not is_quick():  # drawn folders have one size
         folder = str(Path(folder).parent / LARGE)
     rounds = min(4, job["stages"][0]["rounds"])
-    return changed(job, data={"folder": folder, "image_size": size}, federate={"rounds": rounds})
+    return changed(
+        job,
+        data={"folder": folder, "image_size": size},
+        engine={"precision": precision},
+        federate={"rounds": rounds},
+    )
 
 
 def run_of(name: str, job: Job, seed: int) -> RecipeRun:
@@ -127,7 +133,8 @@ def main(
     print_conditions("What a fine-tuned encoder owes its figures to", {"recipe": RECIPE, "seeds": seeds})
     print_systems(systems, runs, seeds)
     if sizes:
-        print_systems({f"{size} pixels": lambda size=size: at_size(size) for size in SIZES}, runs, 1)  # type: ignore[misc]
+        jobs = {f"{size} pixels, {precision}": partial(at_size, size, precision) for size, precision in SIZES}
+        print_systems(jobs, runs, 1)
 
 
 if __name__ == "__main__":
