@@ -12,6 +12,7 @@ from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.classifier import Classifier
 from training.models.layers import encoder_layers
+from training.models.lora import weight_of
 
 
 class OptimizerConfig(FrozenConfig):
@@ -71,7 +72,7 @@ def parameter_groups(config: OptimizerConfig, model: nn.Module) -> list[dict[str
     spared = frozenset() if config.decay_norms else spared_from_decay(model)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        scale = scales.get(name, 1.0) * (1.0 if name in head else config.encoder_rate)
+        scale = scales.get(weight_of(name), 1.0) * (1.0 if name in head else config.encoder_rate)
         key = scale, 0.0 if name in spared else config.weight_decay
         groups.setdefault(key, []).append(parameter)
     return [
@@ -81,10 +82,15 @@ def parameter_groups(config: OptimizerConfig, model: nn.Module) -> list[dict[str
 
 
 def head_parameters(model: nn.Module) -> frozenset[str]:
-    """Names in `model` of what is not its encoder's: the linear head, and what stands beside the encoder."""
+    """Names in `model` of what is not its encoder's: the linear head, and what stands beside the encoder.
+
+    An adapter belongs where the weight does that it changes.
+    """
     inside = set(model.head_names) if isinstance(model, Classifier) else set()
     return frozenset(
-        name for name, _ in model.named_parameters() if name in inside or not name.startswith("encoder.")
+        name
+        for name, _ in model.named_parameters()
+        if weight_of(name) in inside or not weight_of(name).startswith("encoder.")
     )
 
 

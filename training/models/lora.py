@@ -121,6 +121,14 @@ def adapted_weights(state: Tensors, scale: float) -> Iterator[tuple[str, Tensor]
             yield weight_name, weight + (scale * (state[f"{stem}.b"] @ state[name])).view(weight.shape)
 
 
+def weight_of(name: str) -> str:
+    """The name of the weight that a factor changes; of any other tensor its own."""
+    if not (name.startswith(HEADS) and name.endswith((".a", ".b"))):
+        return name
+    layer = name.removeprefix(HEADS)[:-2].replace("/", ".")
+    return f"{layer}.weight" if layer.startswith("encoder.") else name
+
+
 def merge_adapters(state: Tensors, scale: float) -> dict[str, Tensor]:
     """The state of the plain model that computes the same: adapters are added into their weights."""
     plain = {name: value for name, value in state.items() if not name.startswith(HEADS)}

@@ -9,6 +9,7 @@ import torch
 from pydantic import field_validator, model_validator
 
 from registry.bundle.metrics.summary import summarise
+from training.algorithms.aggregators.base import RECEIVED_LOSSES
 from training.algorithms.augmentations.resizing import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import Objective
@@ -97,6 +98,12 @@ class Federate(RoundsStage):
                 f"trains: {self.trains.name} trains adapters, and the objective {self.objective.name} looks "
                 "at the model without them; use the objective supervised, or set trains: {name: all}"
             )
+        if isinstance(self.trains, TrainsLora) and RECEIVED_LOSSES in self.aggregator.needs:
+            raise ValueError(
+                f"aggregator {self.aggregator.name} weighs by the received model's loss, which a client "
+                f"computes without the adapters that trains: {self.trains.name} puts on it; use another "
+                "aggregator, or set trains: {name: all}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -151,7 +158,10 @@ class Federate(RoundsStage):
         making = Traffic()
         if isinstance(self.trains, TrainsHead):
             make_features(context, start, making)
-        trained = {name: start.get(name, value) for name, value in float_state(network).items()}
+        own = float_state(context.model)
+        trained = {
+            name: start[name] if name in own else value for name, value in float_state(network).items()
+        }
         initial = TrackState(trained, plan.aggregator.initial_state())
         best = BestRound(context.folder, context.digest) if self.keep == "best" else None
         mean = MeanModel(context.folder, context.digest) if self.keep == "average" else None

@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
+from training.algorithms.optimizers import OptimizerConfig, build_optimizer
 from training.algorithms.trains import TrainsLora
 from training.models import ModelConfig, build_model, initial_model
 from training.models.groups import float_state
@@ -136,3 +137,35 @@ def test_an_objective_that_looks_at_the_model_by_itself_is_refused(make_job, wei
 def test_random_weights_are_refused(make_job):
     with pytest.raises(ValueError, match=r"trains: lora leaves the encoder as it is, and model\.weights"):
         make_job(federate=LORA)
+
+
+@pytest.mark.parametrize("aggregator", ["afl", "q-ffl"])
+def test_an_aggregator_that_weighs_by_the_received_models_loss_is_refused(make_job, weights, aggregator):
+    with pytest.raises(ValueError, match=f"aggregator {aggregator} weighs by the received model's loss"):
+        make_job(federate={**LORA, "aggregator": {"name": aggregator}}, model={"weights": weights})
+
+
+def test_dp_sgd_is_refused(make_job, weights):
+    objective = {"name": "dp-sgd", "noise_multiplier": 1.0, "clip": 1.0}
+    with pytest.raises(ValueError, match="trains: lora trains adapters, and the objective dp-sgd"):
+        make_job(federate={**LORA, "objective": objective}, model={"weights": weights})
+
+
+def test_a_change_counts_alpha_by_rank():
+    assert TrainsLora(rank=4, alpha=6).scale == 1.5
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_an_adapter_learns_at_the_rate_of_the_weight_that_it_changes(decay):
+    config = ModelConfig(name="resnet18", options={"channels": [4, 4, 8, 8]})
+    network = TrainsLora(rank=RANK).network(initial_model(config, 0, 16, 3, None))
+    optimizer = build_optimizer(OptimizerConfig(encoder_rate=0.1, layer_decay=decay), network)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    rates = {names[id(p)]: group["lr_scale"] for group in optimizer.param_groups for p in group["params"]}
+    factors = [name for name in rates if name.startswith("heads.encoder/")]
+    assert len(factors) == 2 * 21  # the stem, two in each of eight blocks, and one beside each of four stages
+    for name in factors:
+        weight = name[len("heads.") : -2].replace("/", ".") + ".weight"
+        assert rates[name] == rates[weight] <= 0.1
+    assert rates["encoder.fc.weight"] == rates["encoder.fc.bias"] == 1
+    assert len({rates[name] for name in factors}) == (1 if decay == 1 else 9)
