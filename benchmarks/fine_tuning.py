@@ -11,9 +11,9 @@
 - `frozen, group-balanced`: as `frozen`, where each class of each group of skin tones is drawn equally often.
 
 Beside them, with `--sizes`, pictures of several sizes from 300 by 225 pixels, four rounds each, the larger
-ones in half precision. Every seed has a split of its own, the same in every row. The two recipes' runs are
-those of `cases.py`, found again where they are in the same folder; of other systems only the first stage is
-run.
+ones in half precision. Every seed has a split of its own, the same in every row but those by tone, which have
+another. The two recipes' runs are those of `cases.py`, found again where they are in the same folder; of
+other systems only the first stage is run.
 
     DERMFED_DATA=... python benchmarks/fine_tuning.py --runs runs/fine-tuning --seeds 3
 """
