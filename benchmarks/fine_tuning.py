@@ -61,9 +61,7 @@ SYSTEMS: Mapping[str, Callable[[], Job]] = {
     "frozen": lambda: read_recipe(FROZEN),
     "fine-tuned": lambda: read_recipe(RECIPE),
     "from scratch": lambda: fine_tuned(model={"weights": "none"}),
-    "pooled": lambda: fine_tuned(
-        data=POOLED, engine={"workers": 1, "threads_per_client": 2, "min_clients": 1}
-    ),
+    "pooled": lambda: fine_tuned(data=POOLED, engine={"workers": 1, "min_clients": 1}),
     "frozen, pooled": lambda: frozen(data=POOLED, engine={"min_clients": 1}),
     "frozen, by tone, FedAvg": lambda: frozen(data=BY_TONE),
     "frozen, by tone, FedAuto": lambda: frozen(
