@@ -16,7 +16,13 @@ MOST = 4096  # releases that a client keeps; each is of another population
 
 
 class ReleaseStore(Protocol):
-    """Keeps the releases of clients, each under its digest."""
+    """Keeps the releases of clients, each under its digest.
+
+    Attributes:
+        said: what was logged of releases, so that it is said once.
+    """
+
+    said: set[str]
 
     def has(self, client: str, digest: str) -> bool:
         """Whether this release was made."""
@@ -34,6 +40,7 @@ class MemoryReleases:
     def __init__(self) -> None:
         """None were made."""
         self._made: dict[tuple[str, str], NDArray[np.int64]] = {}
+        self.said: set[str] = set()
 
     def has(self, client: str, digest: str) -> bool:
         """Whether this release was made."""
@@ -54,6 +61,7 @@ class FolderReleases:
     def __init__(self, folder: Path) -> None:
         """Keep releases in `folder`, which is made with the first."""
         self._folder = folder
+        self.said: set[str] = set()
 
     def has(self, client: str, digest: str) -> bool:
         """Whether this release was made."""

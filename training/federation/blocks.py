@@ -16,7 +16,7 @@ from training.data.dataset import Split
 from training.errors import MessageError
 from training.messages.message import Tensors, Update
 
-EVALUATION_BATCH = 256  # pictures that are looked at together where nothing is learned
+EVALUATION_BATCH = 64  # pictures that are looked at together where nothing is learned
 
 Blocks = dict[str, Block]
 

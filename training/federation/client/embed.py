@@ -50,7 +50,7 @@ def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConf
         examples = client.examples(split)
         rows = np.unique(rows_of(examples))
         drawn = views if split == "train" else 0
-        seen = f"{encoder} flips" if local_model.model.flips else encoder
+        seen = f"{encoder} {local_model.model.normalisation} {'flips' if local_model.model.flips else ''}"
         digest = features_digest(seen, examples.images, rows, drawn, augmentation)
         known = client.features.find(client.store, client.id, broadcast.stage, split)
         if known is None or known[0] != digest:

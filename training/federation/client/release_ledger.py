@@ -51,7 +51,11 @@ def admit(
     if not kept or least <= 1 or store.has(client, digest_of(kind, kept)):
         return kept
     earlier = [release_of(rows) for rows in store.all(client) if rows[0, 2] == kind_number(kind)]
-    kept = apart_from(earlier, kept, least, client)
+    kept, lines = apart_from(earlier, kept, least, client)
+    for line in lines:
+        if line not in store.said:
+            LOGGER.warning(line)
+            store.said.add(line)
     if kept:
         store.add(client, digest_of(kind, kept), rows_of(kind, kept))
     return kept
@@ -59,9 +63,12 @@ def admit(
 
 def apart_from(
     earlier: Iterable[Release], sets: Mapping[str, Examples], least: int, client: str
-) -> dict[str, Examples]:
-    """The sets, or what is left of them, that differ enough from every earlier release, or by nobody."""
-    kept, releases = dict(sets), list(earlier)
+) -> tuple[dict[str, Examples], list[str]]:
+    """The sets, or what is left of them, that differ enough from every earlier release, or by nobody.
+
+    Beside them a line for each thing that is held back or left out.
+    """
+    kept, releases, lines = dict(sets), list(earlier), []
     while kept:
         near = next((told for told in releases if difference(kept, told, least) < least), None)
         if near is None:
@@ -69,25 +76,19 @@ def apart_from(
         shorter = held_back(kept, near, least)
         if shorter is not None:
             before, after = (sum(map(len, of.values())) for of in (kept, shorter))
-            LOGGER.warning(
-                "%s: %d pictures are held back: counts with them and earlier ones without would tell fewer "
-                "than %d patients apart (privacy.min_count)",
-                client,
-                before - after,
-                least,
+            lines.append(
+                f"{client}: {before - after} pictures are held back: counts with them and earlier ones "
+                f"without would tell fewer than {least} patients apart (privacy.min_count)"
             )
             kept = shorter
             continue
         smallest = min(kept, key=lambda name: len(kept[name]))
-        LOGGER.warning(
-            "%s: nothing is told of %s: with what was told before, it would tell fewer than %d patients "
-            "apart (privacy.min_count)",
-            client,
-            smallest,
-            least,
+        lines.append(
+            f"{client}: nothing is told of {smallest}: with what was told before, it would tell fewer than "
+            f"{least} patients apart (privacy.min_count)"
         )
         del kept[smallest]
-    return kept
+    return kept, lines
 
 
 def held_back(sets: Mapping[str, Examples], told: Release, least: int) -> dict[str, Examples] | None:
