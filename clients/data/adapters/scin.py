@@ -10,10 +10,15 @@ published name. 925 cases have several that weigh the same: see `ties`, and the 
 cases have none: they are unlabelled. The names are an open list; one that no dermatologist gave for its
 case is an error. Fitzpatrick types are the contributor's own word, in 2,175 cases; Monk tones are estimated
 from the picture by two groups of graders, who agree in 40 % of the cases. No patients are told.
+
+Facts are in the words of `registry.bundle.cases.facts`: an age group stands as its middle, in whole years, and
+the parts of the body as the one site that they are of, where they are of one. The columns `age_group` and
+`body_parts` have what was published.
 """
 
 import ast
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,6 +35,22 @@ KINDS = {"CLOSE_UP": "close-up", "AT_AN_ANGLE": "close-up", "AT_DISTANCE": "over
 OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"
 GIVEN = "dermatologist_skin_condition_on_label_name"
 _PART = "body_parts_"
+SITES = {
+    "head_or_neck": "head_neck",
+    "arm": "upper_extremity",
+    "palm": "palms_soles",
+    "back_of_hand": "hand",
+    "torso_front": "trunk",
+    "torso_back": "trunk",
+    "buttocks": "trunk",
+    "genitalia_or_groin": "oral_genital",
+    "leg": "lower_extremity",
+    "foot_top_or_side": "foot",
+    "foot_sole": "palms_soles",
+    "other": "",
+}
+AGES = re.compile(r"AGE_(\d+)_TO_(\d+)")  # other groups, as that of the unknown, have no middle
+SEXES = {"FEMALE": "female", "MALE": "male"}  # all else is not known
 
 
 class Scin(Adapter):
@@ -82,6 +103,8 @@ class Scin(Adapter):
                         "tied_labels": "; ".join(case.tied),
                         "age": case.age,
                         "sex": case.sex,
+                        "age_group": case.age_group,
+                        "body_parts": ", ".join(case.parts),
                         "shot_type": shot_types[path],
                         IMAGE_KIND: KINDS.get(shot_types[path], ""),
                         "other_cases": " ".join(case.number for case in held[1:]),
@@ -99,29 +122,50 @@ class Scin(Adapter):
             tone = line[OWN_WORD].removeprefix("FST").replace("NONE_IDENTIFIED", "")
         top = _heaviest(name, labels)
         tied = tuple(top) if len(top) > 1 else ()
-        parts = [column for column, cell in line.items() if column.startswith(_PART) and cell == "YES"]
+        parts = tuple(
+            column.removeprefix(_PART)
+            for column, cell in line.items()
+            if column.startswith(_PART) and cell == "YES"
+        )
+        age_group = line.get("age_group", "")
         return _Case(
             number=line["case_id"],
             label="" if not top or (tied and self.ties == "unlabelled") else top[0],
             tied=tied,
             tone=tone_of(name, tone, self.scale),
-            site=", ".join(part.removeprefix(_PART) for part in parts),
-            age=line.get("age_group", ""),
-            sex=line.get("sex_at_birth", ""),
+            parts=parts,
+            site=_site(parts),
+            age_group=age_group,
+            age=_middle(age_group),
+            sex=SEXES.get(line.get("sex_at_birth", ""), ""),
         )
 
 
 @dataclass(frozen=True)
 class _Case:
-    """The labels of one case; `tied` are its heaviest conditions where there are several."""
+    """The labels and facts of one case; `tied` are its heaviest conditions where there are several."""
 
     number: str
     label: str
     tied: tuple[str, ...]
     tone: str
+    parts: tuple[str, ...]
     site: str
+    age_group: str
     age: str
     sex: str
+
+
+def _site(parts: Sequence[str]) -> str:
+    """The one site that all parts of the body are of; empty where they are of several, or of none."""
+    sites = {SITES.get(part, "") for part in parts}
+    return sites.pop() if len(sites) == 1 else ""
+
+
+def _middle(age_group: str) -> str:
+    """The middle of a group of ages, in whole years; empty where it has none."""
+    found = AGES.fullmatch(age_group)
+    return str(sum(map(int, found.groups())) // 2) if found else ""
 
 
 def _heaviest(case: str, labels: Mapping[str, str]) -> list[str]:

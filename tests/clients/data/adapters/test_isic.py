@@ -47,6 +47,23 @@ def test_isic2019_takes_labels_lesions_and_sources(published: Publish, imported:
     assert "flamby_center" not in rows[0].extra
 
 
+def test_isic2019_does_not_know_of_a_lesion_what_its_pictures_tell_differently(
+    published: Publish, imported: Import
+) -> None:
+    metadata = """image,age_approx,anatom_site_general,lesion_id,sex
+ISIC_1,55,anterior torso,HAM_7,male
+ISIC_2_downsampled,60,anterior torso,HAM_7,
+ISIC_3,30,,,female
+"""
+    tables = TABLES_2019 | {"ISIC_2019_Training_Metadata.csv": metadata}
+    rows = imported("isic2019", published(tables, PICTURES_2019)).rows
+    assert [(row.extra["age"], row.extra["sex"], row.site) for row in rows] == [
+        ("", "male", "anterior torso"),
+        ("", "", "anterior torso"),
+        ("30", "female", ""),
+    ]
+
+
 def test_isic2019_finds_downsampled_pictures_under_their_plain_names(
     published: Publish, imported: Import
 ) -> None:
@@ -154,6 +171,13 @@ def test_isic2019_as_published(as_published: Publish, real_table: Callable[[str]
             folds.setdefault(row.lesion_id, set()).add(row.extra["flamby_fold"])
     divided = [lesion for lesion, names in folds.items() if len(names) == 2]
     assert sum(lesion.startswith("HAM") for lesion in divided) == 696
+    told: dict[str, list[set[str]]] = {}
+    for row in manifest.rows:
+        if row.lesion_id:
+            facts = told.setdefault(row.lesion_id, [set(), set(), set()])
+            for fact, value in zip(facts, (row.extra["age"], row.extra["sex"], row.site), strict=True):
+                fact.add(value)
+    assert max(len(fact - {""}) for facts in told.values() for fact in facts) == 1
     rest = make_adapter("isic2019", {"without_ham10000": True}).manifest(folder)
     assert len(rest.rows) == 25331 - 10015
 

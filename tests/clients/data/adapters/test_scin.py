@@ -8,14 +8,16 @@ import pytest
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import Manifest
+from registry.bundle.cases.facts import AGE, SEX, SITE
 
 Publish = Callable[..., Path]
 Import = Callable[..., Manifest]
 
-CASES = """case_id,fitzpatrick_skin_type,body_parts_arm,body_parts_leg,image_1_path,image_2_path,image_3_path
-1,FST3,YES,YES,i/1.png,i/2.png,
-2,NONE_IDENTIFIED,,YES,i/1.png,i/3.png,
-3,,,,i/4.png,,
+CASES = """case_id,age_group,sex_at_birth,fitzpatrick_skin_type,body_parts_arm,body_parts_leg,\
+image_1_path,image_2_path,image_3_path
+1,AGE_18_TO_29,FEMALE,FST3,YES,YES,i/1.png,i/2.png,
+2,AGE_UNKNOWN,OTHER_OR_UNSPECIFIED,NONE_IDENTIFIED,,YES,i/1.png,i/3.png,
+3,AGE_70_TO_79,MALE,,,,i/4.png,,
 """
 LABELS = """case_id,dermatologist_skin_condition_on_label_name,weighted_skin_condition_label,\
 monk_skin_tone_label_india,monk_skin_tone_label_us
@@ -39,7 +41,10 @@ def test_scin_has_a_row_for_every_picture_of_a_case(published: Publish, import_c
     assert manifest.values("tied_labels") == ["Eczema; Tinea", "Eczema; Tinea", "", ""]
     assert manifest.values("other_cases") == ["2", "", "", ""]
     assert manifest.values("duplicate_group") == ["1", "1", "1", ""]
-    assert manifest.values("site") == ["arm, leg", "arm, leg", "leg", ""]
+    assert manifest.values("body_parts") == ["arm, leg", "arm, leg", "leg", ""]
+    assert manifest.values("site") == ["", "", "lower_extremity", ""]
+    assert manifest.values("age") == ["23", "23", "", "74"]
+    assert manifest.values("sex") == ["female", "female", "", "male"]
     assert tones(manifest) == [("3", "fitzpatrick")] * 2 + [("", "")] * 2
 
 
@@ -97,6 +102,11 @@ def test_scin_as_published(as_published: Publish, real_table: Callable[[str], Pa
     }
     assert sum(weight == "{}" for weight in weights.values()) == 1972
     assert {bool(row.label) == (weights[number] != "{}") for number, row in lesions.items()} == {True}
+    for fact in (AGE, SEX, SITE):
+        for row in manifest.rows:
+            fact.read(row.site if fact is SITE else row.extra[fact.name])  # in the vocabulary, or empty
+    assert {row.extra["age"] for row in manifest.rows} == {"", "23", "34", "44", "54", "64", "74"}
+    assert {row.site for row in manifest.rows} >= {"", *SITE.values}
     untied = make_adapter("scin", {"scale": "monk", "ties": "unlabelled"}).manifest(folder)
     assert {row.skin_tone for row in untied.rows} == {"", *map(str, range(1, 11))}
     tied = {row.lesion_id for row in untied.rows if row.extra["tied_labels"]}
