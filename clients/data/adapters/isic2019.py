@@ -9,8 +9,8 @@ columns `flamby_center` and `flamby_fold`. The folds are no `split`: they divide
 The data set tells no skin tones and no patients, and for 2,084 pictures no lesion. Lesions say where a
 picture comes from (`HAM_0000550`): the column `source`. All of HAM10000 is in it, under the same names.
 
-What pictures of a lesion tell differently, age, sex or site, is not known of it: 19 lesions, most of them five
-years apart.
+What pictures of a lesion tell differently, age, sex or site, is not known of it: 19 lesions, most of them
+five years apart.
 """
 
 from collections.abc import Mapping, Sequence
