@@ -14,7 +14,8 @@ from personalization.report.data import (
     Round,
     StageFacts,
 )
-from personalization.selection.select import SelectionConfig, select
+from personalization.selection.proof import Proof
+from personalization.selection.select import SelectionConfig, select, with_proofs
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
@@ -111,7 +112,10 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
         name: {int(epoch): value for epoch, value in by_epoch.items()}
         for name, by_epoch in facts["validation_accuracies"].items()
     }
-    selection = select(accuracies, SelectionConfig.model_validate(facts["selection"]))
+    proofs = {name: Proof.from_json(told) for name, told in facts.get("proofs", {}).items()}
+    selection = with_proofs(
+        select(accuracies, SelectionConfig.model_validate(facts["selection"])), accuracies, proofs
+    )
     return FineTuning(
         accuracies,
         facts["validation_pictures"],

@@ -15,18 +15,20 @@ the minimum m, so the subgroups no longer constrain each other: each takes its b
 and, of those, its earliest epoch. This is also the lexicographically earliest choice and the one with the
 smallest sum of epochs, so the last tie-break needs no order of subgroups.
 
-Departures: the floor and epoch 0 are not in the paper; `rule: paper` leaves the floor out.
+Departures: the floor and epoch 0 are not in the paper; `rule: paper` leaves the floor out. What the floor's
+rule chooses must be proven besides (`proof`): where it is not, the global model stays.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isfinite
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from personalization.selection.proof import Proof, ProofConfig
 from training.config import FrozenConfig
 from training.errors import DataError
 
@@ -38,9 +40,16 @@ _MAX_DENOMINATOR = 10**6
 class SelectionConfig(FrozenConfig):
     """How one epoch per subgroup is chosen."""
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"proof"})
     band: float = Field(0.05, ge=0, le=1)  # largest max − min of validation accuracy over subgroups
     rule: Literal["floor", "paper"] = "floor"  # `paper` is the band without the floor
     floor_slack: float = Field(0.0, ge=0, le=1)  # accuracy a subgroup may lose against the global model
+    proof: ProofConfig | None = ProofConfig()  # null takes what the floor chooses, proven or not
+
+    @property
+    def asks_proof(self) -> ProofConfig | None:
+        """What must be shown of the chosen epochs; nothing by the paper's rule."""
+        return self.proof if self.rule == "floor" else None
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class Selection:
         smallest_spread: the smallest spread among the choices that the rule allows.
         floor_binding: subgroups that the band alone would have put below their floor.
         band_alone: what `rule: paper` would have chosen; None where it is the same choice.
+        proofs: what was shown of each epoch that the rule chose in place of the global model, by subgroup.
     """
 
     config: SelectionConfig
@@ -87,6 +97,7 @@ class Selection:
     smallest_spread: float
     floor_binding: tuple[str, ...]
     band_alone: ChosenEpochs | None
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
 
     @property
     def epochs(self) -> dict[str, int]:
@@ -179,6 +190,25 @@ def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfi
     )
 
 
+def with_proofs(
+    selection: Selection, accuracies: Mapping[str, Mapping[int, float]], proofs: Mapping[str, Proof]
+) -> Selection:
+    """The selection where a subgroup keeps the global model if its epoch is not proven.
+
+    Args:
+        selection: what the rule chose.
+        accuracies: as `select` had them.
+        proofs: by subgroup, of each chosen epoch but 0.
+    """
+    epochs = {
+        name: 0 if name in proofs and not proofs[name].holds else epoch
+        for name, epoch in selection.epochs.items()
+    }
+    chosen = chosen_epochs(accuracies, epochs)
+    within = _ratio(max(chosen.accuracies.values())) - _ratio(chosen.worst) <= _ratio(selection.config.band)
+    return replace(selection, chosen=chosen, within_band=within, proofs=dict(proofs))
+
+
 def exact_accuracies(accuracies: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, Fraction]]:
     """The same accuracies as ratios of counts.
 
@@ -259,7 +289,12 @@ def _explain(selection: Selection) -> str:
     kept = [name for name, epoch in chosen.epochs.items() if epoch == 0]
     if kept:
         sentences.append(f"{_listed(kept)} {'keeps' if len(kept) == 1 else 'keep'} the global model.")
-    if not selection.within_band:
+    sentences += [
+        f"Of {name}, epoch {proof.epoch} is not taken: {proof.reason}."
+        for name, proof in selection.proofs.items()
+        if not proof.holds
+    ]
+    if not selection.within_band and all(proof.holds for proof in selection.proofs.values()):
         allowed = "that harms no subgroup " if config.rule == "floor" else ""
         sentences.append(f"No choice of epochs {allowed}has a smaller spread.")
     if selection.band_alone is not None:

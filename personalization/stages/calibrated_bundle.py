@@ -118,7 +118,12 @@ def conformal_entry(fitted: ConformalThreshold, coverage: float, for_whom: Guara
 def abstention_entry(fitted: AbstentionThreshold) -> Abstention:
     """A fitted threshold of referral as a manifest has it."""
     return Abstention(
-        target_risk=fitted.target_risk, threshold_bin=fitted.threshold_bin, n=fitted.n, risk=fitted.risk
+        target_risk=fitted.target_risk,
+        threshold_bin=fitted.threshold_bin,
+        n=fitted.n,
+        risk=fitted.risk,
+        risk_high=fitted.risk_high,
+        level=fitted.level,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.algorithms.client import Client
+from training.data.dataset import Examples
 from training.data.small_cells import count_people
 from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
@@ -60,13 +61,20 @@ def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:
 
 
 def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
-    """Counts over the client's labelled pictures together, as one block of the client's name.
+    """Counts over the client's labelled pictures together, as one block of the client's name."""
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    parts = admitted_together(client, question)
+    probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
+    return reply_blocks(broadcast, client, parts, probabilities, question)
+
+
+def admitted_together(client: Client, question: EvaluateQuestion) -> dict[str, Examples]:
+    """The client's labelled pictures of which counts may leave as one set, under its own name.
 
     Nothing is counted below the job's minimum of patients. Blocks by subgroup of the same model may have been
     sent before, so what this one counts beyond them must not be of a few patients either: subgroups that are
     too small to be sent are left out, unless together they are not.
     """
-    question = EvaluateQuestion.model_validate(broadcast.options)
     examples = client.examples(question.split)
     labelled = examples.where(examples.labels >= 0)
     places = labelled.subgroups % (len(client.subgroups) + 1)  # undeclared last
@@ -75,10 +83,8 @@ def evaluate_together(broadcast: Broadcast, client: Client) -> Update:
     if labelled.where(small).num_people < client.min_count:
         labelled = labelled.where(~small)
     if labelled.num_people < max(client.min_count, 1):
-        return reply_blocks(broadcast, client, {}, {}, question)
-    parts = admit(client.releases, client.id, ANSWERS, {client.id: labelled}, client.min_count)
-    probabilities = {name: predict(client.local_model, part) for name, part in parts.items()}
-    return reply_blocks(broadcast, client, parts, probabilities, question)
+        return {}
+    return admit(client.releases, client.id, ANSWERS, {client.id: labelled}, client.min_count)
 
 
 def figures_of_own_models(

@@ -14,7 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from personalization.selection.candidates import Candidates, candidate_files
 from personalization.selection.frontier import frontier_facts
-from personalization.selection.select import Selection, SelectionConfig, select
+from personalization.selection.proof import Proof, prove
+from personalization.selection.select import Selection, SelectionConfig, select, with_proofs
+from personalization.stages.compare import answer_compare, ask_compared
 from personalization.stages.per_client import (
     client_tracks,
     evaluate_together,
@@ -23,6 +25,7 @@ from personalization.stages.per_client import (
     without_own,
 )
 from personalization.strategies import STRATEGIES, Strategy
+from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
@@ -33,7 +36,7 @@ from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
-from training.federation.questions import EVALUATE, FIT, TEST
+from training.federation.questions import COMPARE, EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
@@ -49,6 +52,8 @@ from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
 from training.updates.settings import CountsConfig
 
+PATH = "selection"  # of the rule's settings in those of the stage
+
 
 class Personalize(Stage):
     """Personal models and the choice of an epoch for each.
@@ -60,7 +65,7 @@ class Personalize(Stage):
     """
 
     added_later: ClassVar[frozenset[str]] = frozenset({"per"})
-    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
+    summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
     selection: SelectionConfig = SelectionConfig()
@@ -76,6 +81,11 @@ class Personalize(Stage):
         """Models of clients are judged at their own."""
         return self.per == "client"
 
+    @property
+    def compares_models(self) -> bool:
+        """Where an epoch must be proven better than the global model."""
+        return self.strategy.epochs > 0 and self.selection.asks_proof is not None
+
     def inherit(self, earlier: Sequence[Stage]) -> "Personalize":
         """Train with the objective of the training stage before, unless the job gives one."""
         objectives = [stage.objective for stage in earlier if isinstance(stage, Federate)]
@@ -89,18 +99,54 @@ class Personalize(Stage):
         plan = self.plan(context, network, start)
         candidates, traffic = self.train(context, plan, initial_state(network, start))
         selection = select(candidates.accuracies, self.selection)
+        proofs = self.proofs(context, plan, candidates, start, selection, traffic)
+        selection = with_proofs(selection, candidates.accuracies, proofs)
         context.metrics_log.log(f"{context.key}: {selection.explanation}")
         chosen = {
-            name: start if epoch == 0 else candidates.weights(name, epoch)
-            for name, epoch in selection.epochs.items()
+            track.name: candidates.weights(track.name, epoch)
+            if (epoch := selection.epochs.get(track.name, 0))
+            else start
+            for track in plan.tracks
         }
         facts = facts_of(selection, candidates)
         if self.per == "client":
             return self.outcome_per_client(context, start, chosen, selection, facts, traffic)
         models = {GLOBAL: start, **chosen}
         test = figures_on_test(context, models, traffic)
-        facts["by_subgroup"] = {name: {"epoch": epoch} for name, epoch in selection.epochs.items()}
+        facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
         return StageResult(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts)
+
+    def proofs(
+        self,
+        context: StageContext,
+        plan: Plan,
+        candidates: Candidates,
+        start: Tensors,
+        selection: Selection,
+        traffic: Traffic,
+    ) -> dict[str, Proof]:
+        """What is shown of each epoch that was chosen in place of the global model, if the rule asks."""
+        config = self.selection.asks_proof
+        if config is None:
+            return {}
+        if context.began_without(f"{PATH}.proof"):
+            context.metrics_log.log(
+                f"{context.key}: this run began with a version that asked no proof of a personal model, and "
+                "goes on so; begin a new run to have it asked"
+            )
+            return {}
+        malignant = malignant_classes(context.labels)
+        return {
+            track.name: prove(
+                ask_compared(context, track, start, candidates.weights(track.name, epoch), traffic),
+                epoch,
+                len(candidates.accuracies[track.name]) - 1,
+                config,
+                has_malignancy=bool(malignant.any() and not malignant.all()),
+            )
+            for track in plan.tracks
+            if (epoch := selection.epochs.get(track.name, 0))
+        }
 
     def train(self, context: StageContext, plan: Plan, begun: Tensors) -> tuple[Candidates, Traffic]:
         """Train every epoch of every personal model, from the same state of its network."""
@@ -110,6 +156,12 @@ class Personalize(Stage):
         # Asked again after a resume: the answer is the same, and so is what it costs.
         blocks, _ = evaluate_tracks(plan, states, context.engine, 0, traffic)
         self.keep_epoch(candidates, 0, states, blocks)
+        if uncounted := [track.name for track in plan.tracks if track.name not in blocks]:
+            context.metrics_log.log(
+                f"{context.key}: {', '.join(uncounted)} will keep the global model: no client has as many "
+                "validation pictures of it as privacy.min_count asks for, so no epoch can be chosen; raise "
+                "data.split.validation, or merge it with another subgroup"
+            )
 
         def after_round(round_: int, states: States, blocks: Blocks) -> None:
             if plan.evaluates(round_):
@@ -213,10 +265,10 @@ class Personalize(Stage):
         )
 
     def keep_epoch(self, candidates: Candidates, epoch: int, states: States, blocks: Blocks) -> None:
-        """Keep the accuracies and weights of one epoch.
+        """Keep the accuracies and weights of one epoch, of each model whose validation pictures are counted.
 
         Raises:
-            JobError: when a model's validation pictures are too few to be counted.
+            JobError: when no model's are, or a hospital's own are not.
         """
         uncounted = [name for name in states if name not in blocks]
         if uncounted and self.per == "client":
@@ -224,12 +276,13 @@ class Personalize(Stage):
                 f"no validation counts came from {', '.join(uncounted)}, so no epoch can be chosen; mend "
                 "what the log tells of it and continue with --resume"
             )
-        if uncounted:
+        if len(uncounted) == len(states):
             raise JobError(
-                f"subgroup {', '.join(uncounted)} has fewer validation pictures at each client than "
-                "privacy.min_count, so no epoch can be chosen for it; raise data.split.validation, merge it "
-                "with another subgroup, or lower privacy.min_count"
+                "no subgroup has as many validation pictures at any client as privacy.min_count asks for, so "
+                "no epoch can be chosen; raise data.split.validation, merge subgroups, or lower "
+                "privacy.min_count"
             )
+        states = {name: state for name, state in states.items() if name in blocks}
         points = {name: blocks[name].point for name in states}
         # Noise may leave no picture; a model of which nothing is known is not chosen.
         figures = {
@@ -262,6 +315,8 @@ class Personalize(Stage):
                 if self.per == "subgroup"
                 else evaluate_together(broadcast, client)
             )
+        if broadcast.ask == COMPARE:
+            return answer_compare(broadcast, client, together=self.per == "client")
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         raise unknown_question(broadcast)
@@ -313,6 +368,7 @@ def facts_of(selection: Selection, candidates: Candidates) -> dict[str, Any]:
         "smallest_spread": selection.smallest_spread,
         "floor_binding": list(selection.floor_binding),
         "cost": selection.cost,
+        "proofs": {name: proof.to_json() for name, proof in selection.proofs.items()},
         "explanation": selection.explanation,
         "validation_accuracies": {name: dict(values) for name, values in candidates.accuracies.items()},
         "validation_pictures": dict(candidates.pictures),

@@ -142,8 +142,17 @@ def confidence(card: Mapping[str, Any]) -> Facts:
             if abstention["risk"] is None or not seen
             else f"{percent(round(abstention['risk'], 3))}, on {abstention['n']} pictures",
         ),
+        ("Referral: share of wrong answers of new pictures", _risk_promised(abstention, seen=seen)),
         *_unfamiliar(card["out_of_distribution"]),
     ]
+
+
+def _risk_promised(abstention: Mapping[str, Any], *, seen: bool) -> str:
+    """The upper limit of the risk among reported pictures, as a card of any version tells it."""
+    high, level = abstention.get("risk_high"), abstention.get("level")
+    if high is None or level is None or not seen:
+        return "nothing is promised"
+    return f"at most {percent(round(high, 3))}, with {percent(level)} confidence"
 
 
 def data(card: Mapping[str, Any]) -> Facts:

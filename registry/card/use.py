@@ -3,7 +3,7 @@
 from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest.schema import Abstention, BundleManifest
 
 PURPOSE = (
     "Research into decision support for skin lesions. From one picture of one lesion it gives a probability "
@@ -58,6 +58,16 @@ def percent(share: float) -> str:
     return f"{round(100 * share, 4):g} %"
 
 
+def _how_sure(abstention: Abstention) -> str:
+    """How sure it is that new pictures keep to the share of wrong answers, if anything is promised."""
+    if abstention.risk_high is None or abstention.level is None:
+        return ", which is not sure to hold for new ones"
+    return (
+        f", and new ones are shown to keep to {percent(round(abstention.risk_high, 3))} "
+        f"(with {percent(abstention.level)} confidence)"
+    )
+
+
 def _report(manifest: BundleManifest) -> str:
     abstention = manifest.abstention
     if manifest.refers_all:
@@ -70,7 +80,7 @@ def _report(manifest: BundleManifest) -> str:
     return (
         f"The highest probability is at least {probability_text(manifest.report_threshold)}: a clinician may "
         f"weigh the findings. On the {abstention.n} pictures the threshold was chosen on, {risk}; at most "
-        f"{percent(abstention.target_risk)} were allowed."
+        f"{percent(abstention.target_risk)} were allowed{_how_sure(abstention)}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ class Stand:
 
     context: StageContext
     start: Tensors
+    told: StringIO
 
     def run(self, before: StageResult | None = None) -> StageResult:
         place = int(self.context.key.partition("-")[0])
@@ -143,21 +145,21 @@ def stand(tmp_path: Path) -> Iterator[Callable[..., Stand]]:
         out = tmp_path / name
         engine = InProcessEngine(ClientAppParts(job, dataset, ClientStore(out / "clients")), out / "spool")
         opened.append(engine)
-        model = build_model(job.model, len(dataset.labels), seed=1)
+        model, told = build_model(job.model, len(dataset.labels), seed=1), StringIO()
         context = StageContext(
             job=job,
             digest=job.digest,
             key=job.key(place),
             folder=out / "checkpoints" / job.key(place),
             engine=engine,
-            metrics_log=MetricsLog(out / "metrics.jsonl", Console(quiet=True)),
+            metrics_log=MetricsLog(out / "metrics.jsonl", Console(file=told)),
             labels=dataset.labels,
             subgroups=tuple(dataset.subgroups),
             census=Census.of_dataset(dataset),
             fingerprint=dataset.fingerprint,
             model=model,
         )
-        return Stand(context, {name: tensor.clone() for name, tensor in float_state(model).items()})
+        return Stand(context, {name: tensor.clone() for name, tensor in float_state(model).items()}, told)
 
     yield build
     for engine in opened:

@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.covariance import oas
 
+from personalization.calibration.abstention import AbstentionConfig, fit_abstention
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
@@ -204,14 +205,16 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
         confidence, wrong = score_bin(served.max(axis=1)), served.argmax(axis=1) != labels
-        allowed = {}
-        for threshold in range(expected, SCORE_BINS):  # where no class is in the set, none is reported
-            told = confidence >= threshold
-            if told.sum() >= 10 and wrong[told].mean() <= 0.4:
-                allowed[threshold] = told.sum()
-        most = max(allowed.values(), default=None)
-        highest = max((at for at, n in allowed.items() if n == most), default=SCORE_BINS)
-        assert bundle.manifest.abstention.threshold_bin == highest
+        sides = np.bincount(~wrong * SCORE_BINS + confidence, minlength=2 * SCORE_BINS).reshape(2, -1)
+        # Where no class is in the set, none is reported.
+        fitted = fit_abstention(sides, AbstentionConfig(target_risk=0.4), lowest=expected)
+        told = bundle.manifest.abstention
+        assert (told.threshold_bin, told.risk, told.risk_high, told.level) == (
+            fitted.threshold_bin,
+            fitted.risk,
+            fitted.risk_high,
+            0.9,
+        )
         assert bundle.manifest.abstention.n == len(labels)
 
 

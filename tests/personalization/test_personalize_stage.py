@@ -138,7 +138,7 @@ def test_poisoned_test_pictures_change_neither_epochs_nor_weights(make_job, stan
         else part
         for (client, split), part in hospitals.held.items()
     }
-    job = make_job(stages())
+    job = make_job(stages(proof=None))
     clean = stand(job, hospitals, name="clean")
     poisoned = stand(job, replace(hospitals, held=held), name="poisoned")
     first, second = clean.run(), poisoned.run()
@@ -200,11 +200,88 @@ def test_a_subgroup_without_validation_pictures_is_named(make_job, stand, draw_h
         stand(make_job(stages()), data).run()
 
 
-def test_too_few_validation_pictures_to_be_counted_are_named(make_job, stand, draw_hospitals):
-    sizes = {"light": (12, 6, 0, 0), "dark": (8, 4, 0, 0)}
+def log_of(stage) -> str:
+    """What the stage logged, on one line."""
+    return " ".join(stage.told.getvalue().split())
+
+
+def test_a_subgroup_of_too_few_validation_pictures_keeps_the_global_model(make_job, stand, draw_hospitals):
+    sizes = {"light": (12, 6, 0, 5), "dark": (8, 4, 0, 5)}
+    stage = stand(make_job(stages(), privacy={"min_count": 5}), draw_hospitals(sizes, HOLDER_OF))
+    outcome = stage.run()
+    assert outcome.facts["by_subgroup"]["dark"] == {"epoch": 0}
+    assert list(outcome.models) == [GLOBAL, "light", "dark"]
+    assert all(value.equal(stage.start[name]) for name, value in outcome.models["dark"].items())
+    assert "dark" not in outcome.facts["validation_accuracies"]
+    assert "dark will keep the global model" in log_of(stage)
+
+
+def test_where_no_subgroup_has_enough_validation_pictures_the_run_ends(make_job, stand, draw_hospitals):
+    sizes = {"light": (12, 4, 0, 0), "dark": (8, 4, 0, 0)}
     job = make_job(stages(), privacy={"min_count": 5})
-    with pytest.raises(JobError, match=r"subgroup dark has fewer validation pictures.*privacy\.min_count"):
+    with pytest.raises(JobError, match=r"no subgroup has as many validation pictures.*privacy\.min_count"):
         stand(job, draw_hospitals(sizes, HOLDER_OF)).run()
+
+
+def answers_of(job, state, examples) -> np.ndarray:
+    model = build_model(job.model, 3, seed=1).eval()
+    model.load_state_dict(state, strict=False)
+    with torch.inference_mode():
+        return model(scaled(examples.images)).argmax(dim=1).numpy()
+
+
+EASY = {"confidence": 0.51, "margin": 0.99}
+
+
+@pytest.mark.parametrize("proof", [EASY, {}], ids=["easily shown", "as by default"])
+def test_a_chosen_epoch_is_compared_with_the_global_model_on_the_same_pictures(
+    proof, make_job, stand, hospitals
+):
+    alone = stand(make_job(stages(proof=None)), hospitals, name="alone").run()
+    job = make_job(stages(proof=proof))
+    stage = stand(job, hospitals, name="proven")
+    outcome = stage.run()
+    picked = {name: of["epoch"] for name, of in alone.facts["by_subgroup"].items() if of["epoch"]}
+    proofs = outcome.facts["proofs"]
+    assert picked, "the floor's rule takes some epoch, so that there is something to prove"
+    assert proofs.keys() == picked.keys()
+    assert "proofs" not in alone.facts or not alone.facts["proofs"]
+    for name, epoch in picked.items():
+        validation = hospitals.examples(HOLDER[name], "validation")
+        before, after = (
+            answers_of(job, weights, validation) == validation.labels
+            for weights in (stage.start, alone.models[name])
+        )
+        told = proofs[name]["gains"]["balanced_accuracy"]
+        assert proofs[name]["epoch"] == epoch
+        assert (told["gained"], told["lost"]) == ((after & ~before).sum(), (before & ~after).sum())
+        assert told["n"] == len(validation)
+        taken = outcome.facts["by_subgroup"][name]["epoch"]
+        assert taken == (epoch if proofs[name]["holds"] else 0)
+        weights = alone.models[name] if proofs[name]["holds"] else stage.start
+        assert all(value.equal(weights[at]) for at, value in outcome.models[name].items())
+        assert (f"Of {name}, epoch {epoch} is not taken" in outcome.facts["explanation"]) == (taken == 0)
+    if not proof:
+        assert not any(each["holds"] for each in proofs.values()), "six pictures show nothing"
+
+
+def test_a_run_that_began_before_proof_was_asked_goes_on_as_it_began(make_job, stand, hospitals):
+    job = make_job(stages())
+    alone = stand(make_job(stages(proof=None)), hospitals, name="alone").run()
+    stage = stand(job, hospitals, name="begun")
+    stage.context = replace(
+        stage.context, added_since=frozenset({f"stages.0.selection.proof.{each}" for each in EASY})
+    )
+    outcome = stage.run()
+    assert outcome.facts["by_subgroup"] == alone.facts["by_subgroup"]
+    assert "began with a version that asked no proof" in log_of(stage)
+
+
+def test_with_noise_on_counts_nothing_is_compared(make_job):
+    noise = {"min_count": 1, "counts": {"epsilon": 4.0, "delta": 1e-5}}
+    with pytest.raises(ValueError, match=r"stage personalize counts what .* \(selection: \{proof: null\}\)"):
+        make_job(stages(), privacy=noise)
+    assert make_job(stages(proof=None), privacy=noise)
 
 
 HOLDER_OF = {client: subgroup for subgroup, client in HOLDER.items()}

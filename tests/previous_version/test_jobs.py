@@ -26,6 +26,7 @@ ADDED = frozenset(
         "stages.*.progressive_resizing",
         "stages.*.trains.name",
         "stages.*.patterns",
+        *(f"stages.*.selection.proof.{name}" for name in ("confidence", "margin")),
     )
 )
 ABSENT = object()

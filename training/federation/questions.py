@@ -10,6 +10,8 @@ SHARED_STATE = (
 
 FIT, EVALUATE, COLLECT, TEST = "fit", "evaluate", "collect", "test"
 
+COMPARE = "compare"  # counts of answers that two models give differently
+
 NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pictures
 
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn

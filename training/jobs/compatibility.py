@@ -184,6 +184,12 @@ def refuse_under_noisy_counts(
                 "noise, and privacy.counts.epsilon promises that none are told; leave the stage out (models "
                 "then refer every picture), or the noise"
             )
+        if each.compares_models:
+            raise ValueError(
+                f"stage {each.stage} counts what a personal model gets right that the global one got wrong, "
+                "and privacy.counts.epsilon promises that nothing is counted without noise; choose epochs "
+                "without proof (selection: {proof: null}), or leave the noise out"
+            )
         if isinstance(each, Probe):
             raise ValueError(  # noqa: TRY004, a setting and not a type is wrong
                 "stage probe counts test pictures twice, once by the labels of training pictures, and "

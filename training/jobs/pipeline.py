@@ -19,6 +19,7 @@ from training.federation.server.metrics_log import MetricsLog
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.registrar import Registrar, no_registry
+from training.jobs.run_folder import added_since
 from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import StageContext, StageResult
 from training.messages.engine import Engine
@@ -103,7 +104,7 @@ def run_stages(
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}
-    noise = NoisePlan(job.privacy, job.stages)
+    noise, since = NoisePlan(job.privacy, job.stages), added_since(out, job)
     for place, stage in enumerate(job.stages):
         key = job.key(place)
         context = StageContext(
@@ -122,6 +123,7 @@ def run_stages(
             registrar=registrar,
             dismissed=dismissed,
             tests=noise.tests(place),
+            added_since=since,
         )
         metrics_log.stage_start = log_bytes
         done = load_finished(context.folder, job.digest)

@@ -26,13 +26,15 @@ def _row(model: CalibratedModel) -> Row:
     conformal, abstention = model.conformal, model.abstention
     from_probability = threshold(model.bins.lower(conformal.threshold_bin))
     from_confidence = threshold(model.bins.lower(model.reports_from))
-    target = f"target risk {number(abstention.target_risk, 'percent')}"
+    high = abstention.risk_high
+    shown = "" if high is None else f", at most {number(high, 'percent')} shown"
+    target = f"target risk {number(abstention.target_risk, 'percent')}{shown}"
     cells = (
         Cell(whole(conformal.n)),
         _temperature(model),
         Cell(from_probability if conformal.guaranteed else "every class"),
         _promise(model),
-        Cell("always refers") if model.refers_always else Cell(from_confidence, target),
+        Cell("always refers", target) if model.refers_always else Cell(from_confidence, target),
     )
     return Row(model.subgroup, cells)
 

@@ -3,6 +3,7 @@
 from personalization.report.data import FineTuning
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table
+from personalization.selection.proof import Proof
 
 
 def selection_table(fine_tuning: FineTuning) -> Table:
@@ -21,6 +22,8 @@ def selection_table(fine_tuning: FineTuning) -> Table:
             Cell(number(reached - start, "points")),
             Cell(number(best, "percent")),
         ]
+        if selection.proofs:
+            cells.append(_shown(selection.proofs.get(name)))
         if alone is not None:
             cells.append(Cell(number(alone.accuracies[name], "percent"), f"epoch {alone.epochs[name]}"))
         rows.append(Row(name, tuple(cells)))
@@ -32,9 +35,14 @@ def selection_table(fine_tuning: FineTuning) -> Table:
         "accuracy there",
         "gain",
         "best of all epochs",
+        *(("proof on the same pictures",) if selection.proofs else ()),
+        *(("the band without the floor",) if alone is not None else ()),
     )
-    return Table(
-        "Selected models, on the validation split",
-        columns + (("the band without the floor",) if alone is not None else ()),
-        tuple(rows),
-    )
+    return Table("Selected models, on the validation split", columns, tuple(rows))
+
+
+def _shown(proof: Proof | None) -> Cell:
+    """Whether the epoch that the rule chose may take the global model's place, and why."""
+    if proof is None:
+        return Cell("", "the rule chose the global model")
+    return Cell(f"epoch {proof.epoch} {'is taken' if proof.holds else 'is refused'}", proof.reason)

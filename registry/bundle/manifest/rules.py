@@ -78,12 +78,16 @@ class Abstention(Frozen):
         threshold_bin: 0 reports everything, as many as there are bins refers everything.
         n: calibration pictures it was chosen on.
         risk: the share of wrong answers among the reported there; None if none was reported.
+        risk_high: the upper limit of that share for new pictures, and `level`, how sure it is; None where
+            nothing is promised.
     """
 
     target_risk: float = Field(0.1, ge=0, le=1)
     threshold_bin: ThresholdBin = len(LOGIT_BINS)
     n: int = Field(0, ge=0)
     risk: float | None = Field(None, ge=0, le=1)
+    risk_high: float | None = Field(None, ge=0, le=1)
+    level: float | None = Field(None, gt=0, lt=1)
 
 
 class PatternCalibration(Frozen):

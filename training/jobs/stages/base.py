@@ -43,6 +43,7 @@ class StageContext:
         registrar: where released models go.
         dismissed: clients that took part and are asked no more, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
+        added_since: paths of settings that the version which began the run did not know.
     """
 
     job: JobSettings
@@ -60,6 +61,12 @@ class StageContext:
     communities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dismissed: Mapping[str, str] = field(default_factory=dict)
     tests: bool = True
+    added_since: frozenset[str] = frozenset()
+
+    def began_without(self, path: str) -> bool:
+        """Whether this stage's setting, or all below it, was unknown to the version that began the run."""
+        whole = f"stages.{self.key.partition('-')[0]}.{path}"
+        return any(f"{added}.".startswith(f"{whole}.") for added in self.added_since)
 
     @property
     def all_subgroups(self) -> tuple[str, ...]:
@@ -149,6 +156,11 @@ class Stage(FrozenConfig, ABC):
     @property
     def needs_client_figures(self) -> bool:
         """Whether it cannot do without figures of each client."""
+        return False
+
+    @property
+    def compares_models(self) -> bool:
+        """Whether it counts what one model gets right that another got wrong, which no noise covers."""
         return False
 
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:

@@ -1,0 +1,104 @@
+"""The question `compare`: what changes from the global to a personal model on the same pictures.
+
+The personal model is sent as what differs from the global one. A hospital answers each of its labelled
+validation pictures with both, and sends how many the one gets right that the other gets wrong, by class; the
+answers stay there.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from personalization.stages.per_client import admitted_together
+from registry.bundle.counts.paired import PairedCounts
+from registry.bundle.errors import CountsError
+from registry.bundle.manifest.labels import malignant_classes
+from training.algorithms.client import Client
+from training.data.dataset import Examples
+from training.errors import MessageError
+from training.federation.blocks import EvaluateQuestion
+from training.federation.client.evaluate import predict, sendable
+from training.federation.questions import COMPARE
+from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.federation.server.plan import Track
+from training.jobs.stages.base import StageContext
+from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
+
+BEFORE, AFTER, PAIRED = "before/", "after/", "paired"
+
+
+def ask_compared(
+    context: StageContext, track: Track, before: Tensors, after: Tensors, traffic: Traffic
+) -> PairedCounts:
+    """The paired counts over the validation pictures of a track, of all hospitals that judge it.
+
+    Raises:
+        QuorumError: when one of them does not answer.
+        MessageError: when an answer is no paired counts.
+    """
+    masks = context.job.privacy.masked_counts
+    differs = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    tensors = {**prefixed(before, BEFORE), **prefixed(differs, AFTER)}
+    question = EvaluateQuestion(split="validation", subgroups=track.subgroups).model_dump()
+    broadcasts = [
+        Broadcast(client, context.key, 0, COMPARE, track.name, tensors, question) for client in track.judges
+    ]
+    updates = (
+        ask_all(context.engine, broadcasts, traffic)
+        if masks is None
+        else ask_sums(context.engine, broadcasts, traffic, masks)
+    )
+    classes = len(context.labels)
+    return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
+
+
+def read_paired(update: Update, classes: int) -> PairedCounts:
+    """The paired counts of one answer.
+
+    Raises:
+        MessageError: there are none, or they do not add up.
+    """
+    if PAIRED not in update.tensors:
+        raise MessageError(f"{update.client} was asked to compare two models and sent no `{PAIRED}`")
+    try:
+        return PairedCounts.from_array(update.tensors[PAIRED].numpy(), classes)
+    except CountsError as error:
+        raise MessageError(f"{update.client} sent counts that do not add up: {error}") from error
+
+
+def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> Update:
+    """The client's part; zeros where nothing may be told.
+
+    Args:
+        broadcast: carries both models.
+        client: whose pictures.
+        together: whether all its subgroups are one, as for a model of its own.
+
+    Raises:
+        MessageError: when counts get noise, which these would not.
+    """
+    if client.noisy:
+        raise MessageError(
+            f"{client.id} compares no models: its counts get noise (privacy.counts), and these would not"
+        )
+    question = EvaluateQuestion.model_validate(broadcast.options)
+    parts = admitted_together(client, question) if together else sendable(client, question)
+    before = named(broadcast.tensors, BEFORE)
+    after = {**before, **named(broadcast.tensors, AFTER)}
+    total = sum(
+        (compared(client, part, before, after) for part in parts.values()),
+        PairedCounts.zeros(len(client.dataset.labels)),
+    )
+    return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
+
+
+def compared(
+    client: Client, part: Examples, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
+) -> PairedCounts:
+    """What changes on some examples."""
+    answers = []
+    for weights in (before, after):
+        client.local_model.load(weights)
+        answers.append(predict(client.local_model, part).argmax(axis=1))
+    malignant = malignant_classes(client.dataset.labels)
+    return PairedCounts.count(part.labels, answers[0], answers[1], part.lesions, malignant)
