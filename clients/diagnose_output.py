@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clients.api import Diagnosis
+from clients.api import Diagnosis, Malignancy
 from clients.data.atomic_files import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
 
@@ -107,12 +107,12 @@ class AsLines:
         """Print the line; an error was printed before."""
         if result.diagnosis is None:
             return
-        top, malignancy = result.diagnosis.top, result.diagnosis.malignancy.probability
+        top, risk = result.diagnosis.top, result.diagnosis.malignancy
         parts: list[str] = [result.diagnosis.decision]
         if top is not None:
             parts.append(f"{top.code} {_number(top.probability)}")
         parts += [
-            f"malignancy {_number(malignancy)}",
+            f"malignancy {_number(risk.probability)}{' (suspicious)' if risk.above else ''}",
             f"set {', '.join(result.diagnosis.prediction_set.codes)}",
         ]
         typer.echo(f"{result.file}: {printable('; '.join(parts))}", file=self._out)
@@ -244,7 +244,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     promise = PROMISES[kept.guarantee].format(coverage=f"{kept.coverage:.0%}")
     codes = ", ".join(kept.codes) or "no class reaches the threshold"
     yield f"Not ruled out: {codes} ({promise}; {kept.calibration_n} lesions)"
-    yield f"Malignancy: {_number(diagnosis.malignancy.probability)}"
+    yield _malignancy(diagnosis.malignancy)
     yield (
         f"Confidence: {_number(confidence.value)}, threshold {_number(confidence.threshold)} "
         f"({confidence.calibrated_on_n} pictures)"
@@ -265,6 +265,19 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"Model: {model.name}, version {model.version}, for {model.subgroup} ({model.route})"
     yield from (f"Reason: {reason.text}" for reason in diagnosis.reasons)
     yield from (f"Warning: {warning}" for warning in diagnosis.warnings)
+
+
+def _malignancy(risk: Malignancy) -> str:
+    said = f"Malignancy: {_number(risk.probability)}"
+    if risk.threshold is None:
+        return said
+    said += f", {'suspicious' if risk.above else 'below the working point'} ({risk.threshold:.3f})"
+    if risk.sensitivity is None or risk.specificity is None:
+        return said
+    return (
+        f"{said}; of {risk.n} malignant test pictures {risk.sensitivity:.1%} were suspicious, of others "
+        f"{1 - risk.specificity:.1%}"
+    )
 
 
 def _number(probability: float | None) -> str:

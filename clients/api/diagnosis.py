@@ -84,9 +84,24 @@ class Malignancy(_Part):
 
     Attributes:
         probability: the sum over malignant classes; null where no class of the model is malignant.
+        threshold: the working point: from it on a lesion is suspicious; null where the version has none, and
+            then all below are; not there where an older service answered.
+        above: whether the lesion is suspicious; if so and the first finding is not malignant, the decision is
+            `refer`; not there where an older service answered.
+        sensitivity: the share of malignant test pictures that were suspicious, in the subgroup that answers;
+            not there where an older service answered.
+        specificity: the share of other test pictures there that were not; not there where an older service
+            answered.
+        n: how many malignant test pictures the sensitivity rests on; not there where an older service
+            answered.
     """
 
     probability: FiniteFloat | None
+    threshold: FiniteFloat | None = None
+    above: bool | None = None
+    sensitivity: FiniteFloat | None = None
+    specificity: FiniteFloat | None = None
+    n: int | None = None
 
 
 class Confidence(_Part):

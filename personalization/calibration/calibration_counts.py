@@ -3,7 +3,8 @@
 Both are merged where pictures are few, and each run is counted halfway down to the run below: a threshold at
 an occupied bin has exactly the pictures counted there and above at or above it. Of `truth` runs begin at the
 bottom, where the threshold of prediction sets lies; of `confidence` at the top, where that of referral is
-looked for.
+looked for. Pictures that are referred whatever their confidence are counted in bin 0 of it, where no
+confidence is: a threshold above it reports none of them.
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class CalibrationCounts:
         labels: NDArray[np.int64],
         patients: NDArray[np.int64],
         smallest_cell: int,
+        held_back: NDArray[np.bool_] | None = None,
     ) -> "CalibrationCounts":
         """Those of some pictures.
 
@@ -52,13 +54,17 @@ class CalibrationCounts:
             labels: class indices `(pictures,)`.
             patients: of each picture, `(pictures,)`.
             smallest_cell: the fewest patients of an occupied bin.
+            held_back: which are referred whatever their confidence, `(pictures,)`; none where not given.
         """
         rows = np.arange(len(labels))
         answers = probabilities.argmax(axis=1)
         of_truth = merge(
             score_bin(probabilities[rows, labels]), patients, smallest_cell, lowest, from_below=True
         )
-        confident = merge(score_bin(probabilities[rows, answers]), patients, smallest_cell, lowest)
+        confidence = score_bin(probabilities[rows, answers])
+        if held_back is not None:
+            confidence = np.where(held_back, 0, confidence)
+        confident = merge(confidence, patients, smallest_cell, lowest)
         sides = np.bincount((answers == labels) * SCORE_BINS + confident, minlength=2 * SCORE_BINS)
         return cls(np.bincount(of_truth, minlength=SCORE_BINS), sides.reshape(2, SCORE_BINS))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
+from personalization.calibration.working_point import WorkingPoint
 from personalization.selection.frontier import frontier, without_floor
 from personalization.selection.select import ChosenEpochs, Selection
 from registry.bundle.counts.count import Block
@@ -175,6 +176,7 @@ class CalibratedModel:
         conformal: from which score on a class is in the prediction set.
         abstention: from which confidence on an answer is given.
         bins: the bins that both thresholds are in; those of runs of the version before are others.
+        working_point: from which malignancy on a lesion is suspicious; None where there is none.
     """
 
     subgroup: str
@@ -182,6 +184,7 @@ class CalibratedModel:
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
     bins: ScoreBins = LOGIT_BINS
+    working_point: WorkingPoint | None = None
 
     @property
     def reports_from(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
+from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import (
     CalibratedModel,
     CensusCell,
@@ -16,6 +17,7 @@ from personalization.report.data import (
 )
 from personalization.selection.proof import Proof
 from personalization.selection.select import SelectionConfig, select, with_proofs
+from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
@@ -55,7 +57,7 @@ def report_data(result: RunResult) -> ReportData:
             (),
         ),
         smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
-        notes=[*dismissed(result.summary), *not_counted(result)],
+        notes=[*dismissed(result.summary), *not_counted(result), *no_working_point(result)],
     )
 
 
@@ -81,6 +83,28 @@ def not_counted(result: RunResult) -> list[str]:
         f"Not counted: {of['held'] - of['counted']} of {of['held']} test pictures of {name}. {why}"
         for name, of in result.summary.get("not_counted", {}).items()
     ]
+
+
+def no_working_point(result: RunResult) -> list[str]:
+    """A note on each model without the working point that the job asks for."""
+    found = []
+    for key, done in result.stages.items():
+        stage = result.job.stage(key)
+        if isinstance(stage, Calibrate) and stage.sensitivity is not None:
+            models = done.outcome.facts.get("models", {})
+            found += [name for name, model in models.items() if working_point(model) is None]
+    return [
+        f"No working point for {name}, though the job asks for a sensitivity: hospitals told of no malignant "
+        "calibration lesion. Nothing is referred for its malignancy there. Raise data.split.calibration, or "
+        "bring malignant lesions."
+        for name in found
+    ]
+
+
+def working_point(model: Mapping[str, Any]) -> WorkingPoint | None:
+    """The working point in the facts of one model; None where it has none, as in runs of older versions."""
+    found = model.get("working_point")
+    return None if found is None else WorkingPoint(**found)
 
 
 def stage_names(result: RunResult) -> dict[str, str]:
@@ -139,6 +163,7 @@ def calibration(models: Mapping[str, Mapping[str, Any]], bins: ScoreBins) -> lis
             ConformalThreshold(**model["conformal"]),
             AbstentionThreshold(**model["abstention"]),
             bins,
+            working_point(model),
         )
         for name, model in models.items()
     ]

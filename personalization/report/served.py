@@ -69,6 +69,23 @@ def wrong(answered_by: Routes, blocks: Blocks) -> Estimate:
     return _cut(answered_by, blocks, _wrong_above)
 
 
+def suspicious(blocks: Blocks) -> tuple[Estimate, int]:
+    """The fraction of malignant pictures at the working point or above, and of how many."""
+    return _at_working_point(blocks, lambda decisions: decisions.suspicious)
+
+
+def cleared(blocks: Blocks) -> tuple[Estimate, int]:
+    """The fraction of other pictures below the working point, and of how many."""
+    return _at_working_point(blocks, lambda decisions: decisions.cleared)
+
+
+def _at_working_point(blocks: Blocks, share: Callable[[Decisions], LesionSums]) -> tuple[Estimate, int]:
+    decisions = _decisions(blocks)
+    if decisions is None:
+        return Estimate(None), 0
+    return _exact(share(decisions), share_interval), int(share(decisions).n[0])
+
+
 def _decisions(blocks: Blocks) -> Decisions | None:
     """What the thresholds do to the pictures of all subgroups; None where it was not counted."""
     found = [block.decisions for block in blocks.values() if block.decisions is not None]

@@ -1,7 +1,8 @@
-"""The stage `calibrate`: temperature, prediction sets, abstention and OOD detection, from clients' sums.
+"""The stage `calibrate`: temperature, working point, sets, abstention and OOD detection, from clients' sums.
 
 Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; then, with the temperature
-set in the graph, histograms of the calibration split for prediction sets and abstention; sums of the
+set in the graph, histograms of the calibration split, by malignancy for the working point where a sensitivity
+is asked for, then for prediction sets and abstention, with what the working point refers; sums of the
 embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
 the counts of the test split, with what the thresholds do there. Every question about the calibration split is
 about one picture of each lesion, the same ones: two questions of which one asks for all would tell the rest.
@@ -37,6 +38,7 @@ from personalization.calibration.temperature import (
     fit_temperature,
     subgroup_temperature,
 )
+from personalization.calibration.working_point import WorkingPoint, fit_working_point
 from personalization.stages.calibrated_bundle import (
     Fit,
     decisions_of,
@@ -51,6 +53,7 @@ from personalization.stages.calibration_answers import QUESTIONS, answer_calibra
 from personalization.stages.calibration_poll import Poll
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern, read_pattern, usual_patterns
+from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone.typology_angle import ToneRanges
@@ -80,9 +83,10 @@ class Calibrate(Stage):
         patterns: what is given of a case, for which temperature and thresholds are fitted apiece:
             `close-up+dermoscopic+context`; null for every set of the kinds, without facts, with some and with
             all.
+        sensitivity: the share of malignant lesions that is to be found suspicious; null for no working point.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones", "patterns"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones", "patterns", "sensitivity"})
     summed: ClassVar[frozenset[str]] = QUESTIONS
     asks_exactly: ClassVar[bool] = True
     stage: Literal["calibrate"] = "calibrate"
@@ -92,6 +96,7 @@ class Calibrate(Stage):
     novelty_rate: float = Field(0.05, gt=0, lt=1)
     tones: ToneRanges | None = None
     patterns: tuple[str, ...] | None = None
+    sensitivity: float | None = Field(None, gt=0, lt=1)
 
     @field_validator("patterns")
     @classmethod
@@ -190,13 +195,28 @@ class Calibrate(Stage):
         self, poll: "Poll", name: str, bundle: BundleDraft, temperatures: Sequence[Temperature]
     ) -> list["Fit"]:
         """Fit the thresholds of one model, from calibration counts of the graph that will be served."""
+        points = self.working_points(poll, name, bundle)
+        counted = poll.thresholds(name, bundle.graph, points)
         fits = []
-        for temperature, counts in zip(temperatures, poll.thresholds(name, bundle.graph), strict=True):
+        for temperature, point, counts in zip(temperatures, points, counted, strict=True):
             sets = fit_threshold(counts.truth, ConformalConfig(coverage=self.coverage))
             allowed = AbstentionConfig(target_risk=self.target_risk)
-            reported = fit_abstention(counts.confidence, allowed, lowest=sets.threshold_bin)
-            fits.append(Fit(temperature, sets, reported))
+            lowest = max(sets.threshold_bin, 0 if points[0] is None else 1)  # bin 0 has what is held back
+            reported = fit_abstention(counts.confidence, allowed, lowest=lowest)
+            fits.append(Fit(temperature, sets, reported, point))
         return fits
+
+    def working_points(self, poll: "Poll", name: str, bundle: BundleDraft) -> list[WorkingPoint | None]:
+        """Fit the working points of one model; none where nobody asks, or no class or lesion is malignant.
+
+        Without one of all patterns together no pattern has one.
+        """
+        malignant = malignant_classes(bundle.manifest.labels)
+        if self.sensitivity is None or not malignant.any() or malignant.all():
+            return [None] * max(len(poll.sets), 1)
+        histograms = poll.malignancies(name, bundle.graph)
+        points = [fit_working_point(histogram, self.sensitivity) for histogram in histograms]
+        return points if points[0] is not None else [None] * len(points)
 
     def detector(self, poll: "Poll", name: str, bundle: BundleDraft) -> OodDetector:
         """Fit the OOD detector of one model."""

@@ -1,10 +1,9 @@
 """Bundles with what calibration found: temperatures, thresholds, what is familiar, and figures."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     Temperature,
 )
+from personalization.calibration.working_point import WorkingPoint
 from registry.bundle.cases.patterns import Pattern, number_of_patterns, pattern_number
 from registry.bundle.counts.block import Block, Counts
 from registry.bundle.counts.decisions import Decisions
@@ -33,6 +33,7 @@ from registry.bundle.manifest.schema import (
     SubgroupHistograms,
 )
 from registry.bundle.manifest.schema import Temperature as TemperatureEntry
+from registry.bundle.manifest.schema import WorkingPoint as WorkingPointEntry
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone.typology_angle import ToneRanges
@@ -50,6 +51,7 @@ class Fit:
     temperature: Temperature
     conformal: ConformalThreshold
     abstention: AbstentionThreshold
+    working_point: WorkingPoint | None = None
 
 
 def pooled_counts(blocks: Blocks, bundle: BundleDraft) -> Counts:
@@ -91,12 +93,14 @@ def with_thresholds(
         "schema_version": SCHEMA_VERSION if manifest.case is None else CASE_SCHEMA,
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
         "abstention": abstention_entry(fit.abstention),
+        "working_point": working_point_entry(fit.working_point),
         "patterns": tuple(
             PatternCalibration(
                 pattern=pattern,
                 temperature=temperature_entry(own.temperature),
                 conformal=conformal_entry(own.conformal, coverage, for_whom),
                 abstention=abstention_entry(own.abstention),
+                working_point=working_point_entry(own.working_point),
             )
             for pattern, own in of_patterns.items()
             if own.conformal.guaranteed
@@ -125,6 +129,11 @@ def abstention_entry(fitted: AbstentionThreshold) -> Abstention:
         risk_high=fitted.risk_high,
         level=fitted.level,
     )
+
+
+def working_point_entry(fitted: WorkingPoint | None) -> WorkingPointEntry | None:
+    """A fitted working point as a manifest has it."""
+    return None if fitted is None else WorkingPointEntry(**asdict(fitted))
 
 
 def with_pattern_figures(bundle: BundleDraft, tests: Mapping[str, Blocks]) -> BundleDraft:
@@ -171,9 +180,9 @@ def with_figures(
     if not test:
         return bundle
     present = tuple(name for name in context.subgroups if name in test)
-    covered = {name: coverage_on(block) for name, block in test.items()}
-    figures = summarise(test, context.labels, present, covered, context.job.evaluation.traits)
-    of_all = coverage_on(reduce(add, test.values()))
+    details = {name: decided(decisions_of(block)) for name, block in test.items()}
+    figures = summarise(test, context.labels, present, details, context.job.evaluation.traits)
+    of_all = decided(decisions_of(reduce(add, test.values())))
     intervals = {**figures["intervals"], **of_all["intervals"]}
     update = {
         "metrics": {**figures, **of_all, "intervals": intervals},
@@ -201,12 +210,6 @@ def merging(context: StageContext, subgroups: Iterable[str]) -> dict[str, int]:
     """How the test histograms of these subgroups were merged, as reference histograms tell it."""
     parts = sum(len(context.census.hospitals("test", [name])) for name in subgroups)
     return {"smallest_cell": smallest_cell(context.job.privacy.min_count), "parts": parts}
-
-
-def coverage_on(block: Block) -> dict[str, Any]:
-    """The coverage of a bundle's prediction sets on these test counts."""
-    figures = decided(decisions_of(block))
-    return {"coverage": figures["coverage"], "intervals": {"coverage": figures["intervals"]["coverage"]}}
 
 
 def decisions_of(block: Block) -> Decisions:

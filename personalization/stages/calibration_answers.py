@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from personalization.calibration.calibration_counts import CalibrationCounts
 from personalization.calibration.mahalanobis import ClassSums, class_sums, total
@@ -17,17 +18,20 @@ from personalization.calibration.temperature import (
     TEMPERATURES,
     log_likelihoods,
 )
+from personalization.calibration.working_point import count_malignancies, no_malignancies, to_tensors
 from personalization.stages.calibration_features import Judged, judged, make_graph_features
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.merged_bins import highest, middle
+from registry.bundle.counts.working_point import is_held_back
 from registry.bundle.familiarity import Gaussians
+from registry.bundle.manifest.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.dataset import Examples, Split, case_of
 from training.data.left_out import without
 from training.data.patterns import under
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client.embed import ENCODER
-from training.federation.client.evaluate import as_they_are, reply_blocks, sendable
+from training.federation.client.evaluate import as_they_are, reply_blocks, sendable, thresholds_of
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
 from training.federation.questions import EMBED
 from training.messages.message import (
@@ -38,9 +42,9 @@ from training.messages.message import (
     unknown_question,
 )
 
-LIKELIHOODS, THRESHOLDS, COUNTS = "log_likelihoods", "thresholds", "counts"
+LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
 EMBEDDINGS, DISTANCES = "embeddings", "distances"
-QUESTIONS = frozenset({LIKELIHOODS, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES})
+QUESTIONS = frozenset({LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES})
 MEANS, WHITENING = "means", "whitening"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
@@ -86,8 +90,11 @@ def answer_in_view(
         counted = {name: len(part) for name, part in parts.items()}
         tensors = {LIKELIHOODS: torch.from_numpy(likelihoods)}
         return reply(broadcast, tensors=tensors, num_examples=counted)
+    if broadcast.ask == MALIGNANCY:
+        by_part = (malignancy_counts(model, part, client) for part in parts.values())
+        return reply(broadcast, tensors=to_tensors(sum(by_part, no_malignancies())))
     if broadcast.ask == THRESHOLDS:
-        of_parts = (threshold_counts(model, part, client) for part in parts.values())
+        of_parts = (threshold_counts(model, part, client, question) for part in parts.values())
         return reply(broadcast, tensors=sum(of_parts, CalibrationCounts.none()).to_tensors())
     if broadcast.ask == DISTANCES:
         gaussians = Gaussians(broadcast.tensors[MEANS].numpy(), broadcast.tensors[WHITENING].numpy())
@@ -98,15 +105,30 @@ def answer_in_view(
             histogram += count_distances(distances, part.people, client.smallest_cell, pick)
         return reply(broadcast, tensors={HISTOGRAM: torch.from_numpy(histogram)})
     if broadcast.ask == COUNTS:
-        by_part = {name: model.run(part).probabilities for name, part in parts.items()}
-        return reply_blocks(broadcast, client, parts, by_part, question)
+        answers = {name: model.run(part).probabilities for name, part in parts.items()}
+        return reply_blocks(broadcast, client, parts, answers, question)
     raise unknown_question(broadcast)
 
 
-def threshold_counts(model: Judged, part: Examples, client: Client) -> CalibrationCounts:
-    """The histograms of one subgroup's calibration pictures."""
+def malignancy_counts(model: Judged, part: Examples, client: Client) -> NDArray[np.int64]:
+    """The histogram of one subgroup's calibration pictures by their malignancy, `(2, bins)`."""
+    probabilities, malignant = model.run(part).probabilities, malignant_classes(client.dataset.labels)
+    return count_malignancies(probabilities, part.labels, malignant, part.people, client.smallest_cell)
+
+
+def threshold_counts(
+    model: Judged, part: Examples, client: Client, question: EvaluateQuestion
+) -> CalibrationCounts:
+    """The histograms of one subgroup's calibration pictures, with what the working point refers."""
     probabilities = model.run(part).probabilities
-    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell)
+    thresholds = thresholds_of(question, part, case_of(client.dataset))
+    held_back = is_held_back(
+        probabilities,
+        probabilities.argmax(axis=1),
+        malignant_classes(client.dataset.labels),
+        None if thresholds is None else thresholds.malignant_from,
+    )
+    return CalibrationCounts.count(probabilities, part.labels, part.people, client.smallest_cell, held_back)
 
 
 def views(question: EvaluateQuestion, client: Client) -> list[View]:

@@ -21,12 +21,14 @@ from personalization.calibration.ood import (
 from personalization.calibration.temperature import (
     TEMPERATURES,
 )
+from personalization.calibration.working_point import WorkingPoint, no_malignancies, read_malignancies
 from personalization.stages.calibration_answers import (
     COUNTED,
     COUNTS,
     DISTANCES,
     EMBEDDINGS,
     LIKELIHOODS,
+    MALIGNANCY,
     MEANS,
     THRESHOLDS,
     WHITENING,
@@ -109,9 +111,26 @@ class Poll:
             found.append((sums, sum(counted(each) for each in answers)))
         return found
 
-    def thresholds(self, name: str, graph: bytes) -> list[CalibrationCounts]:
-        """The histograms of the calibration split that thresholds are fitted to, in the same order."""
-        updates = self._ask(THRESHOLDS, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)})
+    def malignancies(self, name: str, graph: bytes) -> list[NDArray[np.int64]]:
+        """The histograms of the calibration split that working points are fitted to, in the same order."""
+        updates = self._ask(MALIGNANCY, name, graph, "calibration", {**ONE_PER_LESION, **self._of(self.sets)})
+        return [
+            sum((read_malignancies(each) for each in answers), no_malignancies())
+            for answers in in_sets(updates, self.sets)
+        ]
+
+    def thresholds(
+        self, name: str, graph: bytes, points: Sequence[WorkingPoint | None]
+    ) -> list[CalibrationCounts]:
+        """The histograms of the calibration split that thresholds are fitted to, in the same order.
+
+        Args:
+            name: of the model.
+            graph: the model.
+            points: its working points, in this order too; pictures that they refer are counted as referred.
+        """
+        options = {**ONE_PER_LESION, **self._of(self.sets), **suspicion(points, self.together)}
+        updates = self._ask(THRESHOLDS, name, graph, "calibration", options)
         return [
             sum((CalibrationCounts.from_update(each) for each in answers), CalibrationCounts.none())
             for answers in in_sets(updates, self.sets)
@@ -233,6 +252,22 @@ def counted(update: Update) -> int:
     return sum(update.num_examples.values())
 
 
-def thresholds_in(manifest: BundleManifest) -> dict[str, int]:
+def thresholds_in(manifest: BundleManifest) -> dict[str, int | None]:
     """The thresholds of a manifest, as a question carries them."""
-    return asdict(Thresholds(manifest.conformal.threshold_bin, manifest.reports_from))
+    return asdict(
+        Thresholds(manifest.conformal.threshold_bin, manifest.reports_from, manifest.suspicious_from)
+    )
+
+
+def suspicion(points: Sequence[WorkingPoint | None], patterns: Sequence[str]) -> dict[str, Any]:
+    """What a question carries of working points: that of all together first, then those of patterns."""
+    of_all, *own = points
+    if of_all is None:
+        return {}
+    found = {name: asdict(nothing_but(point or of_all)) for name, point in zip(patterns, own, strict=True)}
+    return {"thresholds": asdict(nothing_but(of_all)), "pattern_thresholds": found}
+
+
+def nothing_but(point: WorkingPoint) -> Thresholds:
+    """Thresholds that leave all to the working point."""
+    return Thresholds(0, 0, point.threshold_bin)

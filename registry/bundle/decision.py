@@ -4,16 +4,18 @@ A pure function of the probabilities, the embedding, the manifest, the declared 
 what is given of a case, with thresholds compared in bins, so that what is decided is what was counted when
 the model was tested.
 
-- `report` if the highest probability reaches the abstention threshold, the prediction set is not empty and
-  the picture is not farther from the training pictures than the threshold of unfamiliarity, else `refer`. A
-  disease that no class is for may have a high probability; its distance shows.
+- `report` if the highest probability reaches the abstention threshold, the prediction set is not empty, the
+  malignancy does not hold the answer back, and the picture is not farther from the training pictures than the
+  threshold of unfamiliarity, else `refer`. A disease that no class is for may have a high probability; its
+  distance shows.
 - The prediction set holds every class that reaches the conformal threshold. Where none does, no class is
   credible. It is full where too few calibration pictures allow no promise (`guarantee: none`).
 - The malignancy probability is the sum over malignant classes; premalignant ones are not in it, and
-  are marked in `findings`. It is None where no class is malignant.
+  are marked in `findings`. It is None where no class is malignant. At the working point or above the lesion
+  is suspicious; an answer that is no malignant class is then held back, however confident.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from registry.bundle.cases.kinds import UNKNOWN_KIND
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.score_bins import malignancy_probability
+from registry.bundle.counts.working_point import is_held_back, is_suspicious
 from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
 from registry.bundle.manifest.labels import Label, malignant_classes
@@ -37,11 +40,33 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class MalignancyRisk:
+    """How probable it is that a lesion is malignant, and on which side of the working point that is.
+
+    Attributes:
+        probability: None where no class is malignant.
+        threshold: the working point, to the resolution of a score bin; None where the bundle has none.
+        above: whether the lesion is suspicious: its probability is at the threshold or above.
+        sensitivity: the share of malignant test pictures that were, as `BundleManifest.figures_for` has it.
+        specificity: the share of other test pictures that were not.
+        n: malignant test pictures.
+    """
+
+    probability: float | None
+    threshold: float | None = None
+    above: bool | None = None
+    sensitivity: float | None = None
+    specificity: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
 class Decision:
     """The decision on one picture: report or refer, with the evidence for it.
 
     Attributes:
         reported: whether the answer is reported (else referred to a clinician).
+        held_back: whether it is referred for its malignancy: suspicious, and its first finding not malignant.
         unfamiliar: whether the picture is unlike those trained on, and referred for it; None where the
             bundle or the caller has nothing to compare.
         findings: the classes, most probable first.
@@ -49,7 +74,7 @@ class Decision:
         coverage: the share of pictures whose set is meant to hold the truth.
         guarantee: for whom that is promised.
         set_calibrated_on: lesions the promise rests on.
-        malignancy: the probability that the lesion is malignant; None where no class is malignant.
+        malignancy: how probable it is that the lesion is malignant.
         confidence: the highest probability.
         confidence_threshold: what it was compared with, to the resolution of a score bin.
         confidence_calibrated_on: pictures the threshold rests on.
@@ -57,13 +82,14 @@ class Decision:
     """
 
     reported: bool
+    held_back: bool
     unfamiliar: bool | None
     findings: tuple[Finding, ...]
     in_set: tuple[str, ...]
     coverage: float
     guarantee: Guarantee
     set_calibrated_on: int
-    malignancy: float | None
+    malignancy: MalignancyRisk
     confidence: float
     confidence_threshold: float
     confidence_calibrated_on: int
@@ -89,7 +115,7 @@ class Decision:
                 "guarantee": self.guarantee,
                 "calibration_n": self.set_calibrated_on,
             },
-            "malignancy": {"probability": self.malignancy},
+            "malignancy": asdict(self.malignancy),
             "confidence": {
                 "value": self.confidence,
                 "threshold": self.confidence_threshold,
@@ -140,20 +166,57 @@ def decide(
     in_set = tuple(manifest.labels[k].code for k in order if bins[k] >= threshold_bin)
     malignant = malignant_classes(manifest.labels)
     unfamiliar = _unfamiliar(manifest, embedding)
+    one, answer = np.asarray(probabilities)[np.newaxis], order[:1]
+    held_back = bool(is_held_back(one, answer, malignant, manifest.suspicious_from)[0])
     return Decision(
-        reported=bool(bins[order[0]] >= manifest.reports_from) and not unfamiliar,
+        reported=bool(bins[order[0]] >= manifest.reports_from) and not held_back and not unfamiliar,
+        held_back=held_back,
         unfamiliar=unfamiliar,
         findings=tuple(Finding(manifest.labels[k], float(probabilities[k])) for k in order[:top]),
         in_set=in_set,
         coverage=round(1 - conformal.alpha, 6),
         guarantee=guarantee,
         set_calibrated_on=conformal.n,
-        malignancy=float(malignancy_probability(probabilities, malignant)) if malignant.any() else None,
+        malignancy=_malignancy(probabilities, malignant, manifest, skin_tone, skin_tone_scale),
         confidence=float(probabilities[order[0]]),
         confidence_threshold=manifest.report_threshold,
         confidence_calibrated_on=manifest.abstention.n,
-        warnings=_familiarity_warnings(manifest, unfamiliar)
+        warnings=(_HELD_BACK,) * held_back
+        + _familiarity_warnings(manifest, unfamiliar)
         + _warnings(manifest, in_set, skin_tone, skin_tone_scale, pattern),
+    )
+
+
+_HELD_BACK = (
+    "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "
+    "not ruled out, and the picture is referred."
+)
+
+
+def _malignancy(
+    probabilities: NDArray[Any],
+    malignant: NDArray[np.bool_],
+    manifest: BundleManifest,
+    skin_tone: str | None,
+    scale: str | None,
+) -> MalignancyRisk:
+    """The malignancy of one picture, with what was seen on test pictures at the working point."""
+    if not malignant.any():
+        return MalignancyRisk(None)
+    probability = float(malignancy_probability(probabilities, malignant))
+    if manifest.suspicious_from is None:
+        return MalignancyRisk(probability)
+    above = is_suspicious(np.asarray(probabilities)[np.newaxis], malignant, manifest.suspicious_from)
+    seen = manifest.figures_for(skin_tone, scale)
+    names = ("sensitivity_at_threshold", "specificity_at_threshold", "n_malignant")
+    sensitivity, specificity, n = (seen.get(name) for name in names)
+    return MalignancyRisk(
+        probability,
+        manifest.bins.lower(manifest.suspicious_from),
+        bool(above[0]),
+        float(sensitivity) if isinstance(sensitivity, float | int) else None,
+        float(specificity) if isinstance(specificity, float | int) else None,
+        n if isinstance(n, int) else None,
     )
 
 

@@ -123,7 +123,20 @@ def _malignancy(manifest: BundleManifest) -> str:
         return "No disease is labelled malignant, so there is no malignancy probability."
     others = [label.name for label in manifest.labels if label.malignancy in ("premalignant", "unknown")]
     outside = f" {', '.join(others)}: not malignant for certain, so not counted in it." if others else ""
-    return f"The summed probability of {', '.join(malignant)}.{outside}"
+    return f"The summed probability of {', '.join(malignant)}.{outside}{_working_point(manifest)}"
+
+
+def _working_point(manifest: BundleManifest) -> str:
+    point = manifest.working_point
+    if point is None:
+        return ""
+    missed = "" if point.reached else f", too few to show the {percent(point.target)} that were asked for"
+    start = probability_text(manifest.bins.lower(point.threshold_bin))
+    return (
+        f" From {start} on a lesion is suspicious: at least "
+        f"{percent(round(point.sensitivity_low, 3))} of malignant lesions are (with {percent(point.level)} "
+        f"confidence, chosen on {point.n} of them{missed}). An answer that is not malignant is then referred."
+    )
 
 
 def _unfamiliar(manifest: BundleManifest) -> str:

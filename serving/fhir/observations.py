@@ -12,13 +12,14 @@ from serving.fhir.elements import (
     concept,
     identity,
     notes,
+    own,
     probability,
     public,
     reference,
 )
 from serving.fhir.facts import components, observed, own_value
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Answer, Diagnosis, Reason
+from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk, Reason
 
 DECISIONS: Final = {
     "report": "The model is sure enough to answer",
@@ -91,17 +92,17 @@ def observations(
             *components(diagnosis.prediction_set),
         ],
     )
-    risk = diagnosis.malignancy.probability
+    risk = diagnosis.malignancy
     yield observation(
         "malignancy",
         observed("malignancy-probability", "Probability that the lesion is malignant"),
         **(
             {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
-            if risk is None
-            else {"valueQuantity": probability(risk)}
+            if risk.probability is None
+            else {"valueQuantity": probability(risk.probability)}
         ),
-        **_with(diagnosis.malignancy),
-        **doubt,
+        **_with(risk),
+        **{**doubt, **_beside_working_point(risk, doubt)},
     )
     yield observation("confidence", observed("confidence", "Highest probability"), **_confidence(diagnosis))
     yield observation(
@@ -140,6 +141,21 @@ def _confidence(diagnosis: Diagnosis) -> Element:
             {"low": probability(confidence.threshold), "text": "below this the lesion is referred"}
         ],
         **_with(confidence),
+    }
+
+
+def _beside_working_point(risk: MalignancyRisk, doubt: Element) -> Element:
+    """On which side of the working point a malignancy is; below it is not said to be normal."""
+    if risk.threshold is None:
+        return {}
+    side = own("interpretation", "above-working-point" if risk.above else "below-working-point")
+    high = [public("v3-ObservationInterpretation", "H", "High")] if risk.above else []
+    said = concept("Suspicious" if risk.above else "Below the working point", side, *high)
+    return {
+        "interpretation": [*doubt.get("interpretation", []), said],
+        "referenceRange": [
+            {"high": probability(risk.threshold), "text": "the working point: from this on suspicious"}
+        ],
     }
 
 

@@ -162,7 +162,7 @@ def _diagnosis(decision: str, confidence: float, ground: Reason, **of_case: Any)
                 coding={"icd10": "D22.9"},
             ),
         ],
-        malignancy={"probability": confidence},
+        malignancy={"probability": confidence, "threshold": 0.2, "above": True},
         confidence={"value": confidence},
         quality={"acceptable": not bad, "issues": [_BLURRED] if bad else []},
         **of_case,

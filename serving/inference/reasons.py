@@ -6,6 +6,7 @@
 | `low-confidence` | `refer`: it does not |
 | `empty-set` | `refer`: it is too low even for the prediction set, in which no class is left |
 | `refers-all` | `refer`: no threshold is good enough, so the version refers every picture |
+| `possible-malignancy` | `refer`: suspicious at the working point, and the first finding is not malignant |
 | `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
 | what is wrong with the picture | `retake`: see `serving.inference.quality.rules` |
 
@@ -29,7 +30,9 @@ from serving.protocol.parameters import Parameters
 from serving.protocol.routing import ROUTES, Route
 from serving.protocol.schemas import Reason
 
-ReasonCode = Literal["confident", "low-confidence", "empty-set", "refers-all", "unfamiliar"]
+ReasonCode = Literal[
+    "confident", "low-confidence", "empty-set", "refers-all", "possible-malignancy", "unfamiliar"
+]
 CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTES)
 """Every reason code there is."""
 
@@ -91,6 +94,8 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
                 "this version refers.",
             )
         )
+    if decision.held_back:
+        found.append(("possible-malignancy", _suspicious(decision)))
     if decision.unfamiliar and known is not None:
         found.append(
             (
@@ -108,6 +113,17 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
             )
         )
     return found
+
+
+def _suspicious(decision: Decision) -> str:
+    risk = decision.malignancy
+    assert risk.probability is not None, "held back where no class is malignant"
+    assert risk.threshold is not None, "held back without a working point"
+    probability, threshold = _beside(risk.probability, risk.threshold)
+    return (
+        f"The probability of malignancy is {probability}; from {threshold} on, the working point, this "
+        "version refers an answer that is not malignant."
+    )
 
 
 def _beside(confidence: float, threshold: float) -> tuple[str, str]:

@@ -110,6 +110,57 @@ class MalignancyRisk(Answer):
             page=Figure("Malignant", "probability, all malignant classes together"),
         ),
     ]
+    threshold: Annotated[
+        float | None,
+        Fact(
+            "the working point: from it on a lesion is suspicious; null where the version has none, and then "
+            "all below are",
+            0.2,
+            PROBABILITY,
+            page=Figure("Suspicious", "or more: the working point"),
+            later=True,
+        ),
+    ] = None
+    above: Annotated[
+        bool | None,
+        Fact(
+            "whether the lesion is suspicious; if so and the first finding is not malignant, the decision is "
+            "`refer`",
+            True,
+            later=True,
+        ),
+    ] = None
+    sensitivity: Annotated[
+        float | None,
+        Fact(
+            "the share of malignant test pictures that were suspicious, in the subgroup that answers",
+            0.94,
+            PROBABILITY,
+            fhir=Coded("sensitivity", "Sensitivity at the working point, on test pictures"),
+            page=Figure("Malignant ones found", "of {n} malignant test pictures, at the working point"),
+            later=True,
+        ),
+    ] = None
+    specificity: Annotated[
+        float | None,
+        Fact(
+            "the share of other test pictures there that were not",
+            0.61,
+            PROBABILITY,
+            fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
+            page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
+            later=True,
+        ),
+    ] = None
+    n: Annotated[
+        int | None,
+        Fact(
+            "how many malignant test pictures the sensitivity rests on",
+            117,
+            fhir=Coded("malignant-test-pictures", "Malignant test pictures that the sensitivity rests on"),
+            later=True,
+        ),
+    ] = None
 
 
 class Confidence(Answer):

@@ -206,6 +206,24 @@ def test_a_person_reads_the_decision_first_and_the_disclaimer_last(command, pict
         ({"decision": "report"}, "lesion.jpg: REPORT. The findings may be reported."),
         ({"decision": "retake", "findings": []}, "lesion.jpg: RETAKE. Take the picture again."),
         ({"malignancy": {"probability": None}}, "Malignancy: not known"),
+        (
+            {
+                "malignancy": {
+                    "probability": 0.25,
+                    "threshold": 0.2,
+                    "above": True,
+                    "sensitivity": 0.94,
+                    "specificity": 0.61,
+                    "n": 117,
+                }
+            },
+            "Malignancy: 0.250, suspicious (0.200); of 117 malignant test pictures 94.0% were suspicious, of "
+            "others 39.0%",
+        ),
+        (
+            {"malignancy": {"probability": 0.1, "threshold": 0.2, "above": False}},
+            "Malignancy: 0.100, below the working point (0.200)",
+        ),
         ({"quality": {"acceptable": False, "issues": ["blurred"]}}, "Quality: not acceptable: blurred"),
         (
             {

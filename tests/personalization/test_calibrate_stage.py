@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
+from scipy.stats import binom
 from sklearn.covariance import oas
 
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention
@@ -236,6 +237,89 @@ def test_what_is_served_on_the_test_split_is_told(make_job, stand, hospitals):
         assert facts["reported_risk"] == (pytest.approx(wrong[told].mean()) if told.any() else None)
         assert outcome.test[name].point.n == len(labels)
         assert np.trace(outcome.test[name].point.confusion) == (~wrong).sum()
+
+
+@pytest.mark.parametrize("sensitivity", [0.6, 0.95])
+def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_job, stand, hospitals):
+    job = calibrate_job(make_job, sensitivity=sensitivity, coverage=0.7, target_risk=0.4)
+    outcome = run(job, hospitals, stand)
+    held = 0
+    for name, bundle in outcome.bundles.items():
+        images, labels = pictures(hospitals, name, "calibration")
+        malignancy = score_bin(Graph(bundle.graph).run(images).probabilities[:, 0])  # mel alone is malignant
+        own = np.sort(malignancy[labels == 0])
+        missed = [m for m in range(len(own)) if binom.cdf(m, len(own), 1 - sensitivity) <= 0.05]
+        point = bundle.manifest.working_point
+        assert (point.target, point.level, point.n) == (sensitivity, 0.95, len(own))
+        assert point.reached is bool(missed)
+        assert point.threshold_bin == own[max(missed, default=0)]
+        assert asdict_of(point) == outcome.facts["models"][name]["working_point"]
+        assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
+
+        decided = [decide(row, bundle.manifest) for row in Graph(bundle.graph).run(images).probabilities]
+        told = np.array([one.reported for one in decided])
+        wrong = np.array([one.findings[0].label.code for one in decided]) != np.array(
+            [bundle.manifest.labels[k].code for k in labels]
+        )
+        abstention = outcome.facts["models"][name]["abstention"]
+        assert abstention["coverage"] == pytest.approx(told.mean())
+        assert abstention["risk"] == (pytest.approx(wrong[told].mean()) if told.any() else None)
+        held += sum(one.held_back for one in decided)
+    assert bool(held) is (sensitivity == 0.95), "the higher it is, the more pictures are held back"
+
+
+def test_what_a_working_point_does_on_the_test_split_is_told(make_job, stand, hospitals):
+    outcome = run(calibrate_job(make_job, sensitivity=0.6, target_risk=0.4), hospitals, stand)
+    for name in HOLDER:
+        manifest = outcome.bundles[name].manifest
+        images, labels = pictures(hospitals, name, "test")
+        decisions = [
+            decide(row, manifest) for row in Graph(outcome.bundles[name].graph).run(images).probabilities
+        ]
+        above = np.array([one.malignancy.above for one in decisions])
+        facts = outcome.facts["by_subgroup"][name]
+        assert facts["sensitivity_at_threshold"] == pytest.approx(above[labels == 0].mean())
+        assert facts["specificity_at_threshold"] == pytest.approx(1 - above[labels != 0].mean())
+        assert facts["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
+        for figures in (manifest.metrics, manifest.metrics["by_subgroup"][name]):
+            assert figures["sensitivity_at_threshold"] == facts["sensitivity_at_threshold"]
+            assert figures["n_malignant"] == (labels == 0).sum()
+        of_all = outcome.bundles[GLOBAL].manifest.metrics["by_subgroup"][name]
+        said = decide(
+            np.array([0.2, 0.5, 0.3]), outcome.bundles[GLOBAL].manifest, **declared(name)
+        ).malignancy
+        assert said.sensitivity == of_all["sensitivity_at_threshold"]
+        assert said.n == (labels == 0).sum()
+
+
+def declared(name: str) -> dict[str, str]:
+    return {"skin_tone": TONES[name][0], "skin_tone_scale": "fitzpatrick"}
+
+
+def asdict_of(entry) -> dict[str, object]:
+    return {name: getattr(entry, name) for name in type(entry).model_fields}
+
+
+def test_where_no_sensitivity_is_asked_for_nothing_is_asked_or_written(make_job, stand, hospitals):
+    before = calibrate_job(make_job)
+    assert before.digest == calibrate_job(make_job, sensitivity=None).digest
+    assert before.digest != calibrate_job(make_job, sensitivity=0.95).digest
+    assert "sensitivity" not in str(before.model_dump(context="identity"))
+    plain, asked = (
+        run(job, hospitals, stand, name)
+        for name, job in (("plain", before), ("asked", calibrate_job(make_job, sensitivity=0.95)))
+    )
+    for bundle in plain.bundles.values():
+        assert b"working_point" not in canonical(bundle.manifest)
+        assert not any("at_threshold" in key for key in bundle.manifest.metrics)
+    assert asked.traffic.up > plain.traffic.up
+
+
+def test_no_malignant_calibration_lesion_gives_no_working_point(make_job, stand, hospitals):
+    benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in hospitals.labels)
+    data = replace(hospitals, labels=benign)
+    outcome = run(calibrate_job(make_job, sensitivity=0.95), data, stand)
+    assert {bundle.manifest.working_point for bundle in outcome.bundles.values()} == {None}
 
 
 def test_every_bundle_tells_its_own_coverage_of_every_subgroup_it_was_tested_on(make_job, stand, hospitals):

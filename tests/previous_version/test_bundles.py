@@ -12,6 +12,7 @@ from tests.fixtures import PREVIOUS, ROOT
 from tests.fixtures.making.checkout import pinned
 
 FOLDER = PREVIOUS / "bundles"
+SINCE = ("threshold", "above", "sensitivity", "specificity", "n")  # of `malignancy`, null without them
 ANSWERS: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
 
 
@@ -39,6 +40,7 @@ def test_a_picture_gets_the_answer_that_it_got(name):
     command = ["-m", "registry.bundle.diagnose", str(FOLDER / name), str(picture), "--skin-tone", "5"]
     answered = subprocess.check_output([sys.executable, *command], env=pinned(PYTHONPATH=str(ROOT)))
     answer = json.loads(answered)
+    assert [answer["malignancy"].pop(key) for key in SINCE] == [None] * len(SINCE)
     assert words(answer) == words(ANSWERS[name])
     assert figures(answer) == pytest.approx(figures(ANSWERS[name]), rel=1e-5)
 

@@ -27,9 +27,12 @@ ADDED = frozenset(
         "stages.*.trains.name",
         "stages.*.patterns",
         *(f"stages.*.selection.proof.{name}" for name in ("confidence", "margin")),
+        "stages.*.sensitivity",
     )
 )
 ABSENT = object()
+# Built-in jobs that ask for more since, with what: without it they are what they were.
+ASKS = {"demo": {"sensitivity": None}}
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
@@ -46,7 +49,18 @@ def unnumbered(path: str) -> str:
 
 @pytest.fixture(scope="module")
 def jobs() -> dict[str, Any]:
-    return {recipe.name: recipe.job for recipe in run.read_recipes()}
+    return {recipe.name: as_before(recipe.job) for recipe in run.read_recipes()}
+
+
+def as_before(job: Any) -> Any:
+    """The job without what it asks for since."""
+    if job.name not in ASKS:
+        return job
+    stages = [
+        {**stage, **ASKS[job.name]} if stage["stage"] == "calibrate" else stage
+        for stage in job.model_dump(mode="json")["stages"]
+    ]
+    return type(job).model_validate({**job.model_dump(mode="json"), "stages": stages})
 
 
 def test_no_built_in_job_is_gone(jobs):

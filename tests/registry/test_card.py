@@ -185,6 +185,24 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
     assert "only 80 pictures" in " ".join(card["limits"])
 
 
+@pytest.mark.parametrize(
+    ("low", "reached", "said"),
+    [
+        (0.953, True, "(with 95 % confidence, chosen on 80 of them)"),
+        (0.861, False, "(with 95 % confidence, chosen on 80 of them, too few to show the 95 % that"),
+    ],
+)
+def test_a_model_with_a_working_point_tells_what_it_promises(bundle, low, reached, said):
+    point = {"target": 0.95, "level": 0.95, "threshold_bin": at_log_odds(-1.5), "n": 80}
+    labels = (Label(code="MEL", name="m", malignancy="malignant"), Label(code="NV", name="n"))
+    card = card_json(
+        bundle(labels=labels, working_point={**point, "sensitivity_low": low, "reached": reached}).manifest
+    )
+    use = card["how_to_use"]["malignancy"]
+    assert f"From 0.182 on a lesion is suspicious: at least {100 * low:.1f} % of malignant lesions are" in use
+    assert said in use
+
+
 def test_a_model_that_never_reports_says_so(bundle):
     use = card_json(bundle().manifest)["how_to_use"]
     assert use["report"] == "It never reports."

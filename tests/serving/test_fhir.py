@@ -25,7 +25,7 @@ from serving.fhir.report import conclusion
 from serving.http.openapi import describe
 from serving.protocol.fields import Coded, Fact, Unit, example
 from serving.protocol.parameters import Parameters
-from serving.protocol.schemas import Answer, Diagnosis, Finding
+from serving.protocol.schemas import Answer, Diagnosis, Finding, MalignancyRisk
 from serving.settings import ServeSettings
 
 FHIR = "application/fhir+json"
@@ -73,7 +73,7 @@ def diagnosis(decision: str = "report", **parts) -> Diagnosis:
             "guarantee": "subgroup",
             "calibration_n": 412,
         },
-        "malignancy": {"probability": 0.62},
+        "malignancy": MalignancyRisk(probability=0.62),
         "confidence": {"value": 0.62, "threshold": 0.55, "calibrated_on_n": 400},
         "quality": {"acceptable": True, "issues": []},
         "warnings": ["Mind the < & >."],
@@ -339,6 +339,32 @@ class Toy(Answer):
     clear: Annotated[bool, Fact("a fact", fhir=Coded("clear", "Whether clear"))] = False
     kind: Annotated[str, Fact("a word", fhir=Coded("kind", "Which kind"))] = "plain"
     secret: Annotated[str, Fact("nothing for FHIR")] = "?"
+
+
+@pytest.mark.parametrize(
+    ("decision", "above", "codes"),
+    [
+        ("report", True, ["above-working-point", "H"]),
+        ("refer", True, ["IND", "above-working-point", "H"]),
+        ("report", False, ["below-working-point"]),
+    ],
+)
+def test_a_malignancy_is_interpreted_beside_the_working_point(decision, above, codes):
+    told = MalignancyRisk(
+        probability=0.62, threshold=0.2, above=above, sensitivity=0.94, specificity=0.61, n=117
+    )
+    bundle = translated(diagnosis(decision=decision, malignancy=told))
+    (risk,) = observed(bundle, "malignancy-probability")
+    assert [one["code"] for said in risk["interpretation"] for one in said["coding"]] == codes
+    assert risk["referenceRange"][0]["high"]["value"] == 0.2
+    assert dict(parts(risk))["sensitivity"]["valueQuantity"]["value"] == 0.94
+    assert dict(parts(risk))["specificity"]["valueQuantity"]["value"] == 0.61
+    assert dict(parts(risk))["malignant-test-pictures"]["valueInteger"] == 117
+
+
+def test_without_a_working_point_nothing_is_said_of_one():
+    (risk,) = observed(translated(), "malignancy-probability")
+    assert {"interpretation", "referenceRange", "component"}.isdisjoint(risk)
 
 
 def test_a_field_becomes_a_component_by_its_type():

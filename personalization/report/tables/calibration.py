@@ -1,11 +1,21 @@
-"""The calibration of every model: temperature, prediction sets and abstention."""
+"""The calibration of every model: temperature, prediction sets, abstention, and the working point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import ceil, log
 
 from personalization.calibration.conformal import examples_needed
+from personalization.calibration.working_point import WorkingPoint
 from personalization.report.data import CalibratedModel
-from personalization.report.numerals import number, threshold, whole
-from personalization.report.table import Cell, Row, Table
+from personalization.report.measures import ALL, Estimate, present, total
+from personalization.report.numerals import interval, number, threshold, whole
+from personalization.report.served import cleared, routes, suspicious
+from personalization.report.table import Cell, Row, Table, cell, texts
+from registry.bundle.counts.count import Block
+from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.sample import sample_of
+from registry.bundle.metrics.summary import MALIGNANCY
+from training.messages.message import GLOBAL
 
 _COLUMNS = (
     "model",
@@ -14,6 +24,16 @@ _COLUMNS = (
     "in the set from",
     "coverage promised",
     "answered from confidence",
+)
+
+_AT_WORKING_POINT = (
+    "subgroup",
+    "suspicious from",
+    "sensitivity promised",
+    "malignant found suspicious",
+    "others not suspicious",
+    "malignant answered as such",
+    "others answered as such",
 )
 
 
@@ -51,3 +71,62 @@ def _promise(model: CalibratedModel) -> Cell:
     if conformal.guaranteed:
         return Cell(asked, f"expected {number(conformal.expected_coverage, 'percent')}")
     return Cell("none", f"{asked} needs {examples_needed(conformal.coverage)} pictures", faint=True)
+
+
+def working_point_table(
+    models: Sequence[CalibratedModel], blocks: Mapping[str, Block], labels: Sequence[Label]
+) -> Table | None:
+    """Sensitivity and specificity of every subgroup at the working point, and by the most probable class.
+
+    Args:
+        models: what calibration fixed.
+        blocks: test counts of the released models per subgroup.
+        labels: the classes.
+
+    Returns:
+        The table; None where no model has a working point.
+    """
+    shown = present(blocks)
+    answered_by = routes(models, shown)
+    if not any(model.working_point for model in answered_by.values()):
+        return None
+    groups = {name: {name: shown[name]} for name in answered_by}
+    everybody = {name: shown[name] for name in answered_by}
+    rows = []
+    for name, group in {**groups, ALL: everybody}.items():
+        of_model = texts("–", "–") if name == ALL else _point(answered_by[name])
+        sample = sample_of(total(group))
+        by_class = (Estimate.of(limits_of(key, sample, malignant_classes(labels))) for key in MALIGNANCY)
+        cells = (
+            *of_model,
+            *(_of(*share) for share in (suspicious(group), cleared(group))),
+            *(cell(found, "percent") for found in by_class),
+        )
+        rows.append(Row(name, cells, is_total=name == ALL))
+    caption = "The working point on the test split, beside the most probable class, with 95 % intervals"
+    return Table(caption, _AT_WORKING_POINT, tuple(rows))
+
+
+def _point(model: CalibratedModel) -> tuple[Cell, Cell]:
+    point = model.working_point
+    if point is None:
+        return Cell("none"), Cell("none", "no malignant calibration lesion")
+    lesions = f"{whole(point.n)} malignant lesions"
+    target = "" if point.reached else f"; {number(point.target, 'percent')} needs {_needed(point)}"
+    whose = "" if model.subgroup != GLOBAL else ", for everybody together"
+    return (
+        Cell(threshold(model.bins.lower(point.threshold_bin)), model.subgroup),
+        Cell(number(point.sensitivity_low, "percent"), f"{lesions}{whose}{target}"),
+    )
+
+
+def _needed(point: WorkingPoint) -> str:
+    """How many malignant lesions show the target where none of them is missed."""
+    return whole(ceil(log(1 - point.level) / log(point.target)))
+
+
+def _of(found: Estimate, n: int) -> Cell:
+    """A share with its interval, and of how many pictures; in words where there are none."""
+    if not n:
+        return Cell(number(None), "no such test pictures")
+    return Cell(number(found.value, "percent"), f"{interval(found, 'percent')}; of {whole(n)}")

@@ -73,7 +73,9 @@ def count(
             _confidence(probabilities, labels, answers, patients, smallest_cell),
         ),
         _lesion_sums(labels, answers, malignant, lesions),
-        None if thresholds is None else Decisions.count(probabilities, labels, answers, lesions, thresholds),
+        None
+        if thresholds is None
+        else Decisions.count(probabilities, labels, answers, lesions, thresholds, malignant),
         {trait: Cell(Confusion(of.reshape(confusion.shape))) for trait, of in within.items()},
     )
 

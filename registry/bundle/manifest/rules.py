@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.score_bins import LOGIT_BINS
@@ -90,12 +90,44 @@ class Abstention(Frozen):
     level: float | None = Field(None, gt=0, lt=1)
 
 
+class WorkingPoint(Frozen):
+    """The rule of suspicion: a lesion is suspicious if `bins.bin(malignancy) >= threshold_bin`.
+
+    A suspicious picture whose answer is no malignant class is referred.
+
+    Attributes:
+        target: the sensitivity that was asked for.
+        level: how sure it is that `sensitivity_low` is reached.
+        threshold_bin: 0 makes every lesion suspicious.
+        sensitivity_low: the lower limit of the share of malignant lesions that are suspicious.
+        n: malignant calibration lesions that it was chosen on.
+        reached: whether `sensitivity_low` is the target or more; else they were too few to show it.
+    """
+
+    target: float = Field(gt=0, lt=1)
+    level: float = Field(gt=0, lt=1)
+    threshold_bin: ThresholdBin
+    sensitivity_low: float = Field(ge=0, le=1)
+    n: int = Field(ge=1)
+    reached: bool
+
+    @model_validator(mode="after")
+    def _reached_where_it_is(self) -> "WorkingPoint":
+        if self.reached != (self.sensitivity_low >= self.target):
+            raise ValueError(
+                f"sensitivity_low is {self.sensitivity_low:g} and the target {self.target:g}; with these, "
+                f"`reached` is not {str(self.reached).lower()}: it says whether the target is shown"
+            )
+        return self
+
+
 class PatternCalibration(Frozen):
     """The rules for cases of which this much is given; see `registry.bundle.cases.patterns`.
 
     Attributes:
         pattern: what is given.
-        temperature, conformal, abstention: as in the manifest, for these cases.
+        temperature, conformal, abstention, working_point: as in the manifest, for these cases; without a
+            working point of its own, that of the manifest.
         set_size: the mean number of classes in a prediction set of the test cases; None where there are none.
         reported: the share of them that is reported.
     """
@@ -106,6 +138,14 @@ class PatternCalibration(Frozen):
     abstention: Abstention
     set_size: float | None = Field(None, ge=0)
     reported: float | None = Field(None, ge=0, le=1)
+    working_point: WorkingPoint | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        if self.working_point is None:
+            plain.pop("working_point", None)
+        return plain
 
 
 class OutOfDistribution(Frozen):

@@ -16,7 +16,7 @@ from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS, ScoreBins
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.rules import (
     Abstention,
     Conformal,
@@ -24,6 +24,7 @@ from registry.bundle.manifest.rules import (
     OutOfDistribution,
     PatternCalibration,
     Temperature,
+    WorkingPoint,
 )
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.scales import canonical_tone
@@ -37,6 +38,7 @@ __all__ = [
     "OutOfDistribution",
     "PatternCalibration",
     "Temperature",
+    "WorkingPoint",
 ]
 
 SCHEMA_VERSION: Final = 2
@@ -187,8 +189,10 @@ class BundleManifest(Frozen):
             of older versions, and then not written either. Nothing is routed by it.
         case: which pictures and facts of a case the model takes; None for a model of single pictures, and
             then not written.
+        working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
+            for, as in bundles of older versions, and then not written.
         patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
-            `conformal` and `abstention` are for cases of all these patterns together.
+            `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
     """
 
     schema_version: Literal[1, 2, 3] = SCHEMA_VERSION
@@ -204,6 +208,7 @@ class BundleManifest(Frozen):
     parity: float | None = Field(None, ge=0, le=1)
     tones: ToneRanges | None = None
     case: CaseInput | None = None
+    working_point: WorkingPoint | None = None
     patterns: tuple[PatternCalibration, ...] = ()
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
@@ -222,6 +227,25 @@ class BundleManifest(Frozen):
         credible. Newer calibrations choose the first no lower than the second.
         """
         return max(self.abstention.threshold_bin, self.conformal.threshold_bin)
+
+    @property
+    def suspicious_from(self) -> int | None:
+        """The score bin from which on a malignancy is suspicious; None without a working point."""
+        return None if self.working_point is None else self.working_point.threshold_bin
+
+    def figures_for(self, skin_tone: str | None, scale: str | None) -> Mapping[str, JsonValue]:
+        """The test figures that tell most of a person of this tone.
+
+        Those of the tone's subgroup; of the model for everybody, where it was not tested on that by itself,
+        those of everybody; of a subgroup's model none for other tones.
+        """
+        if not self.subgroup.is_global:
+            return self.metrics if self.subgroup.covers(skin_tone, scale) else {}
+        known = self.reference.by_subgroup if self.reference else ()
+        name = next((one.subgroup.name for one in known if one.subgroup.covers(skin_tone, scale)), None)
+        of_each = self.metrics.get("by_subgroup")
+        own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
+        return own if isinstance(own, Mapping) else self.metrics
 
     @property
     def refers_all(self) -> bool:
@@ -257,6 +281,7 @@ class BundleManifest(Frozen):
                 "temperature": rules.temperature,
                 "conformal": rules.conformal,
                 "abstention": rules.abstention,
+                "working_point": rules.working_point or self.working_point,
             }
         )
 
@@ -289,13 +314,18 @@ class BundleManifest(Frozen):
     @model_validator(mode="after")
     def _scores_in_these_bins(self) -> "BundleManifest":
         most = len(self.bins)
-        rules: dict[str, Conformal | Abstention]
-        rules = {"conformal": self.conformal, "abstention": self.abstention}
+        rules: dict[str, Conformal | Abstention | WorkingPoint | None]
+        rules = {
+            "conformal": self.conformal,
+            "abstention": self.abstention,
+            "working_point": self.working_point,
+        }
         for one in self.patterns:
             of = one.pattern.name
             rules |= {f"{of}.conformal": one.conformal, f"{of}.abstention": one.abstention}
+            rules |= {f"{of}.working_point": one.working_point}
         for name, rule in rules.items():
-            if rule.threshold_bin > most:
+            if rule is not None and rule.threshold_bin > most:
                 raise ValueError(
                     f"{name}.threshold_bin is {rule.threshold_bin}; with the {most} score bins of schema "
                     f"{self.schema_version} it is from 0 to {most}"
@@ -329,6 +359,13 @@ class BundleManifest(Frozen):
                 f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
                 f"each once and in their order: {', '.join(codes)}"
             )
+        points = [self.working_point, *(one.working_point for one in self.patterns)]
+        if any(points) and not malignant_classes(self.labels).any():
+            raise ValueError("there is a working point on malignancy, and no label is malignant")
+        if any(points) and self.schema_version == 1:
+            raise ValueError("there is a working point, which schema 1 does not have")
+        if self.working_point is None and any(points):
+            raise ValueError("a pattern has a working point, and all patterns together have none")
         promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
         if "subgroup" in promised and self.subgroup.is_global:
             raise ValueError(

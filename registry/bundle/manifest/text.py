@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
 from registry.bundle.manifest.schema import CASE_SCHEMA, BundleManifest
 
-ADDED_LATER = ("parity", "tones", "case", "patterns")
+ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 

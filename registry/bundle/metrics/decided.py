@@ -1,4 +1,7 @@
-"""Figures of what a model's thresholds do to test pictures: coverage, set size, referral and its risk.
+"""Figures of what a model's thresholds do to test pictures: coverage, set size, referral, and its risk.
+
+At a working point also sensitivity and specificity: the share of malignant pictures that are suspicious, and
+of others that are not.
 
 From counts that clients made at those thresholds, so exact. Intervals are of lesions: with x of n pictures so
 and the cluster-robust variance Σ_g (x_g − r n_g)² / n² of r = x / n, r is as certain as x / deff of n / deff
@@ -21,10 +24,20 @@ SHARES: Mapping[str, Callable[[Decisions], LesionSums]] = {
     "reported_risk": lambda decisions: decisions.wrong,
 }
 
+AT_WORKING_POINT: Mapping[str, Callable[[Decisions], LesionSums]] = {
+    "sensitivity_at_threshold": lambda decisions: decisions.suspicious,
+    "specificity_at_threshold": lambda decisions: decisions.cleared,
+}
+
 
 def decided(decisions: Decisions) -> dict[str, Any]:
-    """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON."""
+    """`coverage`, `reported`, `reported_risk` and `set_size`, with their `intervals`, ready for JSON.
+
+    And `AT_WORKING_POINT`, where the model has one.
+    """
     sums = {name: of(decisions) for name, of in SHARES.items()} | {"set_size": decisions.set_sizes}
+    if decisions.at_working_point:
+        sums |= {name: of(decisions) for name, of in AT_WORKING_POINT.items()}
     figures: dict[str, Any] = {name: mean_of(of) for name, of in sums.items()}
     figures["intervals"] = {
         name: (mean_interval(of) if name == "set_size" else share_interval(of)) for name, of in sums.items()

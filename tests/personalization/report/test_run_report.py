@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from personalization.calibration.abstention import AbstentionThreshold
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.page import render_report
-from personalization.report.run_report import judged, report_data
+from personalization.report.run_report import judged, no_working_point, report_data
 from personalization.report.tables.calibration import calibration_table
 from personalization.report.tables.run_facts import stages_table
 from registry.bundle.counts.block import Block
@@ -151,6 +152,24 @@ def test_thresholds_of_runs_of_the_version_before_are_read_in_their_bins(finish)
     (row,) = calibration_table(data.calibration).rows
     assert [cell.text for cell in row.cells][2] == "24.0\u202f%"
     assert data.smallest_cell == 1
+
+
+@pytest.mark.parametrize(("sensitivity", "notes"), [(0.95, 1), (None, 0)])
+def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, sensitivity, notes):
+    job = make_job([FEDERATE, {"stage": "export"}, {"stage": "calibrate", "sensitivity": sensitivity}])
+    point = {
+        "target": 0.95,
+        "level": 0.95,
+        "threshold_bin": 9,
+        "sensitivity_low": 0.9,
+        "n": 9,
+        "reached": False,
+    }
+    models = {"global": {"working_point": point}, "dark": {"working_point": None}}
+    done = SimpleNamespace(outcome=SimpleNamespace(facts={"models": models}))
+    found = no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done}))
+    assert len(found) == notes
+    assert all(note.startswith("No working point for dark, though") for note in found)
 
 
 def with_equal_bins(block):

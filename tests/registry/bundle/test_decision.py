@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.decision import decide
 from registry.bundle.errors import GraphError
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
+from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup, WorkingPoint
 from registry.bundle.metrics.selective import risk_coverage
 from registry.bundle.metrics.sets import coverage_at, mean_set_size_at
 from tests.case_bundles import PATTERNS, case_bundle
@@ -55,14 +56,16 @@ def test_the_answer_in_the_shape_that_was_promised(manifest):
 
 
 def test_premalignant_is_not_in_the_malignancy_probability(manifest):
-    assert decide(PROBABILITIES, manifest()).malignancy == pytest.approx(0.25)
+    assert decide(PROBABILITIES, manifest()).malignancy.probability == pytest.approx(0.25)
 
 
 def test_malignancy_is_unknown_where_no_class_is_malignant(manifest):
     labels = (Label(code="A", name="a"), Label(code="B", name="b", malignancy="benign"))
     decision = decide(np.array([0.7, 0.3]), manifest(labels=labels))
-    assert decision.malignancy is None
-    assert decision.to_json()["malignancy"] == {"probability": None}
+    assert decision.malignancy.probability is None
+    assert decision.to_json()["malignancy"] == dict.fromkeys(
+        ("probability", "threshold", "above", "sensitivity", "specificity", "n")
+    )
 
 
 def test_a_class_of_unknown_kind_beside_malignant_ones_is_a_warning(manifest):
@@ -202,6 +205,112 @@ def test_what_is_decided_is_what_was_counted(manifest, predictions, seed, in_set
             assert curve.risk[from_bin] == pytest.approx(np.mean(reported))
     else:
         assert not reported
+
+
+def working_point(threshold_bin):
+    return WorkingPoint(
+        target=0.95, level=0.95, threshold_bin=threshold_bin, sensitivity_low=0.96, n=80, reached=True
+    )
+
+
+FIGURES = {"sensitivity_at_threshold": 0.9, "specificity_at_threshold": 0.6, "n_malignant": 40}
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "above", "held_back"),
+    [
+        ([0.25, 0.62, 0.13], True, True),
+        ([0.15, 0.72, 0.13], False, False),
+        ([0.62, 0.25, 0.13], True, False),  # the answer is malignant
+    ],
+)
+def test_what_is_suspicious_and_not_answered_as_malignant_is_referred(
+    manifest, probabilities, above, held_back
+):
+    whole = manifest(working_point=working_point(at_log_odds(-1.5)), metrics=FIGURES)
+    assert decide(np.array(probabilities), manifest()).reported, "without a working point"
+    decision = decide(np.array(probabilities), whole)
+    assert decision.held_back is held_back
+    assert decision.reported is not held_back
+    assert decision.malignancy.above is above
+    assert (
+        any("not ruled out, and the picture is referred" in said for said in decision.warnings) is held_back
+    )
+    assert decision.to_json()["malignancy"] == {
+        "probability": probabilities[0],
+        "threshold": pytest.approx(1 / (1 + np.exp(1.5))),
+        "above": above,
+        "sensitivity": 0.9,
+        "specificity": 0.6,
+        "n": 40,
+    }
+
+
+@pytest.mark.parametrize(
+    ("tone", "figures"), [("5", [0.5, 0.7, 8]), ("2", [0.9, 0.6, 40]), (None, [0.9, 0.6, 40])]
+)
+def test_figures_at_the_working_point_are_of_the_subgroup_where_the_model_was_tested_on_it(
+    manifest, tone, figures
+):
+    dark = {"sensitivity_at_threshold": 0.5, "specificity_at_threshold": 0.7, "n_malignant": 8}
+    histograms = {"confidence": (0,) * SCORE_BINS, "scores": ((0,) * SCORE_BINS,) * 3}
+    whole = manifest(
+        working_point=working_point(at_log_odds(-1.5)),
+        metrics={**FIGURES, "by_subgroup": {"dark": dark}},
+        reference={**histograms, "by_subgroup": [{**histograms, "subgroup": DARK}]},
+    )
+    scale = "fitzpatrick" if tone else None
+    said = decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale=scale).malignancy
+    assert [said.sensitivity, said.specificity, said.n] == figures
+
+
+def test_a_subgroups_figures_are_told_to_nobody_else(manifest):
+    whole = manifest(
+        subgroup=DARK, conformal=FOR_DARK, metrics=FIGURES, working_point=working_point(at_log_odds(-1.5))
+    )
+    own, other = (
+        decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale="fitzpatrick").malignancy
+        for tone in ("6", "1")
+    )
+    assert (own.sensitivity, own.n) == (0.9, 40)
+    assert (other.sensitivity, other.specificity, other.n, other.above) == (None, None, None, True)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    reported_from=st.integers(100, 200),
+    suspicious_from=st.integers(100, 200),
+    malignant=st.integers(1, 11),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_decided_at_a_working_point_is_what_was_counted(
+    manifest, predictions, seed, reported_from, suspicious_from, malignant
+):
+    """Referral, its risk, sensitivity and specificity are those of the decisions, of however many classes."""
+    labels = tuple(
+        Label(code=f"C{k}", name=f"c{k}", malignancy="malignant" if k < malignant else "benign")
+        for k in range(12)
+    )
+    probabilities, truth = predictions(seed, 40, 12)
+    probabilities = probabilities.astype(np.float32)
+    whole = manifest(
+        labels=labels,
+        conformal=Conformal(),
+        abstention=Abstention(threshold_bin=reported_from),
+        working_point=working_point(suspicious_from),
+    )
+    decisions = [decide(row, whole) for row in probabilities]
+    thresholds = Thresholds(0, whole.reports_from, whole.suspicious_from)
+    counted = count(
+        probabilities, truth, malignant=np.arange(12) < malignant, thresholds=thresholds
+    ).decisions
+    said = [decision.reported for decision in decisions]
+    wrong = [one.findings[0].label.code != f"C{k}" for one, k in zip(decisions, truth, strict=True)]
+    above = np.array([decision.malignancy.above for decision in decisions])
+    assert counted.reported.x[0] == sum(said)
+    assert counted.wrong.x[0] == sum(np.array(wrong) & np.array(said))
+    assert counted.suspicious.x[0] == above[truth < malignant].sum()
+    assert counted.cleared.x[0] == (~above[truth >= malignant]).sum()
 
 
 @pytest.mark.parametrize(

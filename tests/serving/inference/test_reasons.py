@@ -15,7 +15,7 @@ from PIL import Image, ImageFilter
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Subgroup
+from registry.bundle.manifest.schema import Abstention, Conformal, OutOfDistribution, Subgroup, WorkingPoint
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Version
@@ -111,6 +111,18 @@ def test_an_unfamiliar_picture_beside_an_unsure_answer(ask, away, confidence, co
     )
     assert list(said) == [*codes, "unknown-tone"]
     assert decision == ("report" if codes == ["confident"] else "refer")
+
+
+def test_a_malignancy_that_reaches_the_working_point(ask):
+    point = WorkingPoint(
+        target=0.95, level=0.95, threshold_bin=at_log_odds(-1.5), sensitivity_low=0.96, n=80, reached=True
+    )
+    decision, said = ask((0.2, 0.7, 0.1), working_point=point)
+    assert decision == "refer"
+    assert list(said) == ["possible-malignancy", "unknown-tone"]
+    assert said["possible-malignancy"].startswith("The probability of malignancy is 0.200; from 0.182 on")
+    assert list(ask((0.1, 0.8, 0.1), working_point=point)[1]) == ["confident", "unknown-tone"]
+    assert list(ask((0.8, 0.1, 0.1), working_point=point)[1]) == ["confident", "unknown-tone"]
 
 
 def test_a_bad_picture_is_the_only_ground_for_another(ask):

@@ -3,7 +3,7 @@ from typing import Annotated
 import pytest
 
 from serving.protocol.fields import PROBABILITY, Fact, Figure, Unit, example
-from serving.protocol.schemas import Answer, Diagnosis
+from serving.protocol.schemas import Answer, Diagnosis, MalignancyRisk
 from serving.web.figures import FIRST, Row, figures
 
 
@@ -14,6 +14,18 @@ def test_the_confidence_comes_first_then_the_risk():
         Row("Malignant", "not known", "probability, all malignant classes together"),
     ]
     assert set(FIRST) <= set(Diagnosis.model_fields)
+
+
+def test_a_working_point_has_rows_of_its_own_where_there_is_one():
+    with_one = figures(example(Diagnosis))
+    assert with_one[1:5] == [
+        Row("Malignant", "52 %", "probability, all malignant classes together"),
+        Row("Suspicious", "20 %", "or more: the working point"),
+        Row("Malignant ones found", "94 %", "of 117 malignant test pictures, at the working point"),
+        Row("Others not suspicious", "61 %", "of the other test pictures, at the working point"),
+    ]
+    without = figures(example(Diagnosis, malignancy=MalignancyRisk(probability=0.52)))
+    assert without == [with_one[0], with_one[1], *with_one[5:]]
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,11 @@ def thresholds_of(
         for kinds, context in zip(part.cases.kinds, part.cases.context, strict=True)
     ]
     of_each = [question.pattern_thresholds.get(name, question.thresholds) for name in patterns]
+    suspicious = [each.malignant_from for each in of_each]
     return ThresholdsOfEach(
         np.array([each.set_from for each in of_each], dtype=np.int64),
         np.array([each.report_from for each in of_each], dtype=np.int64),
+        None if None in suspicious else np.array(suspicious, dtype=np.int64),
     )
 
 

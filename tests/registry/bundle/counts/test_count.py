@@ -161,6 +161,46 @@ def test_decisions_are_those_of_each_picture(predictions):
     np.testing.assert_array_equal((block + again).decisions.sums.to_array(), 2 * found.sums.to_array())
 
 
+def test_decisions_at_a_working_point_are_those_of_each_picture(predictions):
+    probabilities, labels = predictions(8, 50, 3)
+    lesions = np.arange(50) // 2
+    block, without = (
+        count(
+            probabilities,
+            labels,
+            malignant=MALIGNANT,
+            lesions=lesions,
+            thresholds=Thresholds(140, 150, malignant_from),
+        )
+        for malignant_from in (130, None)
+    )
+    suspicious = LOGIT_BINS.bin(probabilities[:, MALIGNANT].sum(axis=1)) >= 130
+    malignant, answered = MALIGNANT[labels], MALIGNANT[probabilities.argmax(axis=1)]
+    held_back = suspicious & ~answered
+    reported = (LOGIT_BINS.bin(probabilities).max(axis=1) >= 150) & ~held_back
+    wrong = probabilities.argmax(axis=1) != labels
+    found = block.decisions
+    assert (held_back & (LOGIT_BINS.bin(probabilities).max(axis=1) >= 150)).any()
+    assert found.reported.x[0] == found.wrong.n[0] == reported.sum()
+    assert found.wrong.x[0] == (reported & wrong).sum()
+    assert (found.suspicious.n[0], found.suspicious.x[0]) == (malignant.sum(), (malignant & suspicious).sum())
+    assert (found.cleared.n[0], found.cleared.x[0]) == ((~malignant).sum(), (~malignant & ~suspicious).sum())
+    of_lesion = np.bincount(lesions, malignant & suspicious)
+    assert found.suspicious.xx[0] == (of_lesion**2).sum()
+    assert not without.decisions.at_working_point
+    assert (block + without).decisions.suspicious.n[0] == malignant.sum()
+    again = Block.from_arrays(block.to_arrays())
+    np.testing.assert_array_equal(again.decisions.sums.to_array(), found.sums.to_array())
+
+
+def test_decisions_of_the_version_before_are_read(predictions):
+    block = count(*predictions(8, 50, 3), malignant=MALIGNANT, thresholds=Thresholds(150, 166))
+    arrays = block.to_arrays()
+    arrays["decisions"] = arrays["decisions"][:4]
+    again = Block.from_arrays(arrays)
+    np.testing.assert_array_equal(again.decisions.sums.to_array(), block.decisions.sums.to_array())
+
+
 @pytest.mark.parametrize("smallest", [1, 5])
 def test_a_block_travels_and_arrives_the_same(predictions, smallest):
     block = count(*predictions(6, 25, 4), malignant=np.arange(4) < 2, smallest_cell=smallest)
@@ -274,6 +314,17 @@ def _other_decisions(arrays):
     arrays["decisions"][0, 0] -= 1
 
 
+def _too_few_sides(arrays):
+    arrays["decisions"][4, 0] = 1
+    arrays["decisions"][4, 5] = 1
+
+
+def _more_found_than_there_are(arrays):
+    arrays["decisions"][1, 1] += 100
+    arrays["decisions"][2, 0] += 100
+    arrays["decisions"][2, 5] += 100
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -281,6 +332,8 @@ def _other_decisions(arrays):
         (_no_shares, "`lesions` is int32 of shape"),
         (_no_such_lesions, "that no pictures have"),
         (_other_decisions, "`decisions`"),
+        (_too_few_sides, "`decisions`"),
+        (_more_found_than_there_are, "`decisions`"),
     ],
 )
 def test_broken_sums_by_lesion_are_refused_at_the_door(predictions, spoil, message):

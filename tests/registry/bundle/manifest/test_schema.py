@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from registry.bundle.cases.patterns import read_pattern
 from registry.bundle.counts.count import SCORE_BINS, count
 from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS
 from registry.bundle.familiarity import DISTANCE_BINS
+from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import (
     Abstention,
     BundleManifest,
@@ -18,6 +20,7 @@ from registry.bundle.manifest.schema import (
     sha256,
 )
 from registry.bundle.manifest.text import canonical, read_manifest
+from tests.case_bundles import case_bundle
 from tests.thresholds import at_log_odds
 
 
@@ -209,3 +212,52 @@ def test_reference_histograms_are_of_the_bins_of_the_schema(manifest, prediction
     mixed = new.model_copy(update={"right": row})
     with pytest.raises(ValidationError, match="500 bins"):
         manifest(reference=mixed)
+
+
+HARMLESS = [Label(code=code, name=code, malignancy="benign") for code in ("A", "B")]
+POINT = {
+    "target": 0.95,
+    "level": 0.95,
+    "threshold_bin": 140,
+    "sensitivity_low": 0.96,
+    "n": 80,
+    "reached": True,
+}
+
+
+def test_a_working_point_is_written_where_there_is_one(manifest):
+    whole = manifest(working_point=POINT)
+    assert read_manifest(canonical(whole)) == whole
+    assert whole.suspicious_from == 140
+    assert b"working_point" not in canonical(manifest())
+    assert manifest().suspicious_from is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"working_point": {**POINT, "reached": False}}, "`reached` is not false"),
+        ({"working_point": {**POINT, "sensitivity_low": 0.9}}, "`reached` is not true"),
+        ({"working_point": {**POINT, "threshold_bin": 321}}, "working_point.threshold_bin is 321"),
+        ({"working_point": POINT, "labels": HARMLESS}, "no label is malignant"),
+        ({"working_point": POINT, "schema_version": 1}, "schema 1 does not have"),
+    ],
+)
+def test_a_working_point_that_cannot_be_is_refused(manifest, parts, message):
+    with pytest.raises(ValidationError, match=message):
+        manifest(**parts)
+
+
+def test_a_pattern_without_a_working_point_has_that_of_all():
+    whole, own = case_bundle().manifest, {**POINT, "threshold_bin": 120}
+    first, *rest = whole.patterns
+    assert b"working_point" not in canonical(whole)
+    given = {**whole.model_dump(), "working_point": POINT}
+    given["patterns"] = [{**first.model_dump(), "working_point": own}, *(one.model_dump() for one in rest)]
+    pointed = BundleManifest.model_validate(given)
+    assert read_manifest(canonical(pointed)) == pointed
+    assert pointed.under(first.pattern).suspicious_from == 120
+    assert pointed.under(rest[0].pattern).suspicious_from == 140
+    assert pointed.under(read_pattern("unknown")).suspicious_from == 140
+    with pytest.raises(ValidationError, match="all patterns together have none"):
+        BundleManifest.model_validate({**given, "working_point": None})

@@ -51,6 +51,27 @@ def test_nothing_reported_has_no_risk():
     assert figures["reported_risk"] is figures["intervals"]["reported_risk"] is None
 
 
+def test_sensitivity_and_specificity_are_those_at_the_working_point():
+    """Ten malignant pictures, two of them below 0.3, and 20 others, five of them from there on."""
+    malignant = np.repeat([0.2, 0.4, 0.1, 0.6], [2, 8, 15, 5])
+    block = count(
+        np.stack([malignant, 1 - malignant], axis=1),
+        np.repeat([0, 1], [10, 20]),
+        malignant=np.array([True, False]),
+        thresholds=Thresholds(0, 0, int(score_bin(np.array(0.3)))),
+    )
+    figures = decided(block.decisions)
+    assert figures["sensitivity_at_threshold"] == pytest.approx(0.8)
+    assert figures["specificity_at_threshold"] == pytest.approx(0.75)
+    assert figures["intervals"]["sensitivity_at_threshold"] == pytest.approx([0.4439, 0.9748], abs=1e-4)
+    assert figures["reported"] == pytest.approx(22 / 30), "8 that are answered as harmless are held back"
+
+
+def test_without_a_working_point_there_is_no_figure_at_it():
+    figures = told(0.5, 0.65)
+    assert not any("at_threshold" in name for name in [*figures, *figures["intervals"]])
+
+
 @pytest.mark.parametrize("thresholds", [(0.5, 0.65), (0, 0), (0.7, 0.75)])
 def test_pictures_of_a_lesion_that_are_all_alike_tell_no_more_than_one(thresholds):
     once, thrice = told(*thresholds)["intervals"], told(*thresholds, copies=3)["intervals"]

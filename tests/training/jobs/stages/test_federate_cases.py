@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.patterns import read_pattern
+from registry.bundle.decision import decide
+from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.model_file.graph import Graph
 from training.data.cases import Cases
 from training.data.settings import CasesConfig
@@ -49,8 +52,8 @@ def fitting_job(make_job, federate_block):
     return make_fitting_job(make_job, federate_block)
 
 
-def make_fitting_job(make_job, federate_block, **blocks):
-    stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate"}]
+def make_fitting_job(make_job, federate_block, calibrate=(), **blocks):
+    stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate", **dict(calibrate)}]
     model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}, "flips": True}
     return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model, **blocks)
 
@@ -98,6 +101,41 @@ def test_figures_of_a_pattern_are_of_the_graph_that_is_given_nothing_else(
         figures = calibrated.facts["patterns"][kind]
         assert figures["n"] == shown
         assert round(figures["accuracy"] * figures["n"]) == right
+
+
+def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
+    make_job, federate_block, run_job, cases
+):
+    asks = {"sensitivity": 0.9, "coverage": 0.5, "target_risk": 0.9}
+    job = make_fitting_job(make_job, federate_block, asks, privacy={"min_count": 1})
+    calibrated = run_job(job, cases).result.stages["2-calibrate"].outcome
+    bundle = calibrated.bundles["global"]
+    graph, manifest = Graph(bundle.graph), bundle.manifest
+    fits, held = calibrated.facts["models"]["global"]["patterns"], 0
+    assert all(one.conformal.guarantee == "global" for one in manifest.patterns)
+    for place, kind in enumerate(CASES["kinds"]):
+        pattern = read_pattern(kind)
+        own = manifest.rules_of(pattern).working_point
+        assert {name: getattr(own, name) for name in fits[kind]["working_point"]} == fits[kind][
+            "working_point"
+        ]
+        decisions, malignant = [], []
+        for client in cases.clients:
+            examples = cases.examples(client, "test")
+            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
+            kinds = np.where(kinds == 1 + place, kinds, -1)
+            left = (kinds >= 0).any(axis=1)
+            nothing = np.full_like(context[left], np.nan)
+            given = graph.run_cases(images[left], kinds[left], nothing).probabilities
+            decisions += [decide(row, manifest, pattern=pattern) for row in given]
+            malignant += malignant_classes(manifest.labels)[examples.labels[left]].tolist()
+        above = np.array([one.malignancy.above for one in decisions])
+        figures = calibrated.facts["patterns"][kind]
+        assert figures["sensitivity_at_threshold"] == pytest.approx(above[malignant].mean())
+        assert figures["specificity_at_threshold"] == pytest.approx(1 - above[~np.array(malignant)].mean())
+        assert figures["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
+        held += sum(one.held_back for one in decisions)
+    assert held, "no case is held back"
 
 
 def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(

@@ -183,7 +183,7 @@ def test_a_whole_job_under_masks(run_job, make_job, federate_block, tmp_path):
     still = federate_block(
         rounds=1, objective={"optimizer": {"lr": 1e-30, "momentum": 0.0}}, sync={"name": "none"}
     )
-    stages = [still, {"stage": "export"}, {"stage": "calibrate"}]
+    stages = [still, {"stage": "export"}, {"stage": "calibrate", "sensitivity": 0.8}]
     plain = run_job(make_job(stages=stages), out=tmp_path / "plain")
     masked = run_job(make_job(stages=stages, privacy=MASKS), out=tmp_path / "masked")
     one, other = (
@@ -192,3 +192,4 @@ def test_a_whole_job_under_masks(run_job, make_job, federate_block, tmp_path):
     assert one["temperature"]["value"] == pytest.approx(other["temperature"]["value"], rel=1e-6)
     assert one["conformal"] == other["conformal"]
     assert one["abstention"] == other["abstention"]
+    assert one["working_point"] == other["working_point"] is not None

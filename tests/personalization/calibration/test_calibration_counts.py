@@ -1,0 +1,50 @@
+"""What a hospital tells of calibration pictures, where some are referred whatever their confidence."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from personalization.calibration.calibration_counts import CalibrationCounts
+from registry.bundle.counts.count import score_bin
+from registry.bundle.counts.working_point import is_held_back
+
+MALIGNANT = np.array([True, False, False])
+
+
+def drawn(seed, n):
+    random = np.random.default_rng(seed)
+    return random.dirichlet([1, 1, 1], n), random.integers(0, 3, n), random.integers(0, 40, n)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(100, 200))
+@settings(max_examples=60, deadline=None)
+def test_no_threshold_reports_what_is_held_back(seed, n, suspicious_from):
+    probabilities, labels, patients = drawn(seed, n)
+    answers = probabilities.argmax(axis=1)
+    held_back = is_held_back(probabilities, answers, MALIGNANT, suspicious_from)
+    counted = CalibrationCounts.count(probabilities, labels, patients, 1, held_back)
+    confidence = score_bin(probabilities.max(axis=1))
+    assert (~held_back).all() or counted.confidence[:, 0].sum() == held_back.sum()
+    for threshold in range(1, len(counted.truth)):
+        reported = (confidence >= threshold) & ~held_back
+        told = counted.confidence[:, threshold:].sum(axis=1)
+        assert told.tolist() == [
+            (reported & (answers != labels)).sum(),
+            (reported & (answers == labels)).sum(),
+        ]
+
+
+@given(st.integers(0, 2**32), st.integers(20, 60), st.integers(100, 200))
+@settings(max_examples=60, deadline=None)
+def test_what_is_held_back_is_told_in_runs_of_several_patients_too(seed, n, suspicious_from):
+    probabilities, labels, patients = drawn(seed, n)
+    held_back = is_held_back(probabilities, probabilities.argmax(axis=1), MALIGNANT, suspicious_from)
+    plain, counted = (
+        CalibrationCounts.count(probabilities, labels, patients, 5, of) for of in (None, held_back)
+    )
+    assert (counted.truth == plain.truth).all(), "sets have nothing to do with referral"
+    assert counted.confidence.sum() == n
+    for histogram in (counted.truth, counted.confidence.sum(axis=0)):
+        assert histogram[histogram > 0].min() >= 5
+    if held_back.any():
+        assert counted.confidence[:, 0].sum() >= held_back.sum()

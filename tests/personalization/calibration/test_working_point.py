@@ -1,0 +1,124 @@
+"""Working points against the binomial distribution, and against the scores where bins are merged."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from personalization.calibration.working_point import (
+    LEVEL,
+    count_malignancies,
+    fit_working_point,
+    no_malignancies,
+    read_malignancies,
+    to_tensors,
+)
+from registry.bundle.counts.count import SCORE_BINS, score_bin
+from training.errors import MessageError
+from training.messages.message import Update
+
+SIDES = np.array([False, True])
+
+
+def histogram(malignant, others=()):
+    """Scores of either side, unmerged."""
+    told = no_malignancies()
+    for side, scores in ((0, others), (1, malignant)):
+        np.add.at(told[side], score_bin(np.array(scores, dtype=float)), 1)
+    return told
+
+
+def spread(n):
+    """n scores in as many bins."""
+    return 1 / (1 + np.exp(-np.linspace(-6, 6, n)))
+
+
+def may_be_missed(n, target):
+    """The most of n that may be missed where the sensitivity is the target, by the binomial distribution."""
+    return max((m for m in range(n + 1) if binom.cdf(m, n, 1 - target) <= 1 - LEVEL), default=None)
+
+
+@pytest.mark.parametrize("target", [0.8, 0.95])
+@pytest.mark.parametrize("n", [1, 13, 14, 58, 59, 92, 93, 150])
+def test_the_threshold_is_the_score_of_the_rank_that_the_binomial_gives(n, target):
+    point = fit_working_point(histogram(spread(n), [0.5] * 7), target)
+    missed = may_be_missed(n, target)
+    assert (point.n, point.target, point.level) == (n, target, 0.95)
+    assert point.reached is (missed is not None)
+    assert point.threshold_bin == score_bin(spread(n))[missed or 0]
+    found = n - (missed or 0)
+    # At its lower limit, so many or more are found in exactly one of twenty draws.
+    assert binom.sf(found - 1, n, point.sensitivity_low) == pytest.approx(1 - LEVEL)
+
+
+def test_59_malignant_lesions_are_the_fewest_for_95_of_100():
+    assert not fit_working_point(histogram(spread(58)), 0.95).reached
+    assert fit_working_point(histogram(spread(59)), 0.95).reached
+    few = fit_working_point(histogram(spread(21)), 0.95)
+    assert few.threshold_bin == score_bin(spread(21))[0], "none is missed"
+    assert few.sensitivity_low == pytest.approx(0.05 ** (1 / 21))
+
+
+def test_lesions_that_share_a_score_promise_no_more_than_their_number():
+    """What is shown depends on n alone: of a limit that ties may choose, one in twenty would not hold."""
+    alike, apart = (
+        fit_working_point(histogram(scores), 0.95) for scores in ([0.3] * 40 + [0.9] * 80, spread(120))
+    )
+    assert alike.sensitivity_low == apart.sensitivity_low
+    assert alike.threshold_bin == score_bin(np.array(0.3))
+
+
+def test_without_malignant_lesions_there_is_none():
+    assert fit_working_point(histogram([], [0.2, 0.9]), 0.95) is None
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 3), st.sampled_from([1, 3, 5]))
+@settings(max_examples=60, deadline=None)
+def test_at_any_threshold_as_many_are_found_as_hospitals_told(seed, n, hospitals, smallest):
+    """Merged runs are counted at or below their lowest score, so the limit holds for what is served."""
+    random = np.random.default_rng(seed)
+    labels, scores = random.integers(0, 2, n), random.beta(1, 2, n)
+    probabilities = np.stack([1 - scores, scores], axis=1)
+    places, patients = random.integers(0, hospitals, n), random.integers(0, 40, n)
+    told = []
+    for at in (places == place for place in range(hospitals)):
+        told.append(count_malignancies(probabilities[at], labels[at], SIDES, patients[at], smallest))
+        bins = np.flatnonzero(told[-1].sum(axis=0))
+        assert told[-1].sum() == at.sum()
+        if smallest > 1 and len(bins) > 1:  # one run is all there is
+            merged = [
+                told[-1][:, low:high].sum() for low, high in zip(bins, [*bins[1:], SCORE_BINS], strict=True)
+            ]
+            assert min(merged) >= smallest
+    both = sum(told)
+    bins = score_bin(scores)
+    for threshold in range(SCORE_BINS):
+        found = (bins[labels == 1] >= threshold).sum()
+        assert found >= both[1, threshold:].sum()
+        if hospitals == 1 and both[:, threshold].any():
+            assert found == both[1, threshold:].sum(), "exact at an occupied bin of one hospital"
+
+
+def update(tensors):
+    return Update("north", "calibrate", 0, "malignancy", "global", tensors, {}, {})
+
+
+def test_a_histogram_travels_and_arrives_the_same():
+    told = histogram([0.2, 0.7], [0.1])
+    np.testing.assert_array_equal(read_malignancies(update(to_tensors(told))), told)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {},
+        {"malignancy": torch.zeros(2, SCORE_BINS)},
+        {"malignancy": torch.full((2, SCORE_BINS), -1)},
+        {"malignancy": torch.zeros(1, SCORE_BINS, dtype=torch.int32)},
+    ],
+)
+def test_what_is_no_histogram_is_refused(tensors):
+    with pytest.raises(MessageError, match="histogram of malignancy"):
+        read_malignancies(update(tensors))
