@@ -106,7 +106,9 @@ def _figures(block: Block, names: Sequence[str], malignant: NDArray[np.bool_]) -
         **FIGURES,
         **{name: partial(figure, malignant=malignant) for name, figure in MALIGNANCY.items()},
     }
-    return figures_and_intervals(sample_of(block), {name: known[name] for name in names}, malignant)
+    of_class = block.point.confusion.sum(axis=-1)
+    sides = {"n_malignant": int(of_class[malignant].sum()), "n_other": int(of_class[~malignant].sum())}
+    return sides | figures_and_intervals(sample_of(block), {name: known[name] for name in names}, malignant)
 
 
 def _with(figures: dict[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def test_every_key_that_was_promised_is_there(blocks):
     }
     dark = summary["by_subgroup"]["dark"]
     promised = (
-        "n accuracy balanced_accuracy auroc malignancy_auroc ece mce malignant_sensitivity "
-        "malignant_specificity coverage epoch intervals"
+        "n n_malignant n_other accuracy balanced_accuracy auroc malignancy_auroc ece mce "
+        "malignant_sensitivity malignant_specificity coverage epoch intervals"
     )
     assert set(promised.split()) == set(dark)
     assert (dark["n"], dark["epoch"], dark["coverage"]) == (30, 3, 0.9)
@@ -57,6 +57,8 @@ def test_the_total_counts_everybody_and_fairness_only_the_named(blocks, predicti
     labels = np.concatenate([labels for _, labels in drawn])
     predicted = np.concatenate([probabilities for probabilities, _ in drawn]).argmax(axis=1)
     assert summary["n"] == 185
+    malignant = int(MALIGNANT[labels].sum())
+    assert (summary["n_malignant"], summary["n_other"]) == (malignant, 185 - malignant)
     assert summary["accuracy"] == pytest.approx(sk.accuracy_score(labels, predicted))
     named = {name: blocks[name].point for name in ("dark", "medium", "light")}
     assert summary["fairness"]["variance"] == pytest.approx(float(variance(named)))
@@ -95,7 +97,7 @@ def test_every_figure_of_a_subgroup_has_an_interval(blocks):
     details = {"dark": {"coverage": 0.9, "intervals": {"coverage": [0.8, 0.95]}}}
     summary = summarise(blocks, LABELS, ["dark", "medium", "light"], details)
     for name, told in summary["by_subgroup"].items():
-        figures = set(told) - {"n", "intervals"}
+        figures = set(told) - {"n", "n_malignant", "n_other", "intervals"}
         assert figures == set(told["intervals"]), name
         for figure in figures:
             assert (told[figure] is None) == (told["intervals"][figure] is None), (name, figure)
