@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -35,7 +36,7 @@ from personalization.report.run_report import report_data
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
 from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
-from registry.bundle.metrics.patient import patient_figures
+from registry.bundle.metrics.patient import Told, patient_figures
 from registry.errors import Refused, RegistryError
 from registry.registry import Registry
 from training.algorithms.release_store import FolderReleases
@@ -354,12 +355,21 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
 
 def print_patient_figures(test: Mapping[str, Any]) -> None:
     """What counts for a patient, over all test pictures and by subgroup, each with its 95 % interval."""
-    table = Table("test pictures", "malignant", "other", *FIGURES_OF_PATIENTS.values())
+    table = Table(box=SIMPLE, padding=(0, 0), show_edge=False)  # fits into 80 columns
+    for title in ("test pictures", "malignant", "other", *FIGURES_OF_PATIENTS.values()):
+        table.add_column(title, overflow="fold")
     for name, row in patient_figures(test).items():
         sides = ("unknown" if n is None else str(n) for n in (row.n_malignant, row.n_other))
-        told = (str(row.figures[figure]).replace(" (", "\n(") for figure in FIGURES_OF_PATIENTS)
-        table.add_row(Text(name), *sides, *told)
+        table.add_row(Text(name), *sides, *(narrow(row.figures[figure]) for figure in FIGURES_OF_PATIENTS))
     Console().print(table)
+
+
+def narrow(figure: Told) -> str:
+    """A figure with its interval below."""
+    if figure.value is None or figure.interval is None:
+        return str(figure)
+    low, high = figure.interval
+    return f"{figure.value:.3f}\n{low:.2f}-{high:.2f}"
 
 
 def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
