@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dermfed.own_names import refuse_foreign
 
@@ -33,6 +35,8 @@ from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import Bundle
+from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
+from registry.bundle.metrics.patient import Told, patient_figures
 from registry.errors import Refused, RegistryError
 from registry.registry import Registry
 from training.algorithms.release_store import FolderReleases
@@ -332,14 +336,8 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
     if as_json:
         print(json.dumps(summary))
         return
-    test = summary["test"]
-    table = Table("test pictures", "n", "accuracy", "balanced accuracy", "AUROC", "ECE")
-    if test:
-        for name, row in {"all": test, **test["by_subgroup"]}.items():
-            figures = [row.get(key) for key in ("accuracy", "balanced_accuracy", "auroc", "ece")]
-            shown = ["unknown" if value is None else f"{value:.3f}" for value in figures]
-            table.add_row(name, str(row["n"]), *shown)
-        Console().print(table)
+    if summary["test"]:
+        print_patient_figures(summary["test"])
     print_probes(summary["stages"])
     for name, of in summary.get("not_counted", {}).items():
         missing = of["held"] - of["counted"]
@@ -351,6 +349,27 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
     else:
         print("report: none, since no stage judged a model on test pictures")
     print(f"summary: {out / 'summary.json'}")
+    for finding in summary.get("findings", ()):
+        Console().print(f"! {finding['text']}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_patient_figures(test: Mapping[str, Any]) -> None:
+    """What counts for a patient, over all test pictures and by subgroup, each with its 95 % interval."""
+    table = Table(box=SIMPLE, padding=(0, 0), show_edge=False)  # fits into 80 columns
+    for title in ("test pictures", "malignant", "other", *FIGURES_OF_PATIENTS.values()):
+        table.add_column(title, overflow="fold")
+    for name, row in patient_figures(test).items():
+        sides = ("unknown" if n is None else str(n) for n in (row.n_malignant, row.n_other))
+        table.add_row(Text(name), *sides, *(narrow(row.figures[figure]) for figure in FIGURES_OF_PATIENTS))
+    Console().print(table)
+
+
+def narrow(figure: Told) -> str:
+    """A figure with its interval below."""
+    if figure.value is None or figure.interval is None:
+        return str(figure)
+    low, high = figure.interval
+    return f"{figure.value:.3f}\n{low:.2f}-{high:.2f}"
 
 
 def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.codings import SYSTEMS
+from registry.bundle.metrics.patient import COUNTS
 from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
 from registry.card.tables import (
     cell,
@@ -37,7 +38,7 @@ def by_subgroup(card: Mapping[str, Any]) -> Table | None:
     if not rows and not columns:
         return None
     if not any(row.get("n") == total.get("n") for row in rows.values()):
-        rows["all together"] = {name: total.get(name) for name in ("n", "intervals", *columns)}
+        rows["all together"] = {name: total.get(name) for name in (*COUNTS, "intervals", *columns)}
     return figure_table(
         "subgroups",
         "Test figures by skin tone",

@@ -3,14 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from registry.bundle.metrics.patient import COUNTS, sides, told
 from registry.card.figures import FEW, UNKNOWN, count_of, interval_of, number_of
 from registry.rendering.table import Cell, Row, Table
 
 MEASURES: Mapping[str, str] = {
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "Balanced accuracy",
     "malignant_sensitivity": "Sensitivity, malignant",
     "malignant_specificity": "Specificity, malignant",
+    "malignancy_auroc": "AUROC, malignancy",
+    "balanced_accuracy": "Balanced accuracy",
+    "sensitivity_at_threshold": "Sensitivity at the working point",
+    "specificity_at_threshold": "Specificity at the working point",
+    "accuracy": "Accuracy",
     "recall": "Recall",
     "precision": "Precision",
     "f1": "F1",
@@ -22,7 +26,6 @@ MEASURES: Mapping[str, str] = {
     "specificity": "Specificity",
     "auroc": "AUROC",
     "auprc": "AUPRC",
-    "malignancy_auroc": "AUROC, malignancy",
     "ece": "ECE",
     "mce": "MCE",
     "aurc": "AURC",
@@ -40,7 +43,7 @@ MEASURES: Mapping[str, str] = {
 }
 """What figures are called, in the order of columns; others follow under their own names."""
 
-NO_FIGURES = ("n", "epoch")
+NO_FIGURES = (*COUNTS, "epoch")
 """Numbers of a row that say nothing of how well the model answers."""
 
 
@@ -66,17 +69,18 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def cell(row: Mapping[str, Any], name: str) -> Cell:
-    """One figure of a row with its interval."""
-    return Cell(
-        figure(row.get(name)),
-        interval(interval_of(row, name)) if number_of(row.get(name)) is not None else "",
-    )
+    """One figure of a row with its interval, or why there is none."""
+    if number_of(row.get(name)) is None:
+        return Cell(told(row, name).words)
+    return Cell(figure(row[name]), interval(interval_of(row, name)))
 
 
 def tested_on(row: Mapping[str, Any]) -> Cell:
-    """On how many pictures a row rests, marked where they are few."""
+    """On how many pictures a row rests, how many of them malignant, marked where they are few."""
     n = count_of(row.get("n"))
-    return Cell(UNKNOWN) if n is None else Cell(str(n), "few" if n < FEW else "")
+    if n is None:
+        return Cell(UNKNOWN)
+    return Cell(str(n), ", ".join(filter(None, (sides(row), "few" if n < FEW else ""))))
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:

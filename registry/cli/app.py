@@ -50,7 +50,13 @@ from registry.records import Release, Version
 from registry.registry import Registry
 from registry.registry import upgrade as upgrade_database
 from registry.releases.validate_bundle import read_folder
-from registry.rendering.records import event_lines, release_line, version_page, version_table
+from registry.rendering.records import (
+    event_lines,
+    patient_table,
+    release_line,
+    version_page,
+    version_table,
+)
 from registry.rendering.table import lines_of, printable
 from registry.signing.trust import trust_in
 
@@ -279,6 +285,7 @@ def promote(
                 answer({"refused": True, "gates": as_data(refusal.report)}, "", as_json)
             raise
         release = registry.require_release(model, to)
+        served = patient_table([registry.manifest(version) for version in release.versions])
     if event is None:
         answer(
             {"event": None, "release": as_data(release)},
@@ -286,7 +293,9 @@ def promote(
             as_json,
         )
         return
-    answer({"event": as_data(event), "release": as_data(release)}, event_lines(event), as_json)
+    answer(
+        {"event": as_data(event), "release": as_data(release)}, f"{event_lines(event)}\n\n{served}", as_json
+    )
 
 
 @_command(app, "rollback", "demo --alias production", "demo --alias production --reason 'too many referrals'")

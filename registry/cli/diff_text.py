@@ -3,15 +3,22 @@
 import json
 from typing import Any
 
+from registry.bundle.metrics import patient
 from registry.diff.figures import FigureChange, FigureValue
 from registry.diff.versions import ComparedVersion, Difference
 from registry.rendering.records import measured
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 SHOWN = (
-    "accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "malignant_sensitivity", "ece", "coverage",
-    "spread", "worst",
-)  # fmt: skip
+    *patient.FIGURES,
+    *patient.AT_WORKING_POINT,
+    "accuracy",
+    "auroc",
+    "ece",
+    "coverage",
+    "spread",
+    "worst",
+)
 _LONGEST = 60
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.metrics.patient import COUNTS
 
 Part = Literal["all", "subgroup", "fairness"]
 
@@ -75,7 +76,7 @@ def _rows(manifest: BundleManifest) -> dict[tuple[Part, str | None], Mapping[str
 def _names(*rows: Mapping[str, Any]) -> Iterator[str]:
     """Names of what is a figure in either row; one that is undefined in both is none."""
     for name in dict.fromkeys(name for row in rows for name in row):
-        if name != "n" and any(_is_number(row.get(name)) for row in rows):
+        if name not in COUNTS and any(_is_number(row.get(name)) for row in rows):
             yield name
 
 

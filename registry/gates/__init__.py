@@ -10,7 +10,7 @@ entry-point group `dermfed.gates`.
 """
 
 from registry.gates.case import Case
-from registry.gates.figures import figures_by_subgroup, interval_of, is_share
+from registry.gates.figures import answers_for, figures_by_subgroup
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, read_gate_set
 from registry.gates.spread import SpreadGate
 
@@ -20,8 +20,7 @@ __all__ = [
     "Case",
     "GateSet",
     "SpreadGate",
+    "answers_for",
     "figures_by_subgroup",
-    "interval_of",
-    "is_share",
     "read_gate_set",
 ]

@@ -1,17 +1,18 @@
 """Records as lines and columns of text: versions, releases, events, gates and keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.metrics import patient
 from registry.gate_report import GateFinding, GateReport, GateResult
-from registry.gates import figures_by_subgroup, interval_of, is_share
+from registry.gates import answers_for, figures_by_subgroup
 from registry.records import ApiKey, Event, Release, Version
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
-FIGURES = ("accuracy", "balanced_accuracy", "auroc", "malignancy_auroc", "ece")
+FIGURES = (*patient.FIGURES, "accuracy", "ece")
 
 
 def moment(time: datetime | None) -> str:
@@ -192,22 +193,34 @@ def measured(value: float | None, interval: tuple[float, float] | None) -> Cell:
     return Cell(text, "" if interval is None else f"({interval[0]:.3f} to {interval[1]:.3f})")
 
 
+def patient_table(manifests: Sequence[BundleManifest]) -> str:
+    """What counts for a patient, of each subgroup of a release with the version that answers for it.
+
+    Args:
+        manifests: of the release, the global one among them.
+    """
+    found = {
+        name: row
+        for name, one in answers_for(manifests).items()
+        if isinstance(row := figures_by_subgroup(one).get(name), Mapping)
+    }
+    return _figure_table(found, tuple(patient.FIGURES)) if found else "no test figures by subgroup"
+
+
 def _figures(manifest: BundleManifest) -> str:
+    rows = {name: row for name, row in figures_by_subgroup(manifest).items() if isinstance(row, Mapping)}
+    return _figure_table(rows, FIGURES) if rows else "no test figures by subgroup"
+
+
+def _figure_table(found: Mapping[str, Mapping[str, Any]], figures: Sequence[str]) -> str:
     rows = tuple(
-        Row(name, (_count(figures.get("n")), *(_figure(figures, figure) for figure in FIGURES)))
-        for name, figures in figures_by_subgroup(manifest).items()
-        if isinstance(figures, dict)
+        Row(name, (_count(row), *(Cell(str(patient.told(row, figure))) for figure in figures)))
+        for name, row in found.items()
     )
-    if not rows:
-        return "no test figures by subgroup"
-    header = ("subgroup", "n", *(figure.replace("_", " ") for figure in FIGURES))
-    return text_of(Table("subgroups", "test figures by subgroup", header, rows))
+    called = (patient.FIGURES.get(figure, figure.replace("_", " ")) for figure in figures)
+    return text_of(Table("subgroups", "test figures by subgroup", ("subgroup", "n", *called), rows))
 
 
-def _count(value: Any) -> Cell:
-    return Cell(str(value) if isinstance(value, int) else "unknown")
-
-
-def _figure(figures: dict[str, Any], figure: str) -> Cell:
-    value = figures.get(figure)
-    return measured(value, interval_of(figures, figure)) if is_share(value) else measured(None, None)
+def _count(row: Mapping[str, Any]) -> Cell:
+    n, sides = row.get("n"), patient.sides(row)
+    return Cell(str(n) if isinstance(n, int) else "unknown", f"({sides})" if sides else "")

@@ -208,8 +208,33 @@ def test_a_run_says_where_everything_is_and_resolves_the_job(train_command, job_
     assert resolved["seed"] == 11
     assert resolved["stages"][0]["rounds"] == 1
     assert Job.model_validate(resolved).digest == json.loads((out / "summary.json").read_text())["digest"]
+    for figure in ("sensitivity", "specificity", "AUROC", "malignant", "other"):
+        assert figure in ended.out
     report = (out / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)=["']https?:""", report), "the report needs no network"
+
+
+def test_what_went_wrong_is_told_last(capsys, tmp_path):
+    dark = {"n": 40, "n_malignant": 0, "n_other": 40, "malignant_specificity": 0.75, "balanced_accuracy": 0.6,
+            "intervals": {"malignant_specificity": [0.58, 0.88]}}  # fmt: skip
+    test = {**dark, "by_subgroup": {"[red]dark": dark}}
+    summary = {"test": test, "stages": [], "versions": [],
+               "findings": [{"text": "[red]dark: nobody is answered."}, {"text": "x " * 100}]}  # fmt: skip
+    training.run.print_summary(summary, tmp_path, as_json=False)
+    *_, before, first, last = capsys.readouterr().out.splitlines()
+    assert before.startswith("summary: ")
+    assert first == "! [red]dark: nobody is answered."
+    assert last == "! " + "x " * 100
+
+
+def test_the_table_says_in_words_where_nothing_is_malignant(capsys):
+    row = {"n": 9, "n_malignant": 0, "n_other": 9, "malignant_specificity": 0.75, "intervals": {}}
+    training.run.print_patient_figures({**row, "by_subgroup": {"[red]dark": row}})
+    said = capsys.readouterr().out
+    assert said.replace("\n", "").count("malignant") >= 4
+    assert "[red]dark" in said
+    training.run.print_patient_figures({"n": 9, "accuracy": 0.5, "by_subgroup": {}})  # of an older version
+    assert "unknown" in capsys.readouterr().out
 
 
 def test_a_probe_prints_both_figures_of_the_encoder_with_intervals(train_command, job_file, tiny, tmp_path):

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
 from registry.bundle.folder import write_bundle
+from registry.bundle.metrics.decided import decided
+from registry.bundle.metrics.findings import Judged, findings
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset
@@ -158,6 +162,12 @@ def summarise_run(job: Job, context: StageContext, finished: Mapping[str, Finish
     last = [done.outcome for done in finished.values()][-1]
     counted = {name: int(block.point.n) for name, block in last.test.items()}
     not_counted = context.census.not_counted("test", counted) if counted else {}
+    tests = {key: figures(context, done.outcome) for key, done in finished.items()}
+    judged = [
+        Judged(job.stage(key).stage, test, finished[key].outcome.facts.get("models", {}))
+        for key, test in tests.items()
+        if test is not None and not finished[key].outcome.stay_home
+    ]
     return {
         "job": job.name,
         "recipe": job.about.system if job.about else job.name,
@@ -172,11 +182,12 @@ def summarise_run(job: Job, context: StageContext, finished: Mapping[str, Finish
                 "bytes_up": done.outcome.traffic.up,
                 "bytes_down": done.outcome.traffic.down,
                 "facts": done.outcome.facts,
-                "test": figures(context, done.outcome),
+                "test": tests[key],
             }
             for key, done in finished.items()
         ],
-        "test": figures(context, last),
+        "test": list(tests.values())[-1],
+        "findings": [asdict(found) for found in findings(judged)],
         **({"not_counted": not_counted} if not_counted else {}),
         "versions": [
             version for done in finished.values() for version in done.outcome.facts.get("versions", ())
@@ -192,7 +203,12 @@ def figures(context: StageContext, outcome: StageResult) -> dict[str, Any] | Non
         return None
     details: Mapping[str, Any] = outcome.facts.get("by_subgroup", {})
     traits = context.job.evaluation.traits
-    return summarise(outcome.test, context.labels, context.subgroups, details, traits)
+    found = summarise(outcome.test, context.labels, context.subgroups, details, traits)
+    decisions = reduce(add, outcome.test.values()).decisions
+    if decisions is None:
+        return found
+    of_all = decided(decisions)
+    return {**found, **of_all, "intervals": {**found["intervals"], **of_all["intervals"]}}
 
 
 def release(folder: Path, outcome: StageResult) -> None:

@@ -1,7 +1,7 @@
 """What a run leaves is what its report is given, whether it ran through or was taken from disk."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +16,7 @@ from personalization.report.tables.calibration import calibration_table
 from personalization.report.tables.run_facts import stages_table
 from registry.bundle.counts.block import Block
 from registry.bundle.counts.score_bins import EQUAL_BINS
+from registry.bundle.metrics.findings import Judged, findings
 from training.jobs.pipeline import run_stages
 from training.jobs.stage_result import FinishedStage
 from training.jobs.stages.base import StageResult
@@ -230,3 +231,23 @@ def test_after_models_of_clients_the_exported_model_is_judged_by_itself(finish):
     for name, block in federated.items():
         assert exported[name].point.scores.tolist() == block.point.scores.tolist()
     assert result.summary["test"]["accuracy"] == result.summary["stages"][0]["test"]["accuracy"]
+
+
+def test_findings_are_those_of_the_models_that_may_be_released(finish):
+    """Models that stay at their clients are left out: the export is held against what came before them."""
+    result = finish(FEDERATE, {**PERSONALIZE, "per": "client"}, {"stage": "export"}, {"stage": "calibrate"})
+    federated, _, exported, calibrated = result.summary["stages"]
+    stages = [
+        Judged(stage["name"], stage["test"], stage["facts"].get("models", {}))
+        for stage in (federated, exported, calibrated)
+    ]
+    assert result.summary["findings"] == [asdict(one) for one in findings(stages)]
+    assert {one["kind"] for one in result.summary["findings"]} >= {"nearly_nobody_answered"}
+
+
+def test_the_decisions_on_all_test_pictures_are_told_beside_those_of_subgroups(finish):
+    test = finish(FEDERATE, {"stage": "export"}, {"stage": "calibrate"}).summary["test"]
+    rows = test["by_subgroup"].values()
+    assert test["coverage"] == pytest.approx(sum(row["coverage"] * row["n"] for row in rows) / test["n"])
+    low, high = test["intervals"]["coverage"]
+    assert low <= test["coverage"] <= high

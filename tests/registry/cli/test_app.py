@@ -62,6 +62,8 @@ def test_from_bundles_to_production_and_back(command, folders, bundles):
         "production: release none -> 1",
         "first release",
         "spread: passed",
+        "sensitivity",
+        "balanced accuracy",
     ):
         assert part in ended.out
     again = command("promote", MODEL, 2, "--to", "production")

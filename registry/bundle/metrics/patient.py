@@ -1,0 +1,126 @@
+"""What counts for a patient: how many malignant lesions are found, and what that costs, for each subgroup.
+
+Read from the figures of `summary`, as JSON, of any version: `summary.json` or a bundle's `metrics`. A figure
+on few pictures is told like any other, with its interval; where a figure is undefined, words say why.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+ALL: Final = "all"
+"""All test pictures together."""
+
+COUNTS: Final = ("n", "n_malignant", "n_other")
+"""Numbers of test pictures: of all, of malignant ones and of others."""
+
+FIGURES: Final[Mapping[str, str]] = {
+    "malignant_sensitivity": "sensitivity",
+    "malignant_specificity": "specificity",
+    "malignancy_auroc": "AUROC",
+    "balanced_accuracy": "balanced accuracy",
+}
+"""What counts, in the order in which it is read, and what it is called."""
+
+AT_WORKING_POINT: Final[Mapping[str, str]] = {
+    "sensitivity_at_threshold": "sensitivity at the working point",
+    "specificity_at_threshold": "specificity at the working point",
+}
+"""What comes beside them where a model has a working point."""
+
+_SIDES: Final = ("malignant_sensitivity", "malignant_specificity")
+_OF_MALIGNANCY: Final = (*_SIDES, "malignancy_auroc", *AT_WORKING_POINT)
+
+NO_MALIGNANT: Final = "no malignant pictures"
+NO_OTHER: Final = "no other pictures"
+UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True)
+class Told:
+    """A figure: a value and its 95 % interval, or words on why there is none."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+    words: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.words
+        ends = "" if self.interval is None else f" ({self.interval[0]:.3f} to {self.interval[1]:.3f})"
+        return f"{self.value:.3f}{ends}"
+
+
+@dataclass(frozen=True)
+class PatientFigures:
+    """What counts of one subgroup.
+
+    Attributes:
+        n: test pictures; None where it is not told, as the next two.
+        n_malignant: malignant ones; None in bundles of older versions.
+        n_other: those that are not.
+        figures: of `FIGURES`, and of `AT_WORKING_POINT` where they are told, by name.
+    """
+
+    n: int | None
+    n_malignant: int | None
+    n_other: int | None
+    figures: Mapping[str, Told]
+
+
+def patient_figures(metrics: Mapping[str, Any]) -> dict[str, PatientFigures]:
+    """What counts, of all pictures under `ALL` and of each subgroup that was tested.
+
+    Args:
+        metrics: what `summarise` made; what is in no form of it is left out.
+    """
+    by_subgroup = metrics.get("by_subgroup")
+    rows = {ALL: metrics, **(by_subgroup if isinstance(by_subgroup, Mapping) else {})}
+    return {name: _of(row) for name, row in rows.items() if isinstance(row, Mapping)}
+
+
+def sides(row: Mapping[str, Any]) -> str:
+    """`21 malignant, 79 other`; empty where a row of figures does not tell it."""
+    n_malignant, n_other = _count(row.get("n_malignant")), _count(row.get("n_other"))
+    return "" if n_malignant is None or n_other is None else f"{n_malignant} malignant, {n_other} other"
+
+
+def told(row: Mapping[str, Any], name: str) -> Told:
+    """One figure of a row, or why there is none."""
+    n_malignant, n_other = row.get("n_malignant"), row.get("n_other")
+    value = _number(row.get(name))
+    if value is not None:
+        intervals = row.get("intervals")
+        return Told(value, _ends(intervals.get(name)) if isinstance(intervals, Mapping) else None)
+    of_both_kinds = any(_number(row.get(one)) is not None for one in _SIDES)
+    if name not in _OF_MALIGNANCY or not of_both_kinds:
+        return Told(None, words=UNKNOWN)
+    if n_malignant == 0 and "specificity" not in name:
+        return Told(None, words=NO_MALIGNANT)
+    if n_other == 0 and "sensitivity" not in name:
+        return Told(None, words=NO_OTHER)
+    return Told(None, words=UNKNOWN)
+
+
+def _of(row: Mapping[str, Any]) -> PatientFigures:
+    names = (*FIGURES, *(name for name in AT_WORKING_POINT if name in row))
+    n, n_malignant, n_other = (_count(row.get(name)) for name in COUNTS)
+    return PatientFigures(n, n_malignant, n_other, {name: told(row, name) for name in names})
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _ends(found: object) -> tuple[float, float] | None:
+    if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
+        return None
+    low, high = _number(found[0]), _number(found[1])
+    return None if low is None or high is None or low > high else (low, high)
