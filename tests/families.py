@@ -16,6 +16,11 @@ FAMILIES = {
             {"stage": "federate", "rounds": 2, "objective": SUPERVISED, "aggregator": {"name": "fedauto"}}
         ]
     },
+    "group-dro": {
+        "stages": [
+            {"stage": "federate", "rounds": 3, "objective": SUPERVISED, "aggregator": {"name": "group-dro"}}
+        ]
+    },
     "fedclf": {
         "data": {"label_fraction": 0.5},
         "stages": [

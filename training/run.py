@@ -178,8 +178,11 @@ def check(job: Job, job_file: Path) -> Census:
     """Build a job's model and read its data as a run would, without training; returns who holds what."""
     for line in try_model(job):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    census = Census.of_dataset(load_data(job, job_file))
+    dataset = load_data(job, job_file)
+    census = Census.of_dataset(dataset)
     census.check()
+    for stage in job.stages:
+        stage.require_data(census, dataset.labels, job.privacy)
     return census
 
 

@@ -44,13 +44,23 @@ def epoch_order(
     wanted = n if samples is None else samples
     if sampling == "uniform":
         return repeated(n, wanted, random)
+    return random.choice(n, size=wanted, p=draw_probabilities(labels, sampling, subgroups))
+
+
+def draw_probabilities(
+    labels: NDArray[np.int64], sampling: Sampling, subgroups: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """The share of all draws of `epoch_order` that each picture is expected to have, `(n,)`."""
+    if sampling == "uniform":
+        return np.full(len(labels), 1 / max(len(labels), 1))
     kinds = labels[:, np.newaxis]
     if sampling == "subgroup-balanced" and subgroups is not None:
         kinds = np.stack([labels, subgroups], axis=1)
     present, inverse, counts = np.unique(kinds, axis=0, return_inverse=True, return_counts=True)
     shares = np.sqrt(counts) if sampling == "square-root" else counts
     probabilities = 1.0 / (len(present) * shares[inverse])
-    return random.choice(n, size=wanted, p=probabilities / probabilities.sum())
+    normalised: NDArray[np.float64] = probabilities / probabilities.sum()
+    return normalised
 
 
 def repeated(n: int, wanted: int, random: np.random.Generator) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client import Client
+from training.data.cells import Cells
 from training.data.dataset import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
@@ -92,6 +93,11 @@ class Census:
         rows = [self.all_subgroups.index(name) for name in subgroups]
         classes = slice(None, -1) if labelled else slice(None)
         return int(self.counts[client][SPLITS.index(split)][rows, classes].sum())
+
+    def by_cell(self, split: Split, cells: Cells, clients: Sequence[str]) -> dict[str, dict[str, int]]:
+        """How many labelled pictures of each cell each of some clients holds in a split."""
+        held = {name: cells.count(self.counts[name][SPLITS.index(split), :, :-1]) for name in clients}
+        return {cell: {name: held[name][cell] for name in clients} for cell in cells.names}
 
     def holders(self, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> tuple[str, ...]:
         """The clients that hold pictures of any of these subgroups in a split, in order."""

@@ -2,12 +2,13 @@
 
 `received_loss/<subgroup>` is F_{c,s}, the mean cross-entropy of the model that the client received over its
 labelled training pictures of a subgroup: in eval mode, without augmentation or class weights, before any
-training. Of fewer patients than `privacy.min_count` it is not disclosed: of one it would be what the model
-answers for it. `squared_change` is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics
-are none.
+training. Where the aggregator weighs cells, it is of those of a cell. Of fewer patients than
+`privacy.min_count` it is not disclosed: of one it would be what the model answers for it. `squared_change`
+is ‖θ^t − θ_c‖² over the parameters that travel; normalisation statistics are none.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLosses
+from training.data.dataset import Examples
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Tensors, Update
@@ -28,6 +30,19 @@ RECEIVED, CHANGE = "received_loss/", "squared_change"
 def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, float]:
     """F_{c,s} as scalars, of the weights in the local model; nothing in it is changed."""
     examples = work.examples.where(work.examples.labels >= 0)
+    if work.cell_weights is None:
+        told = mean_losses(local_model, work, examples)
+    else:
+        cells = work.cell_weights.cells
+        in_cells = replace(work, subgroups=cells.names)
+        losses = mean_losses(local_model, in_cells, cells.as_subgroups(examples))
+        disclosed = cells.disclosed(examples, work.min_count)
+        told = {cell: loss for cell, loss in losses.items() if cell in disclosed}
+    return {RECEIVED + name: loss for name, loss in told.items()}
+
+
+def mean_losses(local_model: LocalModel, work: LocalRound, examples: Examples) -> Mapping[str, float]:
+    """The mean cross-entropy by subgroup over labelled pictures, of the weights in the local model."""
     labels = torch.from_numpy(examples.labels).to(work.device)
     subgroup_losses = SubgroupLosses(work, examples)
     model = local_model.model.eval()
@@ -38,7 +53,7 @@ def received_losses(local_model: LocalModel, work: LocalRound) -> dict[str, floa
             logits = model(as_inputs(examples, positions, work.device)).float()
             targets = labels[start : start + EVALUATION_BATCH]
             subgroup_losses.add(positions, F.cross_entropy(logits, targets, reduction="none"))
-    return {RECEIVED + subgroup: loss for subgroup, loss in subgroup_losses.losses().items()}
+    return subgroup_losses.losses()
 
 
 def squared_change(arrived: Tensors, sent: Tensors, parameters: Iterable[str]) -> dict[str, float]:

@@ -102,6 +102,8 @@ def run_stages(
     """
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
+    for stage in job.stages:
+        stage.require_data(census, dataset.labels, job.privacy)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
     for line in model.origin.lines if model.origin else ():
         metrics_log.log(line)

@@ -148,7 +148,8 @@ def losses_told(rounds: Sequence[RoundsStage]) -> Iterator[str]:
     needs = {need for stage in rounds for need in stage.aggregator.needs}
     yield "mean losses by subgroup"
     if RECEIVED_LOSSES in needs:
-        yield "losses of the model that came, by subgroup"
+        cells = any(stage.aggregator.weighs_cells for stage in rounds)
+        yield f"losses of the model that came, by {'class and ' if cells else ''}subgroup"
     if SQUARED_CHANGE in needs:
         yield "how far the model moved"
     if any(stage.objective.uses_unlabelled for stage in rounds):

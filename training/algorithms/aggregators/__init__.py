@@ -1,7 +1,7 @@
 """Aggregators: how the server combines the clients' models. The table of what a job may name.
 
 - `base`: the interface; `by_unit`: what aggregators that weigh subgroups share
-- `fedavg`, `fedequal`, `fedauto`, `fedexp`, `fedloss`, `qffl`, `afl`: one method each
+- `fedavg`, `fedequal`, `fedauto`, `fedexp`, `fedloss`, `qffl`, `afl`, `group_dro`: one method each
 """
 
 from registry.bundle.plugins import PartTable
@@ -12,10 +12,11 @@ from training.algorithms.aggregators.fedavg import FedAvg
 from training.algorithms.aggregators.fedequal import FedEqual
 from training.algorithms.aggregators.fedexp import FedExp
 from training.algorithms.aggregators.fedloss import FedLoss
+from training.algorithms.aggregators.group_dro import GroupDRO
 from training.algorithms.aggregators.qffl import QFFL
 
 AGGREGATORS: PartTable[Aggregator] = PartTable(
-    "aggregator", FedAvg, FedEqual, FedLoss, FedExp, FedAuto, QFFL, AFL, base=Aggregator
+    "aggregator", FedAvg, FedEqual, FedLoss, FedExp, FedAuto, QFFL, AFL, GroupDRO, base=Aggregator
 )
 
 __all__ = ["AGGREGATORS", "Aggregator", "FedAvg", "Mixture", "Report"]

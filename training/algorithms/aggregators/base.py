@@ -7,9 +7,10 @@ sums the tensors in one pass in client order, so that memory grows with the mode
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from training.config import FrozenConfig
+from training.data.cells import CellClasses
 
 ServerState = Mapping[str, float]
 
@@ -29,7 +30,8 @@ class Report:
             no picture was drawn in that epoch, or of which the client has fewer than `privacy.min_count`, is
             absent.
         received_losses: F_{c,s}, the mean cross-entropy by subgroup of the model that it received, before any
-            training, over all its labelled training pictures; empty unless asked for.
+            training, over all its labelled training pictures; by cell for a rule that weighs cells; empty
+            unless asked for.
         squared_change: ‖θ^t − θ_c‖² over the parameters that travel; None unless asked for.
     """
 
@@ -62,12 +64,16 @@ class Circumstances:
         subgroups: of whose labelled pictures they train, `undeclared` among them if there are any.
         names_subgroups: whether the job names subgroups.
         learning_rate: η, the objective's base learning rate.
+        cells: labelled training pictures by cell and client, for a rule that weighs cells.
+        min_count: nothing is told of pictures of fewer patients.
     """
 
     clients: Sequence[str]
     subgroups: Sequence[str]
     names_subgroups: bool
     learning_rate: float
+    cells: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    min_count: int = 1
 
 
 class Aggregator(FrozenConfig, ABC):
@@ -81,12 +87,25 @@ class Aggregator(FrozenConfig, ABC):
     needs: ClassVar[frozenset[Need]] = frozenset()
     name: str
 
+    @property
+    def weighs_cells(self) -> CellClasses | None:
+        """Where clients are to weigh their pictures by cell: what tells classes apart; else None."""
+        return None
+
     def for_job(self, circumstances: Circumstances) -> Self:
         """The rule with what depends on the job filled in."""
         return self
 
     def initial_state(self) -> ServerState:
         """What the server remembers before the first round."""
+        return {}
+
+    def cell_weights(self, state: ServerState) -> Mapping[str, float]:
+        """What a picture of each cell counts at the clients in the next round; it travels with the model."""
+        return {}
+
+    def facts(self, state: ServerState) -> Mapping[str, Any]:
+        """JSON-able details for the summary, from what the server remembers after the last round."""
         return {}
 
     @abstractmethod

@@ -23,6 +23,7 @@ from training.algorithms.client import Client
 from training.algorithms.exchanges.base import Exchange
 from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.config import FrozenConfig
+from training.data.cells import CellWeights
 from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
@@ -64,6 +65,7 @@ class LocalRound:
         steps: after so many batches the training ends, and nothing of it is sent; None for a whole one.
         image_size: to how many pixels batches are scaled down before the network sees them; None for as they
             are drawn.
+        cell_weights: what a picture of each cell counts; None where all count alike.
     """
 
     client: str
@@ -82,6 +84,7 @@ class LocalRound:
     frozen_copies: Callable[[int], Sequence[Classifier]] = no_copies
     steps: int | None = None
     image_size: int | None = None
+    cell_weights: CellWeights | None = None
 
     def frozen_copy(self) -> Classifier:
         """One further model of the same shape."""
@@ -154,6 +157,7 @@ class Objective(FrozenConfig, ABC):
         uses_unlabelled: whether pictures without a label teach it too, so that clients that have no others
             are asked.
         takes_cases: whether it can learn from cases of several pictures and facts.
+        weighs_cells: whether a picture's loss counts as the `cell_weights` of a round say.
     """
 
     self_supervised: ClassVar[bool] = False
@@ -162,6 +166,7 @@ class Objective(FrozenConfig, ABC):
     learns_from_peers: ClassVar[bool] = False
     uses_unlabelled: ClassVar[bool] = False
     takes_cases: ClassVar[bool] = False
+    weighs_cells: ClassVar[bool] = False
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)

@@ -9,7 +9,8 @@ in L_c as the picture's that has the label, by its share.
 
 Departures: with class-balanced resampling a local epoch draws N_c pictures with replacement, so L_c is the
 mean over the pictures drawn. With class weights (Bdair et al. 2022) a picture's loss counts as its class
-does; smoothed, each − t'_i log p_i as class i does.
+does; smoothed, each − t'_i log p_i as class i does. Where an aggregator weighs cells (`group-dro`), what is
+minimised counts each picture as its cell does, and L_c does not.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,14 @@ from training.algorithms.augmentations.of_inputs import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.components.mixup import MixedBatch, mix
 from training.algorithms.objectives.components.subgroup_losses import SubgroupLossTask
-from training.algorithms.sampling import ClassWeights, Sampling, class_weights, epoch_order, in_batches
+from training.algorithms.sampling import (
+    ClassWeights,
+    Sampling,
+    class_weights,
+    draw_probabilities,
+    epoch_order,
+    in_batches,
+)
 from training.models import Classifier
 from training.models.case_batch import Inputs, as_inputs
 
@@ -46,6 +54,7 @@ class Supervised(Objective):
         {"samples", "class_weights", "label_smoothing", "mixup"}
     )
     takes_cases: ClassVar[bool] = True
+    weighs_cells: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
@@ -71,6 +80,11 @@ class SupervisedTask(SubgroupLossTask):
         self._weights = class_weights(
             self._examples.labels, model.num_classes, config.class_weights, work.device
         )
+        self._counts: Tensor | None = None  # what each picture's loss counts
+        if work.cell_weights is not None:
+            drawn = draw_probabilities(self._examples.labels, config.sampling, self._examples.subgroups)
+            counts = work.cell_weights.of_each(self._examples, drawn)
+            self._counts = torch.from_numpy(counts).float().to(work.device)
 
     def batches(self, epoch: int) -> Iterator[Batch[Inputs]]:
         """Class-balanced or uniform batches, augmented."""
@@ -100,7 +114,8 @@ class SupervisedTask(SubgroupLossTask):
 
     def against(self, logits: Tensor, positions: NDArray[np.int64], shares: Tensor | None = None) -> Tensor:
         """What is minimised, `(batch,)`, by the labels of those at `positions`, whose losses are noted."""
-        labels = self._labels[torch.from_numpy(positions).to(self._work.device)]
+        drawn = torch.from_numpy(positions).to(self._work.device)
+        labels = self._labels[drawn]
         losses = F.cross_entropy(logits, labels, self._weights, reduction="none")
         self._losses.add(positions, losses, shares)
         smoothing = self._config.label_smoothing
@@ -108,4 +123,6 @@ class SupervisedTask(SubgroupLossTask):
             losses = F.cross_entropy(
                 logits, labels, self._weights, reduction="none", label_smoothing=smoothing
             )
+        if self._counts is not None:
+            losses = self._counts[drawn] * losses
         return losses if shares is None else shares * losses

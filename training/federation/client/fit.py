@@ -14,9 +14,11 @@ from training.algorithms.client_state import State
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.objectives.base import LocalRound, Objective
 from training.algorithms.sync import Sync
+from training.data.cells import CellClasses, Cells, CellWeights
 from training.data.subgroups import count_by_subgroup
 from training.errors import DataError
 from training.federation.client.local_training import train_locally
+from training.federation.fit_question import FitQuestion
 from training.federation.questions import SHARED_STATE
 from training.federation.requested_scalars import received_losses, squared_change
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
@@ -34,6 +36,7 @@ def fit(
     rounds: int,
     subgroup: str | None,
     needs: frozenset[Need] = frozenset(),
+    weighs_cells: CellClasses | None = None,
     image_size: int | None = None,
 ) -> Update:
     """The question `fit`: one client's round of local training, from merging what arrived to its update.
@@ -46,6 +49,7 @@ def fit(
         rounds: how many rounds the stage has.
         subgroup: train on this subgroup's pictures alone.
         needs: what the aggregator reads beside counts and training losses.
+        weighs_cells: what tells classes apart, where the aggregator weighs cells; None where it does not.
         image_size: to how many pixels pictures are scaled down in this round; None for as they are.
 
     Raises:
@@ -57,7 +61,7 @@ def fit(
     arrived = weights_in(broadcast)
     load_whole(client, sync.merge(arrived, named(kept.tensors, WEIGHTS), kept.scalars))
     work = prepare_work(broadcast, client, kept, rounds=rounds, subgroup=subgroup)
-    work = replace(work, image_size=image_size)
+    work = replace(work, image_size=image_size, cell_weights=cell_weights_in(broadcast, client, weighs_cells))
     asked = received_losses(client.local_model, work) if RECEIVED_LOSSES in needs else {}
     names = client.local_model.division(sync)
     before = client.local_model.take(names.watches)
@@ -116,6 +120,16 @@ def prepare_work(
         frozen_copies=local_model.frozen_copies,
         steps=client.steps,
     )
+
+
+def cell_weights_in(
+    broadcast: Broadcast, client: Client, weighs_cells: CellClasses | None
+) -> CellWeights | None:
+    """What a picture of each cell counts in the round; None where the aggregator weighs no cells."""
+    if weighs_cells is None:
+        return None
+    cells = Cells.of(weighs_cells, client.dataset.labels, client.subgroups)
+    return CellWeights(cells, FitQuestion.model_validate(broadcast.options).cell_weights)
 
 
 def weights_in(broadcast: Broadcast) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import MessageError, QuorumError
 from training.federation.blocks import Blocks, EvaluateQuestion
 from training.federation.canary import send_canary
+from training.federation.fit_question import FitQuestion
 from training.federation.questions import COLLECT, EVALUATE, FIT, SHARED_STATE
 from training.federation.requested_scalars import check_requested, report_of
 from training.federation.server.aggregation import mix
@@ -159,7 +160,9 @@ def fit_broadcast(
     tensors = plan.compressor.down(weights_for(plan, state, client))
     if extra:
         tensors = {**tensors, **extra}
-    return Broadcast(client, plan.stage, round_, FIT, track.name, tensors), parcel
+    weights = plan.aggregator.cell_weights(state.server)
+    options = FitQuestion(cell_weights=weights).model_dump() if weights else {}
+    return Broadcast(client, plan.stage, round_, FIT, track.name, tensors, options), parcel
 
 
 def first_questions(plan: Plan, states: States) -> list[Broadcast]:

@@ -21,7 +21,7 @@ from training.messages.engine import Engine
 from training.messages.message import Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.encoders.preprocessing import Preprocessing
-from training.updates.settings import CountsConfig
+from training.updates.settings import CountsConfig, PrivacyConfig
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,14 @@ class Stage(FrozenConfig, ABC):
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""
         return self
+
+    def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
+        """Refuse data of which this stage could make nothing, before the first stage begins.
+
+        Raises:
+            JobError: saying why, and what to change.
+        """
+        return
 
     @abstractmethod
     def run(self, context: StageContext, before: StageResult) -> StageResult:

@@ -194,6 +194,7 @@ class Federate(RoundsStage):
                 **(client_facts(context, by_client) if apart else {}),
                 **unseen,
                 **self.exchange.facts(states[GLOBAL].memory),
+                **plan.aggregator.facts(states[GLOBAL].server),
                 **({} if best is None else {"kept_round": best.round}),
             },
         )

@@ -7,16 +7,20 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
+from registry.bundle.manifest.labels import Label
 from training.algorithms.aggregators import AGGREGATORS, Aggregator
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, Circumstances
 from training.algorithms.client import Client
 from training.algorithms.exchanges import EXCHANGES, Exchange, NoExchange
 from training.algorithms.exchanges.server_context import ServerContext
 from training.algorithms.objectives import OBJECTIVES, Objective
+from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import SYNCS, Sync, SyncAll
 from training.algorithms.sync.base import BUFFERS
+from training.data.cells import Cells
 from training.data.dataset import SERVER, Split
 from training.errors import JobError, QuorumError
+from training.federation.census import Census
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import collect_kept, fit, open_exchange
 from training.federation.questions import COLLECT, FIT, JUDGE, OPEN
@@ -60,6 +64,7 @@ class RoundsStage(Stage):
         self.exchange.fit_with(self.objective)
         self.objective.fit_with(self.exchange)
         require_labelled_losses(self.aggregator, self.objective)
+        require_weighed_cells(self.aggregator, self.objective)
         return self
 
     @property
@@ -134,7 +139,7 @@ class RoundsStage(Stage):
             travels=travels,
             stays=stays,
             exchange=self.exchange,
-            aggregator=self.aggregator.for_job(self.circumstances(context, clients)),
+            aggregator=self.settled(context.census, context.labels, context.job.privacy, clients),
             participation=self.participation,
             min_clients=needed,
             average_at_end=self.sends.average_at_end,
@@ -153,10 +158,41 @@ class RoundsStage(Stage):
             evaluated=context.job.privacy.counts.evaluated(self.rounds),
         )
 
-    def circumstances(self, context: StageContext, clients: Sequence[str]) -> Circumstances:
-        """What an aggregator may depend on."""
-        held = [name for name in context.all_subgroups if context.census.holders("train", [name])]
-        return Circumstances(clients, held, bool(context.subgroups), self.objective.optimizer.lr)
+    def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
+        """Refuse data of which the aggregator could make nothing."""
+        self.settled(census, labels, privacy, census.holders("train", census.all_subgroups, labelled=False))
+
+    def settled(
+        self,
+        census: Census,
+        labels: Sequence[Label],
+        privacy: PrivacyConfig,
+        clients: Sequence[str],
+    ) -> Aggregator:
+        """The aggregator with what depends on the data filled in.
+
+        Args:
+            census: who holds what.
+            labels: the classes.
+            privacy: the job's.
+            clients: who trains.
+
+        Raises:
+            JobError: when it can do nothing with such data.
+        """
+        held = [name for name in census.all_subgroups if census.holders("train", [name])]
+        by = self.aggregator.weighs_cells
+        cells = None if by is None else Cells.of(by, labels, census.subgroups)
+        return self.aggregator.for_job(
+            Circumstances(
+                clients,
+                held,
+                bool(census.subgroups),
+                self.objective.optimizer.lr,
+                {} if cells is None else census.by_cell("train", cells, clients),
+                privacy.min_count,
+            )
+        )
 
     def train(self, broadcast: Broadcast, client: Client) -> Update:
         """A client's half of the rounds: train, open the exchange, hand over what was kept, or prepare."""
@@ -169,6 +205,7 @@ class RoundsStage(Stage):
                 rounds=self.rounds,
                 subgroup=None,
                 needs=self.aggregator.needs,
+                weighs_cells=self.aggregator.weighs_cells,
                 image_size=self.image_size_in(broadcast.round),
             )
         if broadcast.ask == OPEN:
@@ -282,6 +319,26 @@ def require_labelled_losses(aggregator: Aggregator, objective: Objective) -> Non
             f"aggregator {aggregator.name} weighs by the received model's loss on labelled pictures, and "
             f"objective {objective.name} {why}; use the objective supervised, or one of the aggregators "
             f"{', '.join(others)}"
+        )
+
+
+def require_weighed_cells(aggregator: Aggregator, objective: Objective) -> None:
+    """Refuse an aggregator that weighs cells where clients do not, or weigh classes too.
+
+    Raises:
+        ValueError: saying why, and what else there is.
+    """
+    if aggregator.weighs_cells is None:
+        return
+    if not objective.weighs_cells:
+        raise ValueError(
+            f"aggregator {aggregator.name} has clients weigh their pictures by class and subgroup, and "
+            f"objective {objective.name} weighs none; use the objective supervised, or the aggregator fedavg"
+        )
+    if isinstance(objective, Supervised) and objective.class_weights != "none":
+        raise ValueError(
+            f"aggregator {aggregator.name} says what a picture of each class counts, and so does "
+            f"objective.class_weights: {objective.class_weights}; remove it, or use the aggregator fedavg"
         )
 
 
