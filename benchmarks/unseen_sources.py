@@ -62,6 +62,8 @@ def run_of(name: str, seed: int) -> RecipeRun:
         "sources": [dict(source) for source in SYSTEMS[name]],
         "clients": {"by": "source"},
     }
+    if not any(source["adapter"] == "milk10k" and not source.get("unseen") for source in data["sources"]):
+        data["subgroups"] = None  # HAM10000 tells no skin tones
     called = f"unseen-{list(SYSTEMS).index(name)}-{seed}"
     changed = {**job, "seed": seed, "name": called, "data": data, "stages": job["stages"][:1]}
     return RecipeRun(called, changed)
