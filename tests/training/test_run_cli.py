@@ -154,6 +154,14 @@ def test_check_counts_pictures_and_leaves_nothing(train_command, job_file, tiny,
     assert "malignant" in train_command("--check", job).out
 
 
+def test_check_refuses_data_of_which_a_stage_could_make_nothing(train_command, job_file, tiny):
+    dro = [{**stage, "aggregator": {"name": "group-dro"}} for stage in tiny["stages"][:1]]
+    assert train_command("--check", job_file({**tiny, "stages": dro})).code == 0
+    ended = train_command("--check", job_file({**tiny, "stages": dro, "privacy": {"min_count": 1000}}))
+    assert ended.code == 2
+    assert "aggregator group-dro weighs cells of which a client holds 1000" in flat(ended.err)
+
+
 def test_check_says_who_sees_what(train_command, job_file, tiny):
     job = job_file(tiny)
     said = flat(train_command("--check", job).out.replace("┃", "│").replace("┡", ""))

@@ -75,6 +75,8 @@ def test_what_an_aggregator_asks_for_is_told(make_job):
     told = rows(make_job(federate={"aggregator": {"name": "q-ffl"}}))["scalars"].what
     assert "losses of the model that came, by subgroup; how far the model moved" in told
     assert "moved" not in rows(make_job())["scalars"].what
+    told = rows(make_job(federate={"aggregator": {"name": "group-dro"}}))["scalars"].what
+    assert told.endswith("losses of the model that came, by class and subgroup")
 
 
 def test_splits_and_columns_of_counts_are_named(make_job):

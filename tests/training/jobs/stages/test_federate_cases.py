@@ -13,6 +13,7 @@ from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.model_file.graph import Graph
 from training.data.cases import Cases
 from training.data.settings import CasesConfig
+from training.federation.server.checkpoint import Checkpoints
 from training.models.export import answer, graph_inputs
 
 CASES = {"slots": 2, "kinds": ["close-up", "dermoscopic"], "facts": ["age"]}
@@ -62,6 +63,26 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(fitting_job, run_job, ru
     job = fitting_job.model_copy(update={"stages": fitting_job.stages[:1]})
     whole, resumed = run_job(job, cases).weights(), run_killed(job, cases).weights()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_personal_head_of_cases_leaves_the_encoder_as_it_is(
+    make_job, run_job, federate_block, cases, monkeypatch
+):
+    seen, save = {}, Checkpoints.save
+
+    def save_and_look(self, checkpoint):
+        seen.update(checkpoint.tensors)
+        save(self, checkpoint)
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_look)
+    personalize = {"stage": "personalize", "strategy": {"name": "head", "epochs": 1}}
+    model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}}
+    data = {"unit": "lesion", "cases": CASES}
+    job = make_job(stages=[federate_block(rounds=1), personalize], data=data, model=model)
+    begun = run_job(job, cases).weights()
+    for tone in ("light", "dark"):
+        moved = {name for name, value in begun.items() if not value.equal(seen[f"{tone}/weights/{name}"])}
+        assert {name.partition(".")[0] for name in moved} == {"fusion", "head"}
 
 
 def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job, cases):
