@@ -122,8 +122,5 @@ def score_bin(scores: NDArray[Any]) -> NDArray[np.int64]:
 
 def malignancy_probability(probabilities: NDArray[Any], malignant: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The summed probability of the malignant classes, `(..., classes)` to `(...)`."""
-    chosen = np.ascontiguousarray(np.asarray(probabilities, dtype=np.float64)[..., malignant])
-    summed: NDArray[np.float64] = chosen.sum(
-        axis=-1
-    )  # contiguous: of one picture as of many, to the last bit
+    summed: NDArray[np.float64] = np.asarray(probabilities, dtype=np.float64)[..., malignant].sum(axis=-1)
     return summed

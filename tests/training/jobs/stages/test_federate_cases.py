@@ -140,16 +140,10 @@ def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
         assert {name: getattr(own, name) for name in fits[kind]["working_point"]} == fits[kind][
             "working_point"
         ]
-        decisions, malignant = [], []
-        for client in cases.clients:
-            examples = cases.examples(client, "test")
-            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
-            kinds = np.where(kinds == 1 + place, kinds, -1)
-            left = (kinds >= 0).any(axis=1)
-            nothing = np.full_like(context[left], np.nan)
-            given = graph.run_cases(images[left], kinds[left], nothing).probabilities
-            decisions += [decide(row, manifest, pattern=pattern) for row in given]
-            malignant += malignant_classes(manifest.labels)[examples.labels[left]].tolist()
+        decisions, malignant = decided_under(pattern, 1 + place, cases, "test", graph, manifest)
+        fitted_on, _ = decided_under(pattern, 1 + place, cases, "calibration", graph, manifest)
+        reported = np.mean([one.reported for one in fitted_on])
+        assert fits[kind]["abstention"]["coverage"] == pytest.approx(reported)
         above = np.array([one.malignancy.above for one in decisions])
         figures = calibrated.facts["patterns"][kind]
         assert figures["sensitivity_at_threshold"] == pytest.approx(above[malignant].mean())
@@ -157,6 +151,23 @@ def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
         assert figures["reported"] == pytest.approx(np.mean([one.reported for one in decisions]))
         held += sum(one.held_back for one in decisions)
     assert held, "no case is held back"
+
+
+def decided_under(pattern, kind, cases, split, graph, manifest):
+    """Of cases of one picture, of this kind: decisions, and which are malignant; to fit, one a lesion."""
+    decisions, malignant = [], []
+    for client in cases.clients:
+        examples = cases.examples(client, split)
+        images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
+        kinds = np.where(kinds == kind, kinds, -1)
+        left = np.flatnonzero((kinds >= 0).any(axis=1))
+        if split == "calibration":
+            left = left[np.unique(examples.lesions[left], return_index=True)[1]]
+        nothing = np.full_like(context[left], np.nan)
+        given = graph.run_cases(images[left], kinds[left], nothing).probabilities
+        decisions += [decide(row, manifest, pattern=pattern) for row in given]
+        malignant += malignant_classes(manifest.labels)[examples.labels[left]].tolist()
+    return decisions, malignant
 
 
 def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(
