@@ -3,10 +3,12 @@
 from personalization.report.data import ReportData
 from personalization.report.measures import compared
 from personalization.report.numerals import listed, pictures
-from personalization.report.tables.subgroups import FEW
 from registry.bundle.manifest.schema import UNDECLARED
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from training.updates.differential_privacy.report import privacy_text
+
+FEW = 30
+"""Subgroups with fewer test pictures are named among the limits; their figures are shown all the same."""
 
 
 def limits(data: ReportData) -> tuple[str, ...]:

@@ -1,17 +1,24 @@
 """The measures of the report with their 95 % intervals, computed from counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import isnan
 from operator import add
 
+import numpy as np
+from numpy.typing import NDArray
+
 from registry.bundle.counts.count import Block
+from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.schema import UNDECLARED
 from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.fairness_limits import fairness_limits
 from registry.bundle.metrics.limits import Limits
 from registry.bundle.metrics.sample import sample_of
+
+Malignant = NDArray[np.bool_]
+"""Which classes are malignant, `(classes,)`."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,20 @@ class Measure:
 
 
 MEASURES = (
-    Measure("accuracy", "Accuracy", True, True, "share of pictures answered rightly"),
     Measure(
-        "balanced_accuracy",
-        "Balanced accuracy",
+        "malignant_sensitivity",
+        "Malignant sensitivity",
         True,
         True,
-        "mean recall over the classes present, so that rare diseases weigh as much as common ones",
+        "share of malignant pictures that are answered as malignant",
     ),
-    Measure("auroc", "AUROC", False, True, "mean over classes, one against the rest"),
+    Measure(
+        "malignant_specificity",
+        "Malignant specificity",
+        True,
+        True,
+        "share of other pictures that are not answered as malignant",
+    ),
     Measure(
         "malignancy_auroc",
         "AUROC, malignancy",
@@ -51,12 +63,21 @@ MEASURES = (
         "chance that a malignant lesion scores above one that is not; 0.5 is guessing",
     ),
     Measure(
+        "balanced_accuracy",
+        "Balanced accuracy",
+        True,
+        True,
+        "mean recall over the classes present, so that rare diseases weigh as much as common ones",
+    ),
+    Measure("accuracy", "Accuracy", True, True, "share of pictures answered rightly"),
+    Measure(
         "ece",
         "Calibration error",
         False,
         False,
         "ECE: mean distance between stated confidence and share of right answers",
     ),
+    Measure("auroc", "AUROC", False, True, "mean over classes, one against the rest"),
     Measure(
         "aurc",
         "Area under risk-coverage",
@@ -81,6 +102,10 @@ MEASURES = (
     ),
     Measure("auprc", "AUPRC", False, True, "average precision, mean over classes"),
 )
+"""In the order in which they are read."""
+
+FIRST = 6
+"""So many measures are shown at once; the others are folded away."""
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
 
@@ -101,9 +126,31 @@ class Estimate:
         return cls(float(limits.value), float(limits.low), float(limits.high))
 
 
-def estimate(key: str, block: Block) -> Estimate:
-    """A figure of one subgroup by its name in `summary.json`, with the interval that it has there."""
-    return Estimate.of(limits_of(key, sample_of(block)))
+def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:
+    """The measures of a job with these classes, none of them twice.
+
+    Of two classes one of which is malignant, AUROC is that of malignancy.
+    """
+    malignant = malignant_classes(labels)
+    twice = len(labels) == 2 and malignant.any() and not malignant.all()
+    return tuple(measure for measure in MEASURES if not (twice and measure.key == "auroc"))
+
+
+def estimate(key: str, block: Block, malignant: Malignant | None = None) -> Estimate:
+    """A figure of one subgroup by its name in `summary.json`, with the interval that it has there.
+
+    Args:
+        key: its name.
+        block: the subgroup's counts.
+        malignant: which classes are malignant, `(classes,)`; for malignant sensitivity and specificity.
+    """
+    return Estimate.of(limits_of(key, sample_of(block), malignant))
+
+
+def sides(block: Block, malignant: Malignant) -> tuple[int, int]:
+    """Malignant pictures and others."""
+    of_class = block.point.confusion.sum(axis=-1)
+    return int(of_class[malignant].sum()), int(of_class[~malignant].sum())
 
 
 def estimate_over(key: str, blocks: Mapping[str, Block]) -> Estimate:

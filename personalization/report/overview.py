@@ -1,29 +1,44 @@
-"""The head of the report: the worst-served subgroup, the spread between subgroups, what changed."""
+"""The head of the report: what went wrong, how each subgroup's malignant lesions are found, what changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from personalization.report import served
 from personalization.report.data import CalibratedModel, ReportData
-from personalization.report.measures import BY_KEY, Estimate, compared, estimate, estimate_over, total
-from personalization.report.numerals import interval, number, pictures, with_interval
+from personalization.report.measures import (
+    ALL,
+    BY_KEY,
+    Estimate,
+    Malignant,
+    compared,
+    estimate,
+    estimate_over,
+    sides,
+    total,
+)
+from personalization.report.numerals import Unit, interval, listed, number, pictures, whole, with_interval
 from personalization.report.table import Cell, Row, Table, cell
+from personalization.report.tables.patient import changed, patient_table, why_absent
 from registry.bundle.counts.count import Block
+from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from registry.bundle.metrics.estimate import limits_of
+from registry.bundle.metrics.patient import FIGURES
 from registry.bundle.metrics.sample import sample_of
 
 
 @dataclass(frozen=True)
 class Card:
-    """One headline number of the page.
+    """One headline of the page.
 
     Attributes:
-        title: what it is.
+        title: what the number is.
         value: the number, large.
         interval: its 95 % interval; may be empty.
         detail: what qualifies it.
         subject: whom it is about, such as the subgroup; may be empty.
+        beside: further figures, each with its name.
+        alert: whether it is about the subgroup that is served worst.
     """
 
     title: str
@@ -31,43 +46,78 @@ class Card:
     interval: str
     detail: str
     subject: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+    alert: bool = False
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the page's head."""
+    """The content of the page's head.
 
+    Attributes:
+        findings: what went wrong, in sentences.
+        verdict: who is served worst.
+        cards: the subgroups, the worst served first, then all pictures and referral.
+        patient: what counts for a patient, after each stage that changed an answer.
+        unchanged: the stages that changed none, in a sentence; empty where all did.
+        stages: accuracy and its spread after each stage.
+    """
+
+    findings: tuple[str, ...]
     verdict: str
     cards: tuple[Card, ...]
+    patient: Table
+    unchanged: str
     stages: Table
 
 
 def overview(data: ReportData) -> Overview:
     """The overview of the last stage's models."""
     last = list(data.counts)[-1]
-    blocks = data.counts[last]
+    blocks, malignant = data.counts[last], malignant_classes(data.labels)
+    told = changed(data.counts)
+    unchanged = [stage for stage in data.counts if stage not in told]
     groups = compared(blocks)
-    cards = _fairness_cards(groups) if len(groups) > 1 else ()
-    cards += (_all_pictures(blocks), *_discrimination(blocks), *_referral(blocks, data.calibration))
-    return Overview(_verdict(last, groups), cards, _stages(data.counts))
+    return Overview(
+        findings=tuple(one["text"] for one in data.summary.get("findings", ())),
+        verdict=_verdict(last, groups, malignant),
+        cards=(
+            *_subgroup_cards(groups, malignant),
+            _card(ALL, total(blocks), malignant),
+            *_referral(blocks, data.calibration),
+        ),
+        patient=patient_table(data),
+        unchanged=f"No answer was changed by {listed(unchanged)}." if unchanged else "",
+        stages=_stages(told),
+    )
 
 
-def worst_served(groups: Mapping[str, Block]) -> str:
-    """The subgroup of lowest accuracy; the first of equals."""
-    return min(groups, key=lambda name: float(accuracy(groups[name].point)))
+def judged_by(groups: Mapping[str, Block], malignant: Malignant) -> str:
+    """The figure that says who is served worst: malignant sensitivity where two subgroups have it."""
+    key = "malignant_sensitivity"
+    tested = [name for name, block in groups.items() if estimate(key, block, malignant).value is not None]
+    return key if len(tested) > 1 else "balanced_accuracy"
 
 
-def _verdict(stage: str, groups: Mapping[str, Block]) -> str:
+def worst_served(groups: Mapping[str, Block], malignant: Malignant) -> str:
+    """The subgroup whose malignant lesions are found least often; the first of equals."""
+    key = judged_by(groups, malignant)
+    values = {name: estimate(key, block, malignant).value for name, block in groups.items()}
+    return min((name for name in groups if values[name] is not None), key=lambda name: values[name] or 0.0)
+
+
+def _verdict(stage: str, groups: Mapping[str, Block], malignant: Malignant) -> str:
     if len(groups) < 2:
         return "Fewer than two subgroups have test pictures, so this run says nothing about fairness."
-    worst = worst_served(groups)
+    key, worst = judged_by(groups, malignant), worst_served(groups, malignant)
     others = {name: block for name, block in groups.items() if name != worst}
-
-    of_worst, of_others = (limits_of("accuracy", sample_of(of)) for of in (groups[worst], total(others)))
+    of_worst, of_others = (limits_of(key, sample_of(of), malignant) for of in (groups[worst], total(others)))
     difference = Estimate.of(of_others - of_worst)
+    found = with_interval(Estimate.of(of_worst), "percent")
     sentence = (
-        f"After the {stage} stage, {worst} is served worst: {with_interval(difference, 'points')} below "
-        f"{'all other subgroups together' if len(others) > 1 else next(iter(others))} in accuracy."
+        f"After the {stage} stage, {worst} is served worst: {BY_KEY[key].title.lower()} is {found}, "
+        f"{with_interval(difference, 'points')} below that of "
+        f"{'all other subgroups together' if len(others) > 1 else next(iter(others))}."
     )
     if difference.low is None or difference.high is None:
         return f"{sentence} It has no interval and may be chance."
@@ -76,50 +126,41 @@ def _verdict(stage: str, groups: Mapping[str, Block]) -> str:
     return f"{sentence} The interval excludes zero."
 
 
-def _fairness_cards(groups: Mapping[str, Block]) -> tuple[Card, ...]:
-    worst = worst_served(groups)
-    best = max(groups, key=lambda name: float(accuracy(groups[name].point)))
-    at_worst, at_best = (estimate("accuracy", groups[name]) for name in (worst, best))
-    apart = estimate_over("spread", groups)
-    standardised = estimate_over("spread_standardised", groups)
-    return (
-        Card(
-            "Worst-served subgroup",
-            number(at_worst.value, "percent"),
-            interval(at_worst, "percent"),
-            f"accuracy on {pictures(int(groups[worst].point.n))}; balanced accuracy "
-            f"{number(estimate('balanced_accuracy', groups[worst]).value, 'percent')}",
-            subject=worst,
-        ),
-        Card(
-            "Spread between subgroups",
-            number(apart.value, "points"),
-            interval(apart, "points"),
-            f"accuracy from {number(at_worst.value, 'percent')} ({worst}) to "
-            f"{number(at_best.value, 'percent')} ({best}); {number(standardised.value, 'points')} "
-            "at one mix of diseases",
-        ),
-    )
+def _subgroup_cards(groups: Mapping[str, Block], malignant: Malignant) -> tuple[Card, ...]:
+    if len(groups) < 2:
+        return ()
+    worst = worst_served(groups, malignant)
+    order = [worst, *(name for name in groups if name != worst)]
+    return tuple(_card(name, groups[name], malignant, alert=name == worst) for name in order)
 
 
-def _all_pictures(blocks: Mapping[str, Block]) -> Card:
-    everything = total(blocks)
-    found = estimate("accuracy", everything)
-    balanced = number(estimate("balanced_accuracy", everything).value, "percent")
+def _card(name: str, block: Block, malignant: Malignant, *, alert: bool = False) -> Card:
+    """The figures that count for a patient, sensitivity large; without malignant classes, accuracies."""
+    both_kinds = malignant.any() and not malignant.all()
+    large, *rest = FIGURES if both_kinds else ("balanced_accuracy", "accuracy")
+    found = estimate(large, block, malignant)
+    n_malignant, n_other = sides(block, malignant)
+    told = f"{whole(n_malignant)} malignant, {whole(n_other)} other" if both_kinds else ""
     return Card(
-        "All pictures",
-        number(found.value, "percent"),
+        BY_KEY[large].title,
+        number(found.value, "percent") if found.value is not None else why_absent(large, block, malignant),
         interval(found, "percent"),
-        f"accuracy on {pictures(int(everything.point.n))}; balanced accuracy {balanced}",
+        f"{pictures(int(block.point.n))}{f': {told}' if told else ''}",
+        subject=name,
+        beside=tuple((_called(key), _beside(key, block, malignant)) for key in rest),
+        alert=alert,
     )
 
 
-def _discrimination(blocks: Mapping[str, Block]) -> tuple[Card, ...]:
-    for key in ("malignancy_auroc", "auroc"):
-        found = estimate(key, total(blocks))
-        if found.value is not None:
-            return (Card(BY_KEY[key].title, number(found.value), interval(found), BY_KEY[key].meaning),)
-    return ()
+def _called(key: str) -> str:
+    name = FIGURES.get(key, key)
+    return name[0].upper() + name[1:]
+
+
+def _beside(key: str, block: Block, malignant: Malignant) -> str:
+    unit: Unit = "percent" if BY_KEY[key].percent else "ratio"
+    found = estimate(key, block, malignant)
+    return why_absent(key, block, malignant) if found.value is None else with_interval(found, unit)
 
 
 def _referral(blocks: Mapping[str, Block], models: Sequence[CalibratedModel]) -> tuple[Card, ...]:
@@ -141,7 +182,7 @@ def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:
         everything, groups = total(blocks), compared(blocks)
         cells = [cell(estimate(key, everything), "percent") for key in ("accuracy", "balanced_accuracy")]
         if len(groups) > 1:
-            worst = worst_served(groups)
+            worst = min(groups, key=lambda name: float(accuracy(groups[name].point)))
             lowest = estimate("accuracy", groups[worst])
             cells.append(Cell(number(lowest.value, "percent"), f"{worst}; {interval(lowest, 'percent')}"))
         else:
@@ -162,4 +203,4 @@ def _stages(counts: Mapping[str, Mapping[str, Block]]) -> Table:
         "mean gap",
         "variance",
     )
-    return Table("What each stage changed, on the test split", columns, tuple(rows))
+    return Table("Accuracy and its spread after each stage, on the test split", columns, tuple(rows))

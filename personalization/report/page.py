@@ -1,5 +1,6 @@
 """Rendering the report: the template filled with tables and figures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from personalization.report.figures.reliability import reliability
 from personalization.report.figures.risk_coverage import risk_coverage
 from personalization.report.figures.similarity import similarity_maps
 from personalization.report.limits import limits
-from personalization.report.measures import MEASURES, compared, present, total
+from personalization.report.measures import FIRST, Measure, compared, measures_of, present, total
 from personalization.report.overview import overview
 from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
 from personalization.report.svg import Panel
@@ -39,6 +40,7 @@ from personalization.report.tables.selection import selection_table
 from personalization.report.tables.served import served_table
 from personalization.report.tables.subgroups import figures_table, recall_table
 from personalization.report.tables.unseen import unseen_tables
+from registry.bundle.manifest.labels import malignant_classes
 from training.errors import DataError
 
 
@@ -50,7 +52,9 @@ def render_report(run: ReportData) -> str:
     """
     _check(run)
     last = list(run.counts)[-1]
-    order = _subgroups(run)
+    order, malignant = _subgroups(run), malignant_classes(run.labels)
+    measures = measures_of(run.labels)
+    shown, folded = measures[:FIRST], measures[FIRST:]
     template = _environment().get_template("report.html")
     return template.render(
         facts=facts(run),
@@ -58,8 +62,16 @@ def render_report(run: ReportData) -> str:
         title=run.summary.get("job", "run"),
         overview=overview(run),
         last_stage=last,
-        bars=[panel for measure in MEASURES if (panel := bars(measure, run.counts, order))],
-        figures=[figures_table(stage, blocks) for stage, blocks in reversed(list(run.counts.items()))],
+        bars=_panels(shown, run, order),
+        more_bars=_panels(folded, run, order),
+        figures=figures_table(last, run.counts[last], shown, malignant),
+        more_figures=[
+            *(figures_table(last, run.counts[last], folded, malignant) for _ in range(bool(folded))),
+            *(
+                figures_table(stage, blocks, measures, malignant)
+                for stage, blocks in reversed(list(run.counts.items())[:-1])
+            ),
+        ],
         recalls=recall_table(last, run.counts[last], run.labels),
         classes=class_table(last, run.counts[last], run.labels),
         at_clients=client_tables(run),
@@ -88,6 +100,11 @@ def render_report(run: ReportData) -> str:
         limits=limits(run),
         key=_key(order),
     )
+
+
+def _panels(measures: Sequence[Measure], run: ReportData, order: tuple[str, ...]) -> list[Panel]:
+    malignant = malignant_classes(run.labels)
+    return [panel for measure in measures if (panel := bars(measure, run.counts, order, malignant))]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from registry.bundle.manifest.labels import Label
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: its text and, smaller, a note; `faint` where it rests on little."""
+    """One cell: its text and, smaller, a note; `alert` where a stage made it worse."""
 
     text: str
     note: str = ""
-    faint: bool = False
+    alert: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The page is self-contained, sound HTML, and says what the counts say."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -20,7 +20,7 @@ from personalization.report import (
     render_report,
 )
 from personalization.report.limits import limits
-from personalization.report.measures import Estimate
+from personalization.report.measures import Estimate, measures_of
 from personalization.report.numerals import duration, interval, number, size, with_interval
 from personalization.report.overview import overview
 from personalization.report.tables.calibration import calibration_table
@@ -30,6 +30,7 @@ from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.count import SCORE_BINS, count
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import UNDECLARED
+from registry.bundle.metrics.findings import Judged, findings
 from registry.bundle.metrics.over_clients import over_clients
 from registry.bundle.metrics.summary import summarise
 from tests.thresholds import at_log_odds
@@ -59,6 +60,19 @@ def small(**changes):
         counts={"federate": {"light": block(45, 5), "dark": block(14, 6)}},
     )
     return replace(data, **changes)
+
+
+@pytest.fixture
+def melanomas():
+    """`melanomas(found, missed, naevi cleared, suspected)`."""
+
+    def make(*numbers):
+        labels, answers = np.repeat([0, 0, 1, 1], numbers), np.repeat([0, 1, 1, 0], numbers)
+        probabilities = np.full((len(labels), 2), 0.2)
+        probabilities[np.arange(len(labels)), answers] = 0.8
+        return count(probabilities, labels, malignant=np.array([True, False]))
+
+    return make
 
 
 def largest_by_client():
@@ -294,15 +308,115 @@ def test_a_run_without_clients_peers_or_bytes_has_none_of_their_parts():
     }
 
 
-def test_the_worst_subgroup_and_the_spread_come_first():
+def test_the_subgroup_whose_malignant_lesions_are_missed_comes_first():
     view = overview(small())
-    worst, spread, everything = view.cards[:3]
+    worst, light, everything = view.cards
 
-    assert (worst.subject, worst.value) == ("dark", "70.0\u202f%")  # 14 of 20
-    assert spread.value == "20.0\u202fpts"  # 90 % of light
-    assert everything.value == "84.3\u202f%"  # 59 of 70
-    assert view.verdict.startswith("After the federate stage, dark is served worst: 20.0\u202fpts (")
-    assert "below light in accuracy" in view.verdict
+    assert (worst.subject, worst.value, worst.alert) == ("dark", "70.0\u202f%", True)  # 7 of 10
+    assert (light.subject, light.value, light.alert) == ("light", "92.0\u202f%", False)  # 23 of 25
+    assert (everything.subject, everything.value) == ("all pictures", "85.7\u202f%")  # 30 of 35
+    assert worst.interval == "34.8 to 93.3"
+    assert worst.detail == "20 pictures: 10 malignant, 10 other"
+    assert [name for name, _ in worst.beside] == ["Specificity", "AUROC", "Balanced accuracy"]
+    assert dict(light.beside)["Specificity"].startswith("88.0\u202f% (")  # 22 of 25
+    assert view.verdict.startswith(
+        "After the federate stage, dark is served worst: malignant sensitivity is 70.0\u202f% "
+        "(34.8 to 93.3), 22.0\u202fpts ("
+    )
+    assert "below that of light." in view.verdict
+
+
+def test_the_worst_served_is_the_one_of_lowest_sensitivity_and_not_of_lowest_accuracy(melanomas):
+    counts = {"federate": {"light": melanomas(9, 1, 20, 70), "dark": melanomas(3, 7, 89, 1)}}
+    worst = overview(small(counts=counts)).cards[0]
+    assert (worst.subject, worst.value) == ("dark", "30.0\u202f%")
+
+
+def test_where_nothing_is_malignant_balanced_accuracy_leads():
+    benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in LABELS)
+    view = overview(small(labels=benign))
+    worst = view.cards[0]
+    assert (worst.subject, worst.title, worst.value) == ("dark", "Balanced accuracy", "70.0\u202f%")
+    assert worst.detail == "20 pictures"
+    assert "served worst: balanced accuracy is" in view.verdict
+
+
+def test_a_subgroup_without_malignant_pictures_says_so_in_words(melanomas):
+    blocks = {"light": melanomas(9, 1, 9, 1), "medium": melanomas(8, 2, 9, 1), "dark": melanomas(0, 0, 9, 1)}
+    view = overview(small(counts={"federate": blocks}))
+    dark = next(card for card in view.cards if card.subject == "dark")
+    assert (dark.value, dark.interval) == ("no malignant pictures", "")
+    assert dict(dark.beside)["AUROC"] == "no malignant pictures"
+    assert dict(dark.beside)["Specificity"].startswith("90.0\u202f% (")
+    assert dark.detail == "10 pictures: 0 malignant, 10 other"
+    assert view.cards[0].subject == "medium"
+    row = next(row for row in view.patient.rows if row.header == "dark: federate")
+    assert [cell.text for cell in row.cells[1:4:2]] == ["no malignant pictures"] * 2
+
+
+def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(melanomas):
+    light = melanomas(80, 20, 150, 50)
+    blocks = {
+        "federate": {"light": light, "dark": melanomas(18, 3, 55, 24)},
+        "personalize": {"light": light, "dark": melanomas(7, 14, 72, 7)},
+    }
+    judged = [Judged(stage, summarise(of, LABELS, list(of)), {}) for stage, of in blocks.items()]
+    data = small(
+        counts=blocks, summary={"job": "small", "findings": [asdict(one) for one in findings(judged)]}
+    )
+    view = overview(data)
+
+    assert any(text.startswith("dark: personalize lowered malignant sensitivity") for text in view.findings)
+    rows = {row.header: row for row in view.patient.rows}
+    assert [cell.alert for cell in rows["dark: personalize"].cells] == [False, True, False, False, False]
+    assert not any(
+        cell.alert for name in ("dark: federate", "light: personalize") for cell in rows[name].cells
+    )
+    assert rows["dark: personalize"].cells[1].text == "33.3\u202f%"
+    html = render_report(data)
+    assert html.index("What went wrong") < html.index('class="verdict"') < html.index('class="cards"')
+    assert html.count('<td class="alert">33.3') == 1
+
+
+def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
+    one, other = {"light": block(45, 5), "dark": block(14, 6)}, {"light": block(45, 5), "dark": block(16, 4)}
+    view = overview(small(counts={"federate": one, "personalize": other, "calibrate": other}))
+    assert [row.header for row in view.patient.rows] == [
+        f"{name}: {stage}"
+        for name in ("light", "dark", "all pictures")
+        for stage in ("federate", "personalize")
+    ]
+    assert [row.header for row in view.stages.rows] == ["federate", "personalize"]
+    assert view.unchanged == "No answer was changed by calibrate."
+    assert overview(small()).unchanged == ""
+
+
+def test_a_figure_on_one_picture_is_shown_like_any_other(melanomas):
+    blocks = {"light": melanomas(40, 10, 80, 20), "dark": melanomas(1, 0, 1, 0)}
+    (row,) = (
+        row for row in overview(small(counts={"federate": blocks})).patient.rows if "dark" in row.header
+    )
+    assert [(cell.text, cell.note) for cell in row.cells[:2]] == [
+        ("2", "1 malignant, 1 other"),
+        ("100.0\u202f%", "2.5 to 100.0"),
+    ]
+    page = render_report(small(counts={"federate": blocks}))
+    assert "faint" not in page
+    assert set(re.findall(r'<td class="(\w+)"', page)) <= {"alert"}
+
+
+def test_what_nobody_reads_is_folded_away():
+    page = render_report(full())
+    folded = " ".join(re.findall(r"<details>.*?</details>", page, flags=re.DOTALL))
+    for part in ("Area under risk-coverage", "Communication of stage", "Answering only where confident"):
+        assert page.count(part) == folded.count(part) > 0, part
+
+
+def test_auroc_is_told_once_where_there_are_two_classes():
+    assert "auroc" not in [measure.key for measure in measures_of(LABELS)]
+    assert "auroc" in [measure.key for measure in measures_of((*LABELS, Label(code="DF", name="Fibroma")))]
+    benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in LABELS)
+    assert "auroc" in [measure.key for measure in measures_of(benign)]
 
 
 @pytest.mark.parametrize(
@@ -318,13 +432,14 @@ def test_the_verdict_says_whether_chance_explains_it(light, dark, ending):
     assert overview(small(counts=counts)).verdict.endswith(ending)
 
 
-def test_the_others_are_pooled_by_pictures():
+def test_the_others_are_pooled_by_pictures(melanomas):
     """900 of 1000 and 10 of 10 together are 910 of 1010; dark has 5 of 10."""
-    counts = {"federate": {"a": block(900, 100), "b": block(10, 0), "dark": block(5, 5)}}
+    a, b, dark = melanomas(900, 100, 5, 5), melanomas(10, 0, 5, 5), melanomas(5, 5, 5, 5)
+    counts = {"federate": {"a": a, "b": b, "dark": dark}}
 
     verdict = overview(small(counts=counts)).verdict
     assert f"{100 * (910 / 1010 - 0.5):.1f}\u202fpts (" in verdict
-    assert "below all other subgroups together" in verdict
+    assert "below that of all other subgroups together" in verdict
 
 
 def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
@@ -333,7 +448,8 @@ def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
     worst, _, everything = overview(small(counts=counts)).cards[:3]
 
     assert worst.subject == "dark"
-    assert everything.value == "59.0\u202f%"  # 59 of 100
+    assert everything.detail == "100 pictures: 50 malignant, 50 other"
+    assert everything.value == "60.0\u202f%"  # 30 of 50
 
 
 def test_without_subgroups_nothing_is_said_about_fairness():
@@ -401,7 +517,6 @@ def test_recalls_are_counted_by_hand():
     assert melanoma.header == "Melanoma (MEL, malignant)"
     # Right answers come first and classes take turns: 23 of 25 and 7 of 10 melanomas.
     assert [cell.note for cell in melanoma.cells] == ["23 of 25", "7 of 10", "30 of 35"]
-    assert [cell.faint for cell in melanoma.cells] == [True, True, False]
 
 
 def test_census_adds_up_in_every_direction():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from personalization.report.measures import ALL, Estimate, Measure, estimate, present, total
+from personalization.report.measures import ALL, Estimate, Malignant, Measure, estimate, present, total
 from personalization.report.numerals import Unit, listed, with_interval
 from personalization.report.palette import INK, MUTED, series_colour
 from personalization.report.svg import Panel, drawn
@@ -13,15 +13,21 @@ from registry.bundle.counts.count import Block
 _EARLIER = 0.35  # opacity of a stage that was not the last
 
 
-def bars(measure: Measure, stages: Mapping[str, Mapping[str, Block]], order: tuple[str, ...]) -> Panel | None:
+def bars(
+    measure: Measure,
+    stages: Mapping[str, Mapping[str, Block]],
+    order: tuple[str, ...],
+    malignant: Malignant,
+) -> Panel | None:
     """One measure for every subgroup after every stage; None where it is defined nowhere.
 
     Args:
         measure: what to show.
         stages: per stage, the counts of every subgroup.
         order: the subgroups that have a colour, in its order.
+        malignant: which classes are malignant, `(classes,)`.
     """
-    by_stage = {stage: _estimates(measure, blocks) for stage, blocks in stages.items()}
+    by_stage = {stage: _estimates(measure, blocks, malignant) for stage, blocks in stages.items()}
     groups = [*order, ALL]
     values = [found for of in by_stage.values() for found in of.values() if found.value is not None]
     if not values:
@@ -41,9 +47,9 @@ def bars(measure: Measure, stages: Mapping[str, Mapping[str, Block]], order: tup
     return Panel(measure.title, svg, f"{better}: {measure.meaning}.")
 
 
-def _estimates(measure: Measure, blocks: Mapping[str, Block]) -> dict[str, Estimate]:
+def _estimates(measure: Measure, blocks: Mapping[str, Block], malignant: Malignant) -> dict[str, Estimate]:
     with_all = {**present(blocks), ALL: total(blocks)}
-    return {name: estimate(measure.key, block) for name, block in with_all.items()}
+    return {name: estimate(measure.key, block, malignant) for name, block in with_all.items()}
 
 
 def _draw(

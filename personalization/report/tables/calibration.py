@@ -70,7 +70,7 @@ def _promise(model: CalibratedModel) -> Cell:
     asked = number(conformal.coverage, "percent")
     if conformal.guaranteed:
         return Cell(asked, f"expected {number(conformal.expected_coverage, 'percent')}")
-    return Cell("none", f"{asked} needs {examples_needed(conformal.coverage)} pictures", faint=True)
+    return Cell("none", f"{asked} needs {examples_needed(conformal.coverage)} pictures")
 
 
 def working_point_table(

@@ -6,7 +6,6 @@ from personalization.report.data import ReportData
 from personalization.report.measures import ALL, estimate, present, total
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.subgroups import FEW
 from registry.bundle.counts.count import Block
 
 
@@ -27,7 +26,7 @@ def calibration_error_table(data: ReportData) -> Table | None:
             for error in ("ece", "mce")
             for of in (earlier, later)
         ]
-        rows.append(Row(name, (Cell(whole(n), faint=n < FEW), *cells), is_total=name == ALL))
+        rows.append(Row(name, (Cell(whole(n)), *cells), is_total=name == ALL))
     return Table(
         f"Calibration error after {before} and after {after}, with 95 % intervals",
         ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after"),

@@ -6,7 +6,6 @@ from personalization.report.data import ReportData
 from personalization.report.measures import Estimate, total
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, label_name, texts
-from personalization.report.tables.subgroups import FEW
 from registry.bundle.counts.count import Block
 from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.estimate import BY_CLASS
@@ -30,7 +29,7 @@ def class_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label]
     for k, label in enumerate(labels):
         n = int(everything.point.confusion[k].sum())
         cells = [cell(Estimate.of(limits[k])) for limits in found]
-        rows.append(Row(label_name(label), (Cell(whole(n), faint=n < FEW), *cells)))
+        rows.append(Row(label_name(label), (Cell(whole(n)), *cells)))
     return Table(
         f"Figures of every disease after {stage}, with 95 % intervals", _columns("pictures"), tuple(rows)
     )

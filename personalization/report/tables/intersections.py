@@ -8,7 +8,6 @@ from personalization.report.measures import Estimate
 from personalization.report.numerals import ABSENT, whole
 from personalization.report.table import Cell, Row, Table, cell, texts
 from personalization.report.tables.differences import figure_title
-from personalization.report.tables.subgroups import FEW
 
 FIGURES = ("accuracy", "balanced_accuracy", "malignant_sensitivity")
 
@@ -36,10 +35,10 @@ def _table(column: str, by_value: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def _cells(group: Mapping[str, Any] | None) -> tuple[Cell, ...]:
     if group is None:
-        return (Cell(TOO_FEW, faint=True), *texts(*[ABSENT] * len(FIGURES)))
+        return (Cell(TOO_FEW), *texts(*[ABSENT] * len(FIGURES)))
     n = int(group["n"])
     intervals = group.get("intervals") or {}
     figures = [
         cell(Estimate(group.get(key), *(intervals.get(key) or (None, None))), "percent") for key in FIGURES
     ]
-    return (Cell(whole(n), faint=n < FEW), *figures)
+    return (Cell(whole(n)), *figures)

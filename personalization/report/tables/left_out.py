@@ -7,7 +7,6 @@ from personalization.report.data import ReportData
 from personalization.report.measures import ALL, Estimate
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.subgroups import FEW
 
 _FIGURES = {
     "malignancy_auroc": "AUROC of malignancy",
@@ -66,7 +65,7 @@ def _of(figures: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 def _cells(figures: Mapping[str, Any]) -> tuple[Cell, ...]:
     n = int(figures.get("n", 0))
-    return (Cell(whole(n), faint=n < FEW), *(cell(_estimate(figures, key)) for key in _FIGURES))
+    return (Cell(whole(n)), *(cell(_estimate(figures, key)) for key in _FIGURES))
 
 
 def _estimate(figures: Mapping[str, Any], name: str) -> Estimate:

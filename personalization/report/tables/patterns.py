@@ -7,7 +7,6 @@ from personalization.report.data import ReportData
 from personalization.report.measures import ALL, Estimate
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.subgroups import FEW
 
 _COLUMNS = (
     "given",
@@ -59,7 +58,7 @@ def _cells(figures: Mapping[str, Any]) -> tuple[Cell, ...]:
     n = int(figures["n"])
     size, referred = _estimate(figures, "set_size"), _estimate(figures, "reported")
     return (
-        Cell(whole(n), faint=n < FEW),
+        Cell(whole(n)),
         *(cell(_estimate(figures, name)) for name in _FIGURES),
         cell(_estimate(figures, "coverage"), "percent"),
         Cell("–" if size.value is None else f"{size.value:.2f}"),

@@ -7,7 +7,6 @@ from personalization.report.data import ReportData, StageFacts
 from personalization.report.measures import ALL, Estimate
 from personalization.report.numerals import whole
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.subgroups import FEW
 from training.jobs.stages.probe import FIGURES, NOTHING
 
 _COLUMNS = {
@@ -40,6 +39,6 @@ def probe_table(of: StageFacts) -> Table:
 def _cells(figures: Mapping[str, Any]) -> tuple[Cell, ...]:
     n, intervals = int(figures["n"]), figures["intervals"]
     return (
-        Cell(whole(n), faint=n < FEW),
+        Cell(whole(n)),
         *(cell(Estimate(figures.get(key), *(intervals.get(key) or (None, None)))) for key in _COLUMNS),
     )

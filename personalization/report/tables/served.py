@@ -7,7 +7,6 @@ from personalization.report.measures import ALL, Estimate, present
 from personalization.report.numerals import number, whole
 from personalization.report.served import coverage, referred, routes, set_size, wrong
 from personalization.report.table import Cell, Row, Table, cell
-from personalization.report.tables.subgroups import FEW
 from registry.bundle.counts.count import Block
 
 _COLUMNS = (
@@ -42,7 +41,7 @@ def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block])
             Row(
                 name,
                 (
-                    Cell(whole(n), faint=n < FEW),
+                    Cell(whole(n)),
                     Cell("–" if name == ALL else answered_by[name].subgroup),
                     cell(share, "percent"),
                     _size(size),

@@ -2,35 +2,41 @@
 
 from collections.abc import Mapping, Sequence
 
-from personalization.report.measures import ALL, MEASURES, estimate, present, total
-from personalization.report.numerals import ABSENT, number, whole
-from personalization.report.table import Cell, Row, Table, cell, label_name
+from personalization.report.measures import ALL, Malignant, Measure, estimate, present, total
+from personalization.report.numerals import ABSENT, number
+from personalization.report.table import Cell, Row, Table, label_name
+from personalization.report.tables.patient import figure_cell, pictures_of
 from registry.bundle.counts.count import Block
 from registry.bundle.manifest.labels import Label
 
-FEW = 30
-"""A figure that rests on fewer pictures than this is shown faint."""
 
-
-def figures_table(stage: str, blocks: Mapping[str, Block]) -> Table:
-    """All measures of all subgroups after one stage, all pictures last."""
+def figures_table(
+    stage: str, blocks: Mapping[str, Block], measures: Sequence[Measure], malignant: Malignant
+) -> Table:
+    """Some measures of all subgroups after one stage, all pictures last, without those defined nowhere."""
     shown = {**present(blocks), ALL: total(blocks)}
-    estimates = {name: [estimate(m.key, block) for m in MEASURES] for name, block in shown.items()}
-    defined = [any(row[at].value is not None for row in estimates.values()) for at in range(len(MEASURES))]
-    columns = [m for m, any_defined in zip(MEASURES, defined, strict=True) if any_defined]
-    rows = []
-    for name, block in shown.items():
-        n = int(block.point.n)
-        cells = [
-            cell(found, "percent" if measure.percent else "ratio")
-            for measure, found, any_defined in zip(MEASURES, estimates[name], defined, strict=True)
-            if any_defined
-        ]
-        rows.append(Row(name, (Cell(whole(n), faint=n < FEW), *cells), is_total=name == ALL))
+    estimates = {
+        name: {measure: estimate(measure.key, block, malignant) for measure in measures}
+        for name, block in shown.items()
+    }
+    columns = [
+        measure for measure in measures if any(row[measure].value is not None for row in estimates.values())
+    ]
+    rows = tuple(
+        Row(
+            name,
+            (
+                pictures_of(block, malignant),
+                *(figure_cell(measure, estimates[name][measure], block, malignant) for measure in columns),
+            ),
+            is_total=name == ALL,
+        )
+        for name, block in shown.items()
+    )
     return Table(
         f"Figures after {stage}, with 95 % intervals",
         ("subgroup", "pictures", *(measure.title for measure in columns)),
-        tuple(rows),
+        rows,
     )
 
 
@@ -43,7 +49,7 @@ def recall_table(stage: str, blocks: Mapping[str, Block], labels: Sequence[Label
         for block in shown.values():
             right, n = int(block.point.confusion[k, k]), int(block.point.confusion[k].sum())
             share = number(right / n, "percent") if n else ABSENT
-            cells.append(Cell(share, f"{right} of {n}" if n else "", faint=n < FEW))
+            cells.append(Cell(share, f"{right} of {n}" if n else ""))
         rows.append(Row(label_name(label, malignancy=True), tuple(cells)))
     return Table(
         f"Recall of every disease after {stage}: right answers of its pictures",

@@ -7,7 +7,6 @@ from personalization.report.data import ReportData, StageFacts
 from personalization.report.measures import Estimate
 from personalization.report.numerals import number, whole
 from personalization.report.table import Cell, Row, Table, cell, texts
-from personalization.report.tables.subgroups import FEW
 
 MALIGNANT = "malignant"
 """The class that is shown first."""
@@ -29,7 +28,7 @@ def unseen_table(of: StageFacts) -> Table:
         for code in classes:
             own = block["by_class"].get(code, {})
             n, recall, precision = own.get("n", 0), own.get("recall"), own.get("precision")
-            cells.append(Cell(whole(n), faint=n < FEW))
+            cells.append(Cell(whole(n)))
             cells += texts(number(recall), number(precision), number(f1(recall, precision)))
         rows.append(Row(client, (*cells, _with_interval(block, "auroc"), _with_interval(block, "ece"))))
     columns = [

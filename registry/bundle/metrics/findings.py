@@ -161,8 +161,7 @@ def _nearly_nobody(stage: Judged) -> Iterator[Finding]:
                 name,
                 answered.value,
                 ANSWERED,
-                f"{_who(subgroup)}: {whom} answered, {_with_interval(answered)} of the test pictures; all "
-                "others are referred to a clinician.",
+                f"{_who(subgroup)}: {whom} answered: {_with_interval(answered)} of the test pictures.",
             )
 
 

@@ -1,5 +1,7 @@
 """The report's intervals are those of the summary."""
 
+import numpy as np
+
 from personalization.report.measures import MEASURES, Estimate, estimate, estimate_over
 from registry.bundle.manifest.labels import Label
 from registry.bundle.metrics.summary import FAIRNESS, summarise
@@ -19,7 +21,7 @@ def test_figures_of_all_pictures_are_those_of_the_summary(block):
     summary = summarise({"light": counts}, TWO, ["light"])
 
     for measure in MEASURES:
-        found = estimate(measure.key, counts)
+        found = estimate(measure.key, counts, np.array([True, False]))
         assert found.value == summary[measure.key]
         assert ends_of(found) == summary["intervals"][measure.key]
         assert found.low < found.value < found.high

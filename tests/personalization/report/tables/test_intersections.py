@@ -21,7 +21,7 @@ def test_one_table_per_column_and_one_row_per_value_and_subgroup(report):
         "body_site": {"trunk": {"light": ENOUGH, "dark": None}, "head & <b>neck</b>": {"light": ENOUGH}},
         "sex": {"female": {"dark": {**ENOUGH, "n": 12}}},
     }
-    site, sex = intersection_tables(with_intersections(report, told))
+    site, _ = intersection_tables(with_intersections(report, told))
 
     assert site.caption == "Subgroups by body site, with 95 % intervals"
     assert site.columns == (
@@ -35,8 +35,6 @@ def test_one_table_per_column_and_one_row_per_value_and_subgroup(report):
     first = site.rows[0].cells
     assert [cell.text for cell in first] == ["40", "75.0\u202f%", "70.0\u202f%", "–"]
     assert [cell.note for cell in first] == ["", "60.0 to 85.0", "", ""]
-    assert sex.rows[0].cells[0].faint
-    assert not first[0].faint
 
 
 def test_a_group_with_too_few_pictures_shows_no_number(report):

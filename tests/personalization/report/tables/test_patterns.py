@@ -49,10 +49,6 @@ def test_a_line_has_the_figures_with_their_intervals(of_cases):
     assert cells[-1].note == "55.0 to 80.0"
 
 
-def test_few_cases_are_faint(of_cases):
-    assert pattern_tables(of_cases)[1].rows[0].cells[0].faint
-
-
 def test_a_report_of_single_pictures_has_none(report):
     assert pattern_tables(report()) == ()
 

@@ -1,0 +1,123 @@
+"""What counts for a patient before and after each stage: is what is malignant found, and at what price.
+
+Rows go by subgroup, so that what a stage did to one stands in neighbouring lines. A stage that changed no
+answer, as calibration does not, has no line.
+"""
+
+from collections.abc import Mapping
+from math import isclose
+from typing import Any
+
+from personalization.report.data import ReportData
+from personalization.report.measures import (
+    ALL,
+    BY_KEY,
+    Estimate,
+    Malignant,
+    Measure,
+    estimate,
+    present,
+    sides,
+    total,
+)
+from personalization.report.numerals import whole
+from personalization.report.table import Cell, Row, Table, cell
+from registry.bundle.counts.count import Block
+from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.metrics.patient import ALL as ALL_IN_SUMMARY
+from registry.bundle.metrics.patient import FIGURES, NO_MALIGNANT, NO_OTHER
+
+Stages = Mapping[str, Mapping[str, Block]]
+"""Per stage, the test counts of every subgroup."""
+
+
+def patient_table(data: ReportData) -> Table:
+    """The figures that count for a patient, of every subgroup after every stage that changed an answer."""
+    malignant = malignant_classes(data.labels)
+    stages = changed(data.counts)
+    measures = [BY_KEY[key] for key in FIGURES]
+    names = dict.fromkeys(name for blocks in stages.values() for name in present(blocks))
+    rows = []
+    for name in (*names, ALL) if len(names) > 1 else names:
+        before: Estimate | None = None
+        for stage, blocks in stages.items():
+            block = total(blocks) if name == ALL else present(blocks).get(name)
+            if block is None:
+                continue
+            found = {measure: estimate(measure.key, block, malignant) for measure in measures}
+            worse = before is not None and _is_lost(data.summary, name, before, found[measures[0]])
+            before = found[measures[0]]
+            cells = [
+                figure_cell(measure, found[measure], block, malignant, alert=worse and measure == measures[0])
+                for measure in measures
+            ]
+            rows.append(
+                Row(f"{name}: {stage}", (pictures_of(block, malignant), *cells), is_total=name == ALL)
+            )
+    return Table(
+        "What counts for a patient, after each stage, on the test split with 95 % intervals",
+        ("subgroup: stage", "pictures", *(measure.title for measure in measures)),
+        tuple(rows),
+    )
+
+
+def changed(stages: Stages) -> dict[str, Mapping[str, Block]]:
+    """The stages whose answers are not those of the stage before, picture for picture in sum."""
+    found: dict[str, Mapping[str, Block]] = {}
+    before: Mapping[str, Block] | None = None
+    for stage, blocks in stages.items():
+        if before is None or not _same_answers(before, blocks):
+            found[stage] = blocks
+        before = blocks
+    return found
+
+
+def pictures_of(block: Block, malignant: Malignant) -> Cell:
+    """How many pictures, and how many of them malignant where classes are of both kinds."""
+    of_malignant, others = sides(block, malignant)
+    both = malignant.any() and not malignant.all()
+    return Cell(
+        whole(int(block.point.n)), f"{whole(of_malignant)} malignant, {whole(others)} other" if both else ""
+    )
+
+
+def figure_cell(
+    measure: Measure, found: Estimate, block: Block, malignant: Malignant, *, alert: bool = False
+) -> Cell:
+    """A figure with its interval; where there is none, in words why, if the pictures say it."""
+    if found.value is None:
+        return Cell(why_absent(measure.key, block, malignant))
+    shown = cell(found, "percent" if measure.percent else "ratio")
+    return Cell(shown.text, shown.note, alert)
+
+
+def why_absent(key: str, block: Block, malignant: Malignant) -> str:
+    """Why a figure is not defined of these pictures; a dash where it is not for want of a side."""
+    of_malignant, others = sides(block, malignant)
+    if malignant.all() or not malignant.any():
+        return "–"
+    if not of_malignant and key in ("malignant_sensitivity", "malignancy_auroc"):
+        return NO_MALIGNANT
+    if not others and key in ("malignant_specificity", "malignancy_auroc"):
+        return NO_OTHER
+    return "–"
+
+
+def _same_answers(before: Mapping[str, Block], after: Mapping[str, Block]) -> bool:
+    return before.keys() == after.keys() and all(
+        before[name].point.confusion.tolist() == after[name].point.confusion.tolist() for name in before
+    )
+
+
+def _is_lost(summary: Mapping[str, Any], name: str, before: Estimate, now: Estimate) -> bool:
+    """Whether the run found that a stage lowered a subgroup's sensitivity from this to that."""
+    if before.value is None or now.value is None:
+        return False
+    subgroup = ALL_IN_SUMMARY if name == ALL else name
+    return any(
+        one["kind"] == "lost_sensitivity"
+        and one["subgroup"] == subgroup
+        and isclose(one["value"], now.value)
+        and isclose(one["limit"], before.value)
+        for one in summary.get("findings", ())
+    )
