@@ -52,11 +52,11 @@ def patient_table(data: ReportData) -> Table:
                 for measure in measures
             ]
             rows.append(
-                Row(f"{name}: {stage}", (pictures_of(block, malignant), *cells), is_total=name == ALL)
+                Row(f"{name}: {stage}", (*cells, pictures_of(block, malignant)), is_total=name == ALL)
             )
     return Table(
         "What counts for a patient, after each stage, on the test split with 95 % intervals",
-        ("subgroup: stage", "pictures", *(measure.title for measure in measures)),
+        ("subgroup: stage", *(measure.title for measure in measures), "pictures"),
         tuple(rows),
     )
 

@@ -127,7 +127,7 @@ def test_contrast_is_measured_as_the_guidelines_say():
 def test_text_stands_out_from_its_ground(name, ground):
     palette = palettes()[name]
 
-    for text in ("ink", "muted", "accent", "alert"):
+    for text in ("ink", "muted", "accent", "alert", "danger"):
         assert contrast(palette[text], palette[ground]) >= TEXT_CONTRAST, (text, palette[text])
 
 

@@ -1,11 +1,14 @@
 """What is found wrong, by hand; first a run whose accuracy rose while it failed a skin tone."""
 
+from pathlib import Path
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from registry.bundle.counts.count import count
 from registry.bundle.manifest.labels import Label
-from registry.bundle.metrics.findings import Judged, findings
+from registry.bundle.metrics.findings import Judged, Kind, findings
 from registry.bundle.metrics.summary import summarise
 
 LABELS = [Label(code="MEL", name="Melanoma", malignancy="malignant"),
@@ -149,3 +152,9 @@ def test_subgroups_without_malignant_pictures_or_any_are_untested():
 def test_figures_of_older_runs_and_of_no_stage_have_none():
     old = {"n": 40, "malignant_sensitivity": 0.5, "by_subgroup": {"dark": {"n": 40}}}
     assert findings([Judged("federate", old, {})]) == findings([]) == []
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_is_documented(kind):
+    docs = Path(__file__).parents[4] / "docs"
+    assert f"| `{kind}` |" in (docs / "report.md").read_text(encoding="utf-8")
