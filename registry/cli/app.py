@@ -30,6 +30,7 @@ from registry.cli.gates import (
     gates_check,
     gates_set,
     gates_show,
+    refused_data,
 )
 from registry.cli.keys import (
     ADD_EXAMPLES,
@@ -282,7 +283,7 @@ def promote(
             event = registry.promote(model, numbers, to=to, reason=reason, override_gates=override_gates)
         except GateRefusal as refusal:
             if as_json:
-                answer({"refused": True, "gates": as_data(refusal.report)}, "", as_json)
+                answer(refused_data(refusal.report), "", as_json)
             raise
         release = registry.require_release(model, to)
         served = patient_table([registry.manifest(version) for version in release.versions])

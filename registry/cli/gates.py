@@ -1,12 +1,13 @@
 """`dermfed-registry gates` and `approve`: what a release must pass, as data, and who stands for it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
+from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
 from registry.registry import Registry
 from registry.rendering.records import event_lines, gate_table, moment
@@ -79,9 +80,15 @@ def gates_check(
     """
     with Registry.open(*context.obj) as registry:
         report = registry.judge(model, numbers, to=to)
-    answer({"refused": report.refused, "gates": as_data(report)}, gate_table(report), as_json)
+    answer(refused_data(report), gate_table(report), as_json)
     if report.refused:
         raise typer.Exit(REFUSED)
+
+
+def refused_data(report: GateReport) -> dict[str, Any]:
+    """What a refusal tells programs: the gates that refuse with their reasons, and all that was found."""
+    reasons = [{"gate": one.gate, "detail": one.detail} for one in report.results if one.verdict == "refused"]
+    return {"refused": report.refused, "reasons": reasons, "gates": as_data(report)}
 
 
 def approve(

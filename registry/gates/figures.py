@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest
+from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures
 from registry.gate_report import SubgroupFigure
 
 
@@ -33,6 +34,17 @@ def stand(manifests: Sequence[BundleManifest], figure: str = "accuracy") -> dict
 def stand_or_total(manifests: Sequence[BundleManifest], figure: str) -> dict[str, SubgroupFigure | None]:
     """As `stand`; where the test names no subgroup, all its pictures stand as `global`."""
     return stand(manifests, figure) or {GLOBAL: _standing(for_everybody(manifests).metrics, GLOBAL, figure)}
+
+
+def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigures | None]:
+    """What counts for the patients of each subgroup, by name; None where it was never tested.
+
+    Where the test names no subgroup, all its pictures stand as `global`.
+    """
+    answering = answers_for(manifests)
+    found = {name: patient_figures(one.metrics).get(name) for name, one in answering.items()}
+    found = found or {GLOBAL: patient_figures(for_everybody(manifests).metrics)[ALL]}
+    return {name: row if row is not None and row.n else None for name, row in found.items()}
 
 
 def for_everybody(manifests: Sequence[BundleManifest]) -> BundleManifest:

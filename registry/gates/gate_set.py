@@ -19,6 +19,7 @@ from registry.bundle.nearest import nearest
 from registry.bundle.plugins import PartTable
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateResult
+from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.calibration import CalibrationGate
 from registry.gates.case import Case
@@ -27,6 +28,9 @@ from registry.gates.coverage import CoverageGate
 from registry.gates.gate import GateConfig
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.parity import ParityGate
+from registry.gates.required_subgroups import RequiredSubgroupsGate
+from registry.gates.risk import RiskGate
+from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
 from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
@@ -37,8 +41,12 @@ GATES: PartTable[GateConfig] = PartTable(
     SpreadGate,
     WorstBalancedAccuracyGate,
     WorstMalignantSensitivityGate,
+    ShownSensitivityGate,
+    RequiredSubgroupsGate,
     CalibrationGate,
     CoverageGate,
+    AnsweredGate,
+    RiskGate,
     CountGate,
     NoWorseGate,
     ParityGate,
@@ -87,8 +95,20 @@ class GateSet(Frozen):
         return self
 
 
-DEFAULT = GateSet(gates=(SpreadGate(),))
-"""What is asked where nobody has set gates."""
+DEFAULT = GateSet(
+    gates=(
+        SpreadGate(limit=0.10),
+        RequiredSubgroupsGate(malignant=20),
+        ShownSensitivityGate(limit=0.75),
+        NoWorseGate(
+            delta=0.05, figures=("balanced_accuracy", "malignant_sensitivity", "sensitivity_at_threshold")
+        ),
+        AnsweredGate(limit=0.20),
+        RiskGate(),
+        CoverageGate(slack=0.10),
+    )
+)
+"""What is asked where nobody has set gates (why these: docs/decisions/041-what-is-asked-by-default.md)."""
 
 
 def read_gate_set(text: str, source: str = "the gate set") -> GateSet:

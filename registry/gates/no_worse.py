@@ -1,10 +1,12 @@
 """The gate `no_worse`: no subgroup fares worse than under the running release by more than `delta`.
 
-With p1 a subgroup's figure under the running release and p2 the one under the release to be, each from the
-test of the version that answers for it, the loss is d = p1 - p2. Beside it stands the 95 % interval of the
-difference by MOVER, which takes the two tests for independent: where they used the same pictures, as tests of
-two models usually do, the true interval is narrower. The verdict goes by d alone; the interval is shown and
-kept.
+Compared are accuracy, balanced accuracy, malignant sensitivity, and sensitivity at the working point where
+the running release has one. With p1 a subgroup's figure under the running release and p2 the one under the
+release to be, each from the test of the version that answers for it, the loss is d = p1 - p2. Beside it
+stands the 95 % interval of the difference by MOVER, which takes the two tests for independent: where they
+used the same pictures, as tests of two models usually do, the true interval is narrower. Bundles do not tell
+on how many pictures two releases differ, which a paired test would need. The verdict goes by d alone; the
+interval is shown and kept.
 
 Where nothing runs yet, or a subgroup had no figure before, there is nothing to compare and the gate does not
 apply. A subgroup that had a figure and has none now is refused, and so are labels that differ: figures of
@@ -12,7 +14,7 @@ other questions do not compare.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -22,7 +24,8 @@ from registry.gates.case import Case
 from registry.gates.figures import difference_interval, for_everybody, stand_or_total
 from registry.gates.gate import ROUNDING, GateConfig
 
-Compared = Literal["accuracy", "balanced_accuracy"]
+Compared = Literal["accuracy", "balanced_accuracy", "malignant_sensitivity", "sensitivity_at_threshold"]
+ALL_COMPARED: tuple[Compared, ...] = get_args(Compared)
 
 
 class NoWorseGate(GateConfig):
@@ -31,7 +34,7 @@ class NoWorseGate(GateConfig):
     looks_at_running: ClassVar[bool] = True
     name: Literal["no_worse"] = "no_worse"
     delta: float = Field(ge=0, le=1)  # the largest loss of any subgroup
-    figures: tuple[Compared, ...] = Field(("accuracy", "balanced_accuracy"), min_length=1)
+    figures: tuple[Compared, ...] = Field(ALL_COMPARED, min_length=1)
 
     @property
     def meaning(self) -> str:
@@ -124,7 +127,11 @@ class NoWorseGate(GateConfig):
 
 
 def _called(figure: Compared) -> str:
-    return figure.replace("_", " ")
+    return (
+        "sensitivity at the working point"
+        if figure == "sensitivity_at_threshold"
+        else figure.replace("_", " ")
+    )
 
 
 def _codes(manifests: Sequence[BundleManifest]) -> str:

@@ -59,7 +59,7 @@ def figures(**accuracies: float | tuple[float, float, float]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, given in accuracies.items():
         value, *ends = given if isinstance(given, tuple) else (given,)
-        found[name] = {"n": 50, "accuracy": value}
+        found[name] = {"n": 50, "accuracy": value, "reported": 1.0, "reported_risk": 0.0}
         if ends:
             found[name]["intervals"] = {"accuracy": ends}
     return {"by_subgroup": found}
@@ -89,7 +89,9 @@ def draw_manifest(
         "labels": tuple(Label(code=code, name=code.title()) for code in codes),
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup or Subgroup(),
-        "metrics": {"n": 50, "accuracy": 0.8} if metrics is None else metrics,
+        "metrics": {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+        if metrics is None
+        else metrics,
         "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=seed, code_version="0.1.0"),
     }
     return BundleManifest(**{**given, **parts})

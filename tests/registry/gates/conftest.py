@@ -9,6 +9,7 @@ import pytest
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Conformal
 from registry.gates import Case
+from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.calibration import CalibrationGate
 from registry.gates.count import CountGate
@@ -16,6 +17,9 @@ from registry.gates.coverage import CoverageGate
 from registry.gates.gate import GateConfig
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.parity import ParityGate
+from registry.gates.required_subgroups import RequiredSubgroupsGate
+from registry.gates.risk import RiskGate
+from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
 from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
@@ -53,6 +57,20 @@ def told() -> Callable[..., dict[str, Any]]:
     return make
 
 
+@pytest.fixture
+def found() -> Callable[..., dict[str, Any]]:
+    """Test figures by subgroup: the share of malignant pictures found, of how many; others beside."""
+
+    def make(**values: tuple[float, int]) -> dict[str, Any]:
+        rows = {
+            name: {"n": 2 * n, "n_malignant": n, "n_other": n, "malignant_sensitivity": share}
+            for name, (share, n) in values.items()
+        }
+        return {"n": sum(row["n"] for row in rows.values()), "by_subgroup": rows}
+
+    return make
+
+
 @dataclass(frozen=True)
 class Example:
     """A gate, with a release that passes and one that it refuses."""
@@ -63,7 +81,7 @@ class Example:
 
 
 @pytest.fixture
-def examples(bundle, told, dark) -> dict[str, Example]:
+def examples(bundle, told, found, dark) -> dict[str, Example]:
     """One example of each gate, by name; the docs show what each says of the release that it refuses."""
 
     def case(metrics: dict[str, Any], **beside: Any) -> Case:
@@ -92,8 +110,24 @@ def examples(bundle, told, dark) -> dict[str, Example]:
         "worst_malignant_sensitivity": Example(
             WorstMalignantSensitivityGate(limit=0.8), *both("malignant_sensitivity", 0.9, 0.75, labels=CANCER)
         ),
+        "shown_sensitivity": Example(
+            ShownSensitivityGate(limit=0.75),
+            case(found(light=(0.9, 200), dark=(0.95, 60)), labels=CANCER),
+            case(found(light=(0.9, 200), dark=(18 / 21, 21)), labels=CANCER),
+        ),
+        "required_subgroups": Example(
+            RequiredSubgroupsGate(malignant=20),
+            case(found(light=(0.9, 200), dark=(0.9, 20)), labels=CANCER),
+            case(found(light=(0.9, 200), dark=(0.9, 7)), labels=CANCER),
+        ),
         "calibration": Example(CalibrationGate(limit=0.1), *both("ece", 0.04, 0.18)),
         "coverage": Example(CoverageGate(slack=0.05), *both("coverage", 0.9, 0.8, conformal=PROMISE)),
+        "answered": Example(AnsweredGate(limit=0.2), *both("reported", 0.6, (0.055, 0.012, 0.15))),
+        "risk": Example(
+            RiskGate(),
+            case(told("reported_risk", light=0.1, dark=(0.12, 0.06, 0.21))),
+            case(told("reported_risk", light=0.1, dark=(0.17, 0.118, 0.238))),
+        ),
         "count": Example(
             CountGate(minimum=30),
             case(told("accuracy", 30, light=0.9, dark=0.9)),
