@@ -22,8 +22,6 @@ from quick import is_quick, start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table
 
-from personalization.stages.calibrate import Calibrate
-
 RECIPE = "milk10k-frozen"
 SENSITIVITY = 0.95  # that the working point is to reach
 EPOCHS, RATE = 6, 3e-4  # of personal heads
@@ -71,8 +69,7 @@ def run_of(name: str, by: str, seed: int) -> RecipeRun:
     job = SYSTEMS[name](read_recipe(RECIPE))
     clients = {"by": by, **({"count": 4} if by == "iid" else {})}
     *others, calibrate = job["stages"]
-    if "sensitivity" in Calibrate.model_fields:
-        calibrate = {**calibrate, "sensitivity": SENSITIVITY}
+    calibrate = {**calibrate, "sensitivity": SENSITIVITY}
     called = f"{name} {by} {seed}".lower().replace(" ", "-")
     data = {**job["data"], "clients": clients}
     return RecipeRun(

@@ -1,5 +1,7 @@
 """Supervised cross-entropy: what is drawn, and the loss that is reported."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.facts import AGE
 from training.algorithms.objectives.supervised import Supervised
 from training.data.cases import Cases
+from training.data.cells import Cells, CellWeights
 from training.data.dataset import Examples
 from training.models import build_model, initial_model
 from training.models.case_batch import as_inputs
@@ -17,9 +20,10 @@ from training.models.case_batch import as_inputs
 def begin(make_job, work_of):
     """Begin west's round (4 light and 3 undeclared pictures); gives the task and its model."""
 
-    def start(objective, examples=None, client="west", round_=1):
+    def start(objective, examples=None, client="west", round_=1, **work):
         model = build_model(make_job().model, 2, seed=1).train()
-        return objective.begin(model, work_of(client, "0-federate", round_, examples)), model
+        asked = replace(work_of(client, "0-federate", round_, examples), **work)
+        return objective.begin(model, asked), model
 
     return start
 
@@ -179,6 +183,29 @@ def test_smoothing_and_mixing_go_together(begin_drawn, dataset):
     assert step(task, model, batch)[0] == pytest.approx(
         -((0.8 * told + 0.1) * logs).sum(axis=1).mean(), rel=1e-5
     )
+
+
+def test_each_label_of_a_mixture_counts_as_its_own_pictures_cell_and_losses_told_do_not(begin_drawn, dataset):
+    examples = dataset.examples("west", "train")
+    weights = {"other, light": 0.5, "malignant, light": 3.0, "malignant, undeclared": 7.0}
+    counted = CellWeights(Cells.of("malignancy", dataset.labels, dataset.subgroups), weights)
+    objective = Supervised(batch_size=7, sampling="uniform", mixup=1.0, label_smoothing=0.2)
+    task, model = begin_drawn(objective, cell_weights=counted)
+    plain, same = begin_drawn(objective)
+    [batch], [alike] = task.batches(0), plain.batches(0)
+    logits = seen(model, batch)
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    expected = np.zeros(7)
+    share = batch.shares.double().numpy()
+    for positions, shares in ((batch.positions, share), (batch.partners, 1 - share)):
+        for place, position in enumerate(positions):
+            label, light = examples.labels[position], examples.subgroups[position] == 0
+            weight = ((0.5, 3.0) if light else (1.0, 7.0))[label]
+            told = 0.8 * np.eye(2)[label] + 0.1
+            expected[place] -= shares[place] * weight * (told * logs[place]).sum()
+    assert step(task, model, batch)[0] == pytest.approx(expected.mean(), rel=1e-5)
+    step(plain, same, alike)
+    assert task.losses() == pytest.approx(plain.losses(), rel=1e-6)
 
 
 def test_mixtures_are_drawn_anew_in_every_epoch_and_round_and_the_same_when_one_is_repeated(begin):
