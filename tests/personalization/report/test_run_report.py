@@ -233,14 +233,19 @@ def test_after_models_of_clients_the_exported_model_is_judged_by_itself(finish):
     assert result.summary["test"]["accuracy"] == result.summary["stages"][0]["test"]["accuracy"]
 
 
-def test_findings_are_those_of_the_models_that_may_be_released(finish):
+def test_findings_are_those_of_the_models_that_may_be_released(finish, monkeypatch):
     """Models that stay at their clients are left out: the export is held against what came before them."""
+    asked = []
+    monkeypatch.setattr(
+        "training.jobs.pipeline.findings", lambda stages: asked.append(stages) or findings(stages)
+    )
     result = finish(FEDERATE, {**PERSONALIZE, "per": "client"}, {"stage": "export"}, {"stage": "calibrate"})
     federated, _, exported, calibrated = result.summary["stages"]
     stages = [
         Judged(stage["name"], stage["test"], stage["facts"].get("models", {}))
         for stage in (federated, exported, calibrated)
     ]
+    assert asked == [stages]
     assert result.summary["findings"] == [asdict(one) for one in findings(stages)]
     assert {one["kind"] for one in result.summary["findings"]} >= {"nearly_nobody_answered"}
 
