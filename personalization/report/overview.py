@@ -83,7 +83,7 @@ def overview(data: ReportData) -> Overview:
         verdict=_verdict(last, groups, malignant),
         cards=(
             *_subgroup_cards(groups, malignant),
-            _card(ALL, total(blocks), malignant),
+            _card(ALL, blocks, malignant),
             *_referral(blocks, data.calibration),
         ),
         patient=patient_table(data),
@@ -131,12 +131,12 @@ def _subgroup_cards(groups: Mapping[str, Block], malignant: Malignant) -> tuple[
         return ()
     worst = worst_served(groups, malignant)
     order = [worst, *(name for name in groups if name != worst)]
-    return tuple(_card(name, groups[name], malignant, alert=name == worst) for name in order)
+    return tuple(_card(name, {name: groups[name]}, malignant, alert=name == worst) for name in order)
 
 
-def _card(name: str, block: Block, malignant: Malignant, *, alert: bool = False) -> Card:
+def _card(name: str, blocks: Mapping[str, Block], malignant: Malignant, *, alert: bool = False) -> Card:
     """The figures that count for a patient, sensitivity large; without malignant classes, accuracies."""
-    both_kinds = malignant.any() and not malignant.all()
+    block, both_kinds = total(blocks), malignant.any() and not malignant.all()
     large, *rest = FIGURES if both_kinds else ("balanced_accuracy", "accuracy")
     found = estimate(large, block, malignant)
     n_malignant, n_other = sides(block, malignant)
@@ -147,9 +147,21 @@ def _card(name: str, block: Block, malignant: Malignant, *, alert: bool = False)
         interval(found, "percent"),
         f"{pictures(int(block.point.n))}{f': {told}' if told else ''}",
         subject=name,
-        beside=tuple((_called(key), _beside(key, block, malignant)) for key in rest),
+        beside=(
+            *((_called(key), _beside(key, block, malignant)) for key in rest),
+            *_at_working_point(blocks),
+        ),
         alert=alert,
     )
+
+
+def _at_working_point(blocks: Mapping[str, Block]) -> tuple[tuple[str, str], ...]:
+    """Sensitivity and specificity at the working point, where pictures were counted at one."""
+    told = (
+        ("Sensitivity at the working point", served.suspicious(blocks)[0]),
+        ("Specificity at the working point", served.cleared(blocks)[0]),
+    )
+    return tuple((name, with_interval(found, "percent")) for name, found in told if found.value is not None)
 
 
 def _called(key: str) -> str:

@@ -28,6 +28,8 @@ from personalization.report.tables.run_facts import census_tables, silent_client
 from personalization.report.tables.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.count import SCORE_BINS, count
+from registry.bundle.counts.decisions import Thresholds
+from registry.bundle.counts.score_bins import score_bin
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import UNDECLARED
 from registry.bundle.metrics.findings import Judged, findings
@@ -376,6 +378,20 @@ def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(melanomas)
     html = render_report(data)
     assert html.index("What went wrong") < html.index('class="verdict"') < html.index('class="cards"')
     assert html.count('<td class="alert">33.3') == 1
+
+
+def test_the_cards_tell_the_working_point_where_there_is_one():
+    """Malignancies of 0.8 and 0.2; of ten melanomas six score 0.8, and three of ten naevi."""
+    labels, malignancy = np.repeat([0, 1], 10), np.repeat([0.8, 0.2, 0.8, 0.2], [6, 4, 3, 7])
+    probabilities = np.stack([malignancy, 1 - malignancy], axis=1)
+    for at, sensitivity, specificity in ((0.5, "60.0", "70.0"), (0.1, "100.0", "0.0")):
+        of = Thresholds(0, 0, int(score_bin(np.array(at))))
+        dark = count(probabilities, labels, malignant=np.array([True, False]), thresholds=of)
+        beside = dict(overview(small(counts={"federate": {"dark": dark, "light": dark}})).cards[0].beside)
+        assert beside["Sensitivity at the working point"].startswith(f"{sensitivity}\u202f% (")
+        assert beside["Specificity at the working point"].startswith(f"{specificity}\u202f% (")
+    without = overview(small()).cards[0].beside
+    assert not any("working point" in name for name, _ in without)
 
 
 def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
