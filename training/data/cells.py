@@ -106,8 +106,9 @@ class CellWeights:
     def of_each(self, examples: Examples, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the loss of each picture counts when it is drawn, `(n,)`.
 
-        w_g n_g / (n p_g): where p_g of the draws are of cell g, and n_g of n pictures. So draws choose the
-        pictures within a cell, and weights alone say what it counts.
+        w_g n_g / (w n p_g), where p_g of the draws are of cell g and n_g of n pictures, whose mean weight is
+        w = Σ_g w_g n_g / n: so draws choose the pictures within a cell, weights alone say what it counts, and
+        the mean of what is drawn is 1. Where no picture has any weight, all count alike.
 
         Args:
             examples: a client's pictures, all with labels.
@@ -117,6 +118,8 @@ class CellWeights:
         weights = np.array([self.weights.get(name, 1.0) for name in names])
         held = np.bincount(numbers, minlength=len(names)) / max(len(numbers), 1)
         expected = np.bincount(numbers, weights=drawn, minlength=len(names))
+        mean = (weights * held).sum()
+        weights = weights / mean if mean > 0 else np.ones(len(names))
         counted = weights * np.divide(held, expected, out=np.zeros(len(names)), where=expected > 0)
         each: NDArray[np.float64] = counted[numbers]
         return each

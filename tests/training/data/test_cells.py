@@ -95,10 +95,19 @@ def test_however_pictures_are_drawn_a_cell_counts_in_the_mean_as_its_weight_says
     drawn = draw_probabilities(MINE.labels, sampling, MINE.subgroups)
     counts = CellWeights(cells, weights).of_each(MINE, drawn)
     numbers = cells.numbers(MINE)
-    for number, name in enumerate(cells.names):
+    each = np.array([weights.get(cells.names[number], 1.0) for number in numbers])
+    for number in range(len(cells.names)):
         here = numbers == number
-        # The expected sum of what is drawn of a cell: w_g n_g / n, whatever is drawn how often within it.
-        assert (drawn * counts)[here].sum() == pytest.approx(weights.get(name, 1.0) * here.mean(), rel=1e-12)
+        # The expected sum of what is drawn of a cell: w_g n_g / w n, whatever is drawn how often within it.
+        assert (drawn * counts)[here].sum() == pytest.approx(each[here].sum() / each.sum())
         assert len(np.unique(counts[here])) <= 1
     if sampling == "uniform":
-        assert counts == pytest.approx([weights.get(cells.names[number], 1.0) for number in numbers])
+        assert counts == pytest.approx(each / each.mean())
+    assert (drawn * counts).sum() == pytest.approx(1)
+
+
+def test_without_any_weight_all_pictures_count_alike():
+    cells = Cells.of("malignancy", LABELS, PLACES)
+    drawn = draw_probabilities(MINE.labels, "uniform")
+    nothing = CellWeights(cells, dict.fromkeys(cells.names, 0.0))
+    assert nothing.of_each(MINE, drawn) == pytest.approx(np.ones(len(MINE)))

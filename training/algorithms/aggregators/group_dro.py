@@ -6,10 +6,11 @@ Of m cells, n_g pictures in cell g and n in all, with a mixture q that starts un
     q_g ← q_g exp(η_q (L_g(θ) + C / √n_g)),   q ← q / Σ_g q_g
 
 with L_g the mean loss over cell g. A cell lies across clients, so its weight is within what each of them
-minimises: a picture of cell g counts w_g = q_g n / n_g, whichever client has it, and the mean over all
-pictures of all clients is Σ_g q_g L_g. Clients are averaged as in FedAvg; where each takes one step over all
-its pictures, a round is the step above. C / √n_g (Equation 5) makes up for how much worse small cells do on
-new pictures than on those trained on.
+minimises: a picture of cell g counts w_g = q_g n / n_g, and the mean over all pictures of all clients is
+Σ_g q_g L_g. Client c divides by the mean w_c of its own pictures, and weighs N_c w_c in the average: where
+each takes one step of SGD over all its pictures, a round is the step above, and a client of the worst cells
+counts more under optimizers too that do not heed how large a loss is (Adam). C / √n_g (Equation 5) makes up
+for how much worse small cells do on new pictures than on those trained on.
 
 Departures: L_g is of the received model over all training pictures, and moves q after the round's steps,
 not before. A cell of which no client holds `privacy.min_count` pictures, so that none may tell its loss, has
@@ -55,7 +56,7 @@ class GroupDRO(Aggregator):
     step_size: float = Field(0.1, ge=0)  # η_q: how fast q climbs; 0 leaves it uniform
     adjustment: float = Field(0.0, ge=0)  # C: how much more small cells count
     _held: Mapping[str, Mapping[str, int]] = PrivateAttr({})  # n_g of each client, of the cells in q
-    _others: Mapping[str, int] = PrivateAttr({})  # n_g of the cells that are not
+    _others: Mapping[str, Mapping[str, int]] = PrivateAttr({})  # the same of the cells that are not
 
     @property
     def weighs_cells(self) -> CellClasses | None:
@@ -74,7 +75,9 @@ class GroupDRO(Aggregator):
             cell: held for cell, held in circumstances.cells.items() if max(held.values(), default=0) >= least
         }
         sizes = {cell: sum(held.values()) for cell, held in circumstances.cells.items()}
-        rule._others = {cell: n for cell, n in sizes.items() if n and cell not in rule._held}
+        rule._others = {
+            cell: held for cell, held in circumstances.cells.items() if sizes[cell] and cell not in rule._held
+        }
         if len(rule._held) < 2:
             found = "; ".join(f"{cell}: {n}" for cell, n in sizes.items() if n)
             raise JobError(
@@ -96,8 +99,7 @@ class GroupDRO(Aggregator):
         return {cell: shares[cell] * whole / n for cell, n in self._sizes.items()}
 
     def weigh(self, reports: Sequence[Report], state: ServerState) -> tuple[Mixture, ServerState]:
-        """Clients as in FedAvg, and q for the next round."""
-        mixture, _ = FedAvg().weigh(reports, {})
+        """N_c w_c of each client, by the q that it was sent, and q for the next round."""
         scores = {
             cell: log(state[Q + cell]) + self.step_size * (loss + self.adjustment / sqrt(self._sizes[cell]))
             for cell, loss in self._losses(reports).items()
@@ -105,17 +107,33 @@ class GroupDRO(Aggregator):
         }
         mass = sum(state[Q + cell] for cell in scores)
         climbed = softmax(scores) if scores else {}
-        return mixture, {**state, **{Q + cell: mass * share for cell, share in climbed.items()}}
+        return self._mixture(reports, state), {
+            **state,
+            **{Q + cell: mass * share for cell, share in climbed.items()},
+        }
 
     def facts(self, state: ServerState) -> Mapping[str, Any]:
         """The cells, their pictures, and q in the end; none where a cell has no part in it."""
-        weighed = {cell: {"n": n, "q": state[Q + cell]} for cell, n in self._sizes.items()}
-        return {"cells": {**weighed, **{cell: {"n": n, "q": None} for cell, n in self._others.items()}}}
+        sizes = {cell: sum(held.values()) for cell, held in {**self._held, **self._others}.items()}
+        return {"cells": {cell: {"n": n, "q": state.get(Q + cell)} for cell, n in sizes.items()}}
 
     @property
     def _sizes(self) -> Mapping[str, int]:
         """n_g of the cells in q."""
         return {cell: sum(held.values()) for cell, held in self._held.items()}
+
+    def _mixture(self, reports: Sequence[Report], state: ServerState) -> Mixture:
+        """N_c w_c = Σ_g w_g n_{c,g}, as shares; those of FedAvg where nothing is left of q at any client."""
+        weights = self.cell_weights(state)
+        held = {**self._held, **self._others}
+        masses = {
+            report.client: sum(weights.get(cell, 1.0) * n.get(report.client, 0) for cell, n in held.items())
+            for report in reports
+        }
+        total = sum(masses.values())
+        if total <= 0:
+            return FedAvg().weigh(reports, {})[0]
+        return Mixture({client: mass / total for client, mass in masses.items()})
 
     def _losses(self, reports: Sequence[Report]) -> Mapping[str, float]:
         """L_g over the pictures of the clients that told it; a cell of which none did is absent."""

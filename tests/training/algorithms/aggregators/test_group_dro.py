@@ -42,7 +42,9 @@ def test_two_rounds_by_hand():
 
     told = [report("north", 66, a=0.2, b=1.0), report("south", 37, a=0.6, b=2.0, c=3.0)]
     mixture, state = rule.weigh(told, state)
-    assert mixture.clients == pytest.approx({"north": 66 / 103, "south": 37 / 103})
+    # 60 of A, 4 of B and 2 that count 1; 20 of A, 6 of B, 10 of C and 1 that counts 1.
+    north, south = (60 / 80 + 4 / 10) * 100 / 3 + 2, (20 / 80 + 6 / 10 + 10 / 10) * 100 / 3 + 1
+    assert mixture.clients == pytest.approx({"north": north / 103, "south": south / 103})
     assert mixture.previous == 0
     scores = {
         A: exp(0.5 * ((60 * 0.2 + 20 * 0.6) / 80 + 2 / 80**0.5)),
@@ -55,7 +57,9 @@ def test_two_rounds_by_hand():
         {A: expected[A] * 100 / 80, B: expected[B] * 10, C: expected[C] * 10}
     )
 
-    _, state = rule.weigh(told, state)
+    mixture, state = rule.weigh(told, state)
+    north = (expected[A] * 60 / 80 + expected[B] * 4 / 10) * 100 + 2
+    assert mixture.clients["north"] == pytest.approx(north / 103)
     scores = {cell: score * expected[cell] for cell, score in scores.items()}
     assert q_of(state) == pytest.approx(
         {cell: score / sum(scores.values()) for cell, score in scores.items()}
@@ -113,6 +117,16 @@ def test_losses_of_any_size_keep_the_mass_and_what_is_gone_stays_gone():
         assert sum(state.values()) == pytest.approx(1)
     assert q_of(state) == {A: 0.0, B: 0.0, C: 1.0}
     assert rule.cell_weights(state)[A] == 0
+    mixture, _ = rule.weigh([report("north", 66), report("south", 37)], state)
+    assert mixture.clients == pytest.approx({"north": 2 / 103, "south": 101 / 103})
+
+
+def test_where_nothing_is_left_of_q_at_those_that_answered_they_count_as_they_hold():
+    held = {A: {"north": 30, "south": 0, "west": 10}, B: {"north": 0, "south": 20, "west": 0}}
+    rule = settled(held)
+    alone = [Report("north", {"light": 30}, {}, {}), Report("west", {"light": 10}, {}, {})]
+    mixture, _ = rule.weigh(alone, {"q/" + A: 0.0, "q/" + B: 1.0})
+    assert mixture.clients == {"north": 0.75, "west": 0.25}
 
 
 def test_without_a_step_q_stays_uniform():

@@ -196,11 +196,15 @@ def test_each_label_of_a_mixture_counts_as_its_own_pictures_cell_and_losses_told
     logits = seen(model, batch)
     logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     expected = np.zeros(7)
+    held = [
+        ((0.5, 3.0) if at == 0 else (1.0, 7.0))[label]
+        for at, label in zip(examples.subgroups, examples.labels, strict=True)
+    ]
     share = batch.shares.double().numpy()
     for positions, shares in ((batch.positions, share), (batch.partners, 1 - share)):
         for place, position in enumerate(positions):
             label, light = examples.labels[position], examples.subgroups[position] == 0
-            weight = ((0.5, 3.0) if light else (1.0, 7.0))[label]
+            weight = ((0.5, 3.0) if light else (1.0, 7.0))[label] / np.mean(held)
             told = 0.8 * np.eye(2)[label] + 0.1
             expected[place] -= shares[place] * weight * (told * logs[place]).sum()
     assert step(task, model, batch)[0] == pytest.approx(expected.mean(), rel=1e-5)
