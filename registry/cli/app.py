@@ -287,16 +287,9 @@ def promote(
             raise
         release = registry.require_release(model, to)
         served = patient_table([registry.manifest(version) for version in release.versions])
-    if event is None:
-        answer(
-            {"event": None, "release": as_data(release)},
-            f"nothing to do: {release_line(to, release)}",
-            as_json,
-        )
-        return
-    answer(
-        {"event": as_data(event), "release": as_data(release)}, f"{event_lines(event)}\n\n{served}", as_json
-    )
+    found = {"event": None if event is None else as_data(event), "release": as_data(release)}
+    nothing = f"nothing to do: {release_line(to, release)}"
+    answer(found, nothing if event is None else f"{event_lines(event)}\n\n{served}", as_json)
 
 
 @_command(app, "rollback", "demo --alias production", "demo --alias production --reason 'too many referrals'")

@@ -13,6 +13,7 @@ class Case:
     Attributes:
         manifests: of the release that would result, the global one among them.
         running: of the release that the alias points to; empty where it points to none.
+        unreadable: why the running release cannot be read; empty where it can.
         promoter: who promotes.
         approved_by: who has approved exactly this release for this alias since the alias last moved.
         signed_by: who has signed each version, by the name of its subgroup.
@@ -21,6 +22,7 @@ class Case:
 
     manifests: tuple[BundleManifest, ...]
     running: tuple[BundleManifest, ...] = ()
+    unreadable: str = ""
     promoter: str = ""
     approved_by: tuple[str, ...] = ()
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -47,6 +47,12 @@ class NoWorseGate(GateConfig):
 
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
+        if case.unreadable:
+            return self._result(
+                "refused",
+                f"the running release cannot be read, so that nothing compares: {case.unreadable}. Put it "
+                f"right as `dermfed-registry verify` says, {OVERRIDE}",
+            )
         if not case.running:
             return self._result(
                 "not applicable", "no release runs under this alias yet, so nothing can get worse"

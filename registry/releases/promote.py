@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from registry.bundle.manifest.schema import BundleManifest
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
 from registry.database.queries import (
@@ -15,7 +16,7 @@ from registry.database.queries import (
     require_model,
     versions_by_number,
 )
-from registry.errors import GateRefusal, NothingToApprove, NothingToRollBack, ReleaseRefused
+from registry.errors import GateRefusal, NothingToApprove, NothingToRollBack, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
 from registry.names import check_name, not_found
@@ -60,7 +61,7 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
 
     Raises:
         ReleaseRefused: its versions cannot answer together.
-        StoreError: a manifest is missing or was altered.
+        StoreError: a manifest of the candidate is missing or was altered.
     """
     manifests = {version.number: stored_manifest(store, version) for version in candidate.versions}
     check_integrity(candidate, manifests)
@@ -68,11 +69,19 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         gates = current_gates(connection, candidate.model)
         approved_by = approvers(connection, candidate, alias)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
-    # A release that cannot be read any more must not keep a better one out unless a gate looks at it.
+    # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
+    # which can be overridden.
     compared = candidate.before.versions if candidate.before and gates.gates.looks_at_running else ()
+    running: tuple[BundleManifest, ...] = ()
+    unreadable = ""
+    try:
+        running = tuple(stored_manifest(store, version) for version in compared)
+    except StoreError as error:
+        unreadable = str(error)
     case = Case(
         manifests=tuple(manifests.values()),
-        running=tuple(stored_manifest(store, version) for version in compared),
+        running=running,
+        unreadable=unreadable,
         promoter=promoter,
         approved_by=approved_by,
         signed_by=signed_by,

@@ -30,11 +30,11 @@ def test_the_release_in_production_is_shown_unless_told_otherwise(added):
     assert json.loads(added("card", MODEL, "--alias", "production", "--json").out) == card
 
 
-def test_one_version_is_shown(added):
+def test_one_version_is_shown(added, tested):
     card = json.loads(added("card", MODEL, "--version", 3, "--json").out)
     assert (card["release"], card["alias"], card["served"]) == (None, None, None)
     assert [one["version"] for one in card["versions"]] == [3]
-    assert card["versions"][0]["by_subgroup"] == {"light": {"n": 50, "accuracy": 0.7}}
+    assert card["versions"][0]["by_subgroup"] == tested(light=0.7)["by_subgroup"]
 
 
 def test_a_bundle_that_is_in_no_registry_is_shown(command, folders, bundle, places):

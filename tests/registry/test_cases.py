@@ -12,6 +12,7 @@ from registry.card.contents import Entry, card_json, release_card
 from registry.card.page import card_page
 from registry.diff.facts import changes
 from registry.errors import BundleRefused
+from registry.gates import GateSet, SpreadGate
 from registry.releases.validate_bundle import check_bundle
 from registry.rendering.records import version_page
 from tests.case_bundles import CASE, PATTERNS, case_bundle, case_graph, rules
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.sqlite
 def test_it_is_added_promoted_and_read_again(registry, tested):
     first = case_bundle(metrics=tested(light=0.82, dark=0.8), parity=1e-6)
     (version,) = registry.add([first])
+    registry.set_gates(GateSet(gates=(SpreadGate(),)), reason="of other gates nothing is told here")
     registry.promote("skin-lesion", [version.number], to="production", reason="test")
     (release,) = registry.current("production").values()
     assert release.versions == (version,)

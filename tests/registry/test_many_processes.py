@@ -29,7 +29,8 @@ else:
 given = read_bundle(Path(folder))
 model = given.manifest.model
 own = Subgroup(name=f"group-{worker}", scale="ours", values=(str(worker),))
-figures = {"by_subgroup": {own.name: {"n": 10, "accuracy": 0.9}}}
+row = {"n": 10, "accuracy": 0.9, "reported": 1.0, "reported_risk": 0.0}
+figures = {"by_subgroup": {own.name: row}}
 
 def draw(seed, **parts):
     lineage = given.manifest.lineage.model_copy(update={"seed": seed})

@@ -111,7 +111,8 @@ def done(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def service(call, tmp_path: Path, bundle) -> Iterator[str]:
     """The address of a service there, over a registry that was filled there."""
-    metrics = {"by_subgroup": {"dark": {"n": 50, "accuracy": 0.8}, "light": {"n": 50, "accuracy": 0.8}}}
+    row = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+    metrics = {"by_subgroup": dict.fromkeys(("dark", "light"), row)}
     dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
     for name, made in {"global": bundle(None, metrics), "dark": bundle(dark, metrics)}.items():
         write_bundle(tmp_path / "bundles" / name, made.manifest, made.model)

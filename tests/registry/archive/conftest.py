@@ -12,7 +12,8 @@ from registry.registry import Registry
 from registry.signing.pem import Signer
 
 MODEL = "skin-lesion"
-EVERYBODY_ALIKE = {"by_subgroup": {name: {"n": 50, "accuracy": 0.8} for name in ("dark", "light")}}
+ALIKE = {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
+EVERYBODY_ALIKE = {"by_subgroup": dict.fromkeys(("dark", "light"), ALIKE)}
 
 
 @pytest.fixture

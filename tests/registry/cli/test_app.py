@@ -216,7 +216,7 @@ def test_every_answer_is_json_where_it_is_asked_for(added, folders, bundle):
     assert answers["again"] == {"event": None, "release": answers["promote"]["release"]}
     assert answers["show"]["aliases"] == {"production": answers["promote"]["release"]}
     assert answers["show"]["versions"][1]["manifest"]["subgroup"]["name"] == "dark"
-    (spread,) = answers["gates"]["gates"]
+    spread = answers["gates"]["gates"][0]
     assert (spread["name"], spread["limit"]) == ("spread", 0.1)
     assert answers["history"][-1] == answers["promote"]["event"]
     assert answers["verify"] == {"problems": []}

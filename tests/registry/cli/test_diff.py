@@ -25,7 +25,7 @@ def test_two_versions_in_json(command, three):
     assert [found[side]["digest"] for side in ("before", "after")] == [three[0].digest, three[2].digest]
     assert found["changed"] == [{"what": "lineage.seed", "before": 0, "after": 1}]
     assert "lineage.job" in found["unchanged"]
-    (figure,) = found["figures"]
+    (figure,) = [one for one in found["figures"] if one["figure"] == "accuracy"]
     assert figure == {
         "part": "subgroup",
         "subgroup": "dark",

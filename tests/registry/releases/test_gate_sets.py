@@ -116,10 +116,19 @@ def test_the_running_release_is_compared_of_the_same_alias(filled):
     assert better.gates.results[0].value == pytest.approx(0)
 
 
-def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compared(filled, places):
+def test_a_running_release_that_is_damaged_is_in_nobodys_way_unless_it_is_compared(
+    filled, places, bundle, tested
+):
     filled.promote(MODEL, [1], to="production", override_gates=True, reason="first")
     places.spoil(filled.version(MODEL, 1).digest)
-    assert filled.promote(MODEL, [2], to="production") is not None
+    with pytest.raises(GateRefusal, match=r"gate no_worse \(refused\): the running release cannot be read"):
+        filled.promote(MODEL, [2], to="production")
+    event = filled.promote(MODEL, [2], to="production", override_gates=True, reason="the first is damaged")
+    assert [one.gate for one in event.gates.results if one.verdict == "refused"] == ["no_worse"]
+    filled.set_gates(LENIENT, reason="nothing is compared")
+    places.spoil(filled.version(MODEL, 2).digest)
+    filled.add([bundle(metrics=tested(light=0.9, dark=0.9))])
+    assert filled.promote(MODEL, [3], to="production") is not None
 
 
 def test_gates_that_are_set_in_between_are_asked(filled, places, monkeypatch):
