@@ -10,7 +10,7 @@ entry-point group `dermfed.gates`.
 """
 
 from registry.gates.case import Case
-from registry.gates.figures import answers_for, figures_by_subgroup
+from registry.gates.figures import answers_for, figures_by_subgroup, interval_of, is_share
 from registry.gates.gate_set import DEFAULT, GATES, GateSet, read_gate_set
 from registry.gates.spread import SpreadGate
 
@@ -22,5 +22,7 @@ __all__ = [
     "SpreadGate",
     "answers_for",
     "figures_by_subgroup",
+    "interval_of",
+    "is_share",
     "read_gate_set",
 ]

@@ -108,7 +108,7 @@ DEFAULT = GateSet(
         CoverageGate(slack=0.10),
     )
 )
-"""What is asked where nobody has set gates (why these: docs/decisions/041-what-is-asked-by-default.md)."""
+"""What is asked where nobody has set gates (why these: docs/decisions/040-what-is-asked-by-default.md)."""
 
 
 def read_gate_set(text: str, source: str = "the gate set") -> GateSet:
