@@ -115,7 +115,7 @@ def test_several_models_are_served_and_one_has_to_be_named(serve, registry, prom
 def test_another_alias_is_served_where_one_is_set(serve, registry, promote, bundle, problem):
     promote(registry, bundle())
     (version,) = registry.add([bundle(seed=1)])
-    registry.promote("skin-lesion", [version.number], to="staging")
+    registry.promote("skin-lesion", [version.number], to="staging", reason="t", override_gates=True)
     with serve(alias="staging") as service:
         assert service.diagnose().json()["model"]["version"] == 2
         assert service.client.get("/v1/models").json()["models"][0]["alias"] == "staging"

@@ -167,7 +167,9 @@ def test_the_operator_sees_the_release_its_fairness_and_what_was_done(service, r
 
 def test_words_of_others_are_never_markup(places, serve, registry, promote, bundle):
     promote(registry, bundle())
-    registry.promote("skin-lesion", [1], to="staging", reason="<script>alert(1)</script>")
+    registry.promote(
+        "skin-lesion", [1], to="staging", override_gates=True, reason="<script>alert(1)</script>"
+    )
     with serve() as service:
         text = service.client.get("/operator", headers=HTML).text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
