@@ -67,6 +67,11 @@ class Conformal(Frozen):
         return self
 
 
+def without_none(plain: dict[str, Any], *added_later: str) -> dict[str, Any]:
+    """What is written, without those fields of later versions that tell nothing: digests stay the same."""
+    return {name: value for name, value in plain.items() if name not in added_later or value is not None}
+
+
 class Abstention(Frozen):
     """The rule of referral: a picture is reported if `bins.bin(max p) >= threshold_bin`.
 
@@ -88,6 +93,10 @@ class Abstention(Frozen):
     risk: float | None = Field(None, ge=0, le=1)
     risk_high: float | None = Field(None, ge=0, le=1)
     level: float | None = Field(None, gt=0, lt=1)
+
+    @model_serializer(mode="wrap")
+    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_none(handler(self), "risk_high", "level")
 
 
 class WorkingPoint(Frozen):
@@ -142,10 +151,7 @@ class PatternCalibration(Frozen):
 
     @model_serializer(mode="wrap")
     def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if self.working_point is None:
-            plain.pop("working_point", None)
-        return plain
+        return without_none(handler(self), "working_point")
 
 
 class OutOfDistribution(Frozen):
