@@ -11,7 +11,8 @@ MOVER (Zou & Donner 2008, Statistics in Medicine 27, 1693-1702). Departures: low
 spread is never negative. The verdict goes by d alone; the interval is shown and kept.
 
 A subgroup without a figure is refused; fewer than two subgroups with figures cannot be compared, so that
-the gate does not apply.
+the gate does not apply. Accuracy may be alike where nothing malignant was tested: that is said, and judged by
+`required_subgroups`.
 """
 
 from typing import Literal
@@ -20,7 +21,7 @@ from pydantic import Field
 
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, never_tested
 from registry.gates.case import Case
-from registry.gates.figures import difference_interval, stand
+from registry.gates.figures import difference_interval, for_patients, stand
 from registry.gates.gate import ROUNDING, GateConfig
 
 
@@ -49,9 +50,14 @@ class SpreadGate(GateConfig):
             shown = f"only {tested[0].subgroup}" if tested else "none"
             detail = f"it compares two subgroups or more, and the test figures name {shown}"
             return GateResult(gate=self.name, verdict="not applicable", limit=self.limit, detail=detail)
+        empty = tuple(
+            name
+            for name, row in for_patients(case.manifests).items()
+            if row is not None and row.n_malignant == 0
+        )
         best = max(tested, key=lambda standing: standing.value)
         worst = min((one for one in tested if one is not best), key=lambda standing: standing.value)
-        return self._compared(best, worst)
+        return self._compared(best, worst, empty)
 
     def _never_tested(self, untested: tuple[str, ...]) -> GateResult:
         findings = [
@@ -70,7 +76,7 @@ class SpreadGate(GateConfig):
             f"{self.limit:.3f}. Test {'them' if len(untested) > 1 else 'it'}, {OVERRIDE}",
         )
 
-    def _compared(self, best: SubgroupFigure, worst: SubgroupFigure) -> GateResult:
+    def _compared(self, best: SubgroupFigure, worst: SubgroupFigure, empty: tuple[str, ...]) -> GateResult:
         value = best.value - worst.value
         interval = mover(best, worst)
         refused = value > self.limit + ROUNDING
@@ -81,6 +87,10 @@ class SpreadGate(GateConfig):
             f"accuracy is {worst.value:.3f} for {worst.subgroup} (n {worst.n}) and {best.value:.3f} for "
             f"{best.subgroup} (n {best.n}), {value:.3f} apart ({sureness}); the limit is {self.limit:.3f}"
         )
+        if empty:
+            detail += (
+                f"; of {', '.join(empty)} no malignant picture was tested, which this gate does not ask for"
+            )
         if refused:
             detail += f". Improve the model for {worst.subgroup}, {OVERRIDE}"
         finding = GateFinding(

@@ -91,3 +91,13 @@ def test_figures_of_other_labels_do_not_compare(bundle, tested):
     one = NoWorseGate(delta=1).judge(Case((after,), running=running))
     assert one.verdict == "refused"
     assert "answers MEL, NV, AK and this one would answer MEL, NV" in one.detail
+
+
+@pytest.mark.parametrize("figure", ["malignant_sensitivity", "sensitivity_at_threshold"])
+def test_what_is_found_of_malignant_lesions_counts_where_no_figures_are_named(judge, figure):
+    one = judge(
+        metrics(dark={"accuracy": 0.7, figure: 18 / 21}), metrics(dark={"accuracy": 0.8, figure: 7 / 21})
+    )
+    assert one.verdict == "refused"
+    assert "for dark goes 0.857 -> 0.333, a loss of 0.524" in one.detail
+    assert judge(metrics(dark={figure: 0.9}), metrics(dark={figure: None})).untested == ("dark",)

@@ -175,7 +175,8 @@ def test_where_no_subgroup_is_named_all_pictures_are_judged(bundle):
     for gate in (ShownSensitivityGate(limit=0.75), RequiredSubgroupsGate(malignant=20)):
         one = gate.judge(Case(everybody))
         assert (one.verdict, [finding.subgroup for finding in one.findings]) == ("passed", ["global"])
-        assert gate.judge(Case(nobody)).verdict == "refused"
+        one = gate.judge(Case(nobody))
+        assert (one.verdict, one.findings[0].note) == ("refused", "never tested")
 
 
 def test_nearly_nobody_answered_is_refused(bundle):
@@ -205,3 +206,12 @@ def test_there_is_no_risk_where_nobody_is_answered(bundle):
     figures = row(57, 60, reported=0.0, reported_risk=None)
     one = RiskGate().judge(Case(release(bundle, dark=figures)))
     assert (one.verdict, one.findings[0].note) == ("not applicable", "nobody is answered")
+
+
+def test_groups_without_malignant_pictures_are_alike_only_in_accuracy(bundle):
+    alike = release(bundle, light=row(190, 200), dark=row(0, 0))
+    told = judged(DEFAULT, alike)
+    assert told["spread"].verdict == "passed"
+    assert "of dark no malignant picture was tested" in told["spread"].detail
+    assert told["required_subgroups"].verdict == "refused"
+    assert "no malignant" not in judged(DEFAULT, release(bundle, **good()))["spread"].detail
