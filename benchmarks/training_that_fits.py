@@ -41,10 +41,11 @@ def settings(federate: Mapping[str, Any], image_size: int) -> dict[str, dict[str
     }
 
 
-def trained(seed: int) -> dict[str, RecipeRun]:
+def trained(seed: int, rounds: int | None) -> dict[str, RecipeRun]:
     """The stage of rounds with each setting."""
     job = read_recipe(RECIPE)
     federate = job["stages"][0]
+    federate = {**federate, "rounds": min(rounds or federate["rounds"], federate["rounds"])}
     runs = {}
     for setting, change in settings(federate, job["data"]["image_size"]).items():
         name = f"{setting.replace(' ', '-')}-{seed}"
@@ -89,14 +90,18 @@ def row_of(setting: str, of: list[RecipeRun], beside: list[RecipeRun], runs: Pat
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/training-that-fits"),
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
+    rounds: Annotated[int | None, typer.Option(help="At most so many; as in the recipe by default.")] = None,
 ) -> None:
     """Train with each setting, and print what it gives and costs."""
-    by_seed = [trained(seed) for seed in range(seeds)]
+    by_seed = [trained(seed, rounds) for seed in range(seeds)]
     plain = [found[NONE] for found in by_seed]
     flips = [with_flips(run, runs) for run in plain]
     run_all([*(run for found in by_seed for run in found.values()), *flips], runs)
     by_setting = {setting: [found[setting] for found in by_seed] for setting in by_seed[0]}
-    print_conditions("What settings of training are worth by themselves", {"recipe": RECIPE, "seeds": seeds})
+    print_conditions(
+        "What settings of training are worth by themselves",
+        {"recipe": RECIPE, "seeds": seeds, "rounds": rounds or "all"},
+    )
     header = ["setting", "AUROC of malignancy", f"{DARK}: AUROC", "macro F1"]
     header += ["AUROC beside none", f"{DARK}: beside none", "seconds a round"]
     rows = [row_of(setting, of, plain, runs) for setting, of in {**by_setting, FLIPS: flips}.items()]
