@@ -184,12 +184,6 @@ def refuse_under_noisy_counts(
                 "noise, and privacy.counts.epsilon promises that none are told; leave the stage out (models "
                 "then refer every picture), or the noise"
             )
-        if each.compares_models:
-            raise ValueError(
-                f"stage {each.stage} counts what a personal model gets right that the global one got wrong, "
-                "and privacy.counts.epsilon promises that nothing is counted without noise; choose epochs "
-                "without proof (selection: {proof: null}), or leave the noise out"
-            )
         if isinstance(each, Probe):
             raise ValueError(  # noqa: TRY004, a setting and not a type is wrong
                 "stage probe counts test pictures twice, once by the labels of training pictures, and "
@@ -200,6 +194,12 @@ def refuse_under_noisy_counts(
             raise ValueError(
                 f"stage {each.stage} judges the models of single clients, each on its own few pictures, and "
                 "privacy.counts.epsilon adds noise to every count; leave the stage out, or the noise"
+            )
+        if each.compares_models:
+            raise ValueError(
+                f"stage {each.stage} counts what a personal model gets right that the global one got wrong, "
+                "and privacy.counts.epsilon promises that nothing is counted without noise; choose epochs "
+                "without proof (selection: {proof: null}), or leave the noise out"
             )
     if any(source.unseen for source in data.sources):
         raise ValueError(

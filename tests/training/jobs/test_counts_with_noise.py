@@ -25,7 +25,11 @@ from training.updates.differential_privacy.concentrated import epsilon_of, rho_o
 from training.updates.differential_privacy.discrete_gaussian import discrete_gaussian
 
 NOISY = {"counts": {"epsilon": 4, "delta": 1e-5, "evaluations": 2}}
-PERSONALIZE = {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 3}}
+PERSONALIZE = {
+    "stage": "personalize",
+    "strategy": {"name": "finetune", "epochs": 3},
+    "selection": {"proof": None},
+}
 
 
 @pytest.fixture
