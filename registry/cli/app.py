@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from registry.bundle.errors import BundleError
-from registry.bundle.manifest.schema import BundleManifest
 from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
@@ -43,6 +42,7 @@ from registry.cli.keys import (
     keys_revoke,
     keys_rotate,
 )
+from registry.cli.manifest import readable
 from registry.cli.output import answer, as_data
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
@@ -63,19 +63,6 @@ from registry.rendering.table import lines_of, printable
 from registry.signing.trust import trust_in
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
-# What of a manifest is of no use to a reader: histograms and packed matrices.
-UNREADABLE: dict[str, Any] = {"reference": True, "out_of_distribution": {"means": True, "whitening": True}}
-
-OF_CASES: dict[str, Any] = {"case": True, "patterns": True}
-"""What a model of single pictures has no use for."""
-
-
-def without_use(manifest: BundleManifest) -> dict[str, Any]:
-    """What a version's manifest has no use for, and versions before did not tell."""
-    working_point = {"working_point": True} if manifest.working_point is None else {}
-    return {**working_point, **(OF_CASES if manifest.case is None else {})}
-
-
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
 
@@ -235,7 +222,7 @@ def show(
             {
                 **as_data(version),
                 "signatures": as_data(signed),
-                "manifest": manifest.model_dump(mode="json", exclude={**UNREADABLE, **without_use(manifest)}),
+                "manifest": readable(manifest),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
         ],
