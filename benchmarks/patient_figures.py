@@ -1,18 +1,23 @@
-"""What a patient of each skin tone may expect, of models trained in four ways. MILK10k, several seeds.
+"""What a patient of each skin tone may expect, of models trained in several ways. MILK10k, several seeds.
 
 - `FedAvg`: the recipe `milk10k-frozen`, where every group of skin tones is a hospital;
-- `FedAuto`: the same, groups weighed by their losses;
-- `group-DRO`: the same, malignant and other lesions of every group weighed by theirs;
-- `personal-heads`: FedAvg, and what is behind the encoder fine-tuned for each group, where selection lets it.
+- `FedEqual`, `FedLoss`, `FedExp`, `FedAuto`, `q-FFL`, `AFL`: the same, groups weighed otherwise (Table II of
+  Xu et al. 2023);
+- `group-DRO`: the same, malignant and other lesions of every group weighed by their losses;
+- `personal-heads`, `FedAuto personal-heads`: FedAvg or FedAuto, and what is behind the encoder fine-tuned for
+  each group, where selection lets it.
 
-All of them see the same splits, one for each seed, and are exported and calibrated. Figures are of the answer
-(malignant where the most probable class is), and of the working point: the threshold on malignancy that
-calibration sets for a sensitivity of 0.95. With `--by iid` four hospitals hold all tones alike.
+All of them see the same splits, one for each seed, and are exported and calibrated, unless asked not to.
+Figures are of the answer (malignant where the most probable class is), and of the working point: the
+threshold on malignancy that calibration sets for a sensitivity of 0.95. With `--by iid` four hospitals hold
+all tones alike; `--sampling` draws training lesions otherwise than the recipe does (`uniform` leaves classes
+as unbalanced as they are).
 
     DERMFED_DATA=... python benchmarks/patient_figures.py --runs runs/patient-figures --seeds 3
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +40,7 @@ FIGURES = {
     "share answered": "reported",
     "wrong among those answered": "reported_risk",
 }
+FAIRNESS = {"variance of accuracy": "variance", "gap": "gap", "standardised spread": "spread_standardised"}
 Job = dict[str, Any]
 
 
@@ -56,25 +62,47 @@ def with_heads(job: Job) -> Job:
     return {**job, "stages": [first, {**personalize, "strategy": strategy}, *others]}
 
 
-SYSTEMS: Mapping[str, Callable[[Job], Job]] = {
-    "FedAvg": lambda job: aggregated(job, {"name": "fedavg"}),
-    "FedAuto": lambda job: aggregated(job, {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3}),
-    "group-DRO": lambda job: aggregated(job, {"name": "group-dro", "step_size": 0.1, "adjustment": 1}),
-    "personal-heads": lambda job: with_heads(aggregated(job, {"name": "fedavg"})),
+AGGREGATORS: Mapping[str, Mapping[str, Any]] = {
+    "FedAvg": {"name": "fedavg"},
+    "FedEqual": {"name": "fedequal"},
+    "FedLoss": {"name": "fedloss"},
+    "FedExp": {"name": "fedexp", "m": 1},
+    "FedAuto": {"name": "fedauto", "loss_ratio": 1.5, "max_scale": 3},
+    "q-FFL q=1": {"name": "q-ffl", "q": 1, "lipschitz": 0.01},
+    "q-FFL q=5": {"name": "q-ffl", "q": 5, "lipschitz": 0.01},
+    "AFL": {"name": "afl", "step_size": 0.1},
+    "group-DRO": {"name": "group-dro", "step_size": 0.1, "adjustment": 1},
 }
+HEADS = {"personal-heads": "FedAvg", "FedAuto personal-heads": "FedAuto"}
+SYSTEMS = (*AGGREGATORS, *HEADS)
 
 
-def run_of(name: str, by: str, seed: int) -> RecipeRun:
+def job_of(name: str) -> Job:
+    """The recipe as one of the systems."""
+    job = aggregated(read_recipe(RECIPE), AGGREGATORS[HEADS.get(name, name)])
+    return with_heads(job) if name in HEADS else job
+
+
+def sampled(stage: Job, sampling: str | None) -> Job:
+    """The stage that draws training lesions so; as it is without."""
+    if sampling is None:
+        return stage
+    return {**stage, "objective": {**stage["objective"], "sampling": sampling}}
+
+
+def run_of(
+    name: str, by: str, seed: int, sampling: str | None = None, *, calibrated: bool = True
+) -> RecipeRun:
     """One run."""
-    job = SYSTEMS[name](read_recipe(RECIPE))
+    job = job_of(name)
     clients = {"by": by, **({"count": 4} if by == "iid" else {})}
-    *others, calibrate = job["stages"]
-    calibrate = {**calibrate, "sensitivity": SENSITIVITY}
-    called = f"{name} {by} {seed}".lower().replace(" ", "-")
+    first, personalize, export, calibrate = job["stages"]
+    after = [export, {**calibrate, "sensitivity": SENSITIVITY}] if calibrated else []
+    said = (name, by, *((sampling,) if sampling else ()), *(() if calibrated else ("trained",)), str(seed))
+    called = "-".join(said).lower().replace(" ", "-").replace("=", "")
     data = {**job["data"], "clients": clients}
-    return RecipeRun(
-        called, {**job, "name": called, "seed": seed, "data": data, "stages": [*others, calibrate]}
-    )
+    stages = [sampled(first, sampling), personalize, *after]
+    return RecipeRun(called, {**job, "name": called, "seed": seed, "data": data, "stages": stages})
 
 
 def shown(tests: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -91,6 +119,8 @@ def mean(values: Sequence[float | None]) -> str:
 def print_figures(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """A table of each figure by skin tone, the systems below one another."""
     for title, key in FIGURES.items():
+        if not any(key in test for of in tests.values() for test in of):
+            continue
         rows = [
             [
                 name,
@@ -102,23 +132,49 @@ def print_figures(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         print_table([title, "all", *TONES], rows)
 
 
+def print_fairness(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """How far the groups lie apart."""
+    print_table(
+        ["how far groups lie apart", *(title for title in FAIRNESS)],
+        [
+            [name, *(shown([test["fairness"] for test in of], key) for key in FAIRNESS.values())]
+            for name, of in tests.items()
+        ],
+    )
+
+
+def most_scaled(run: RecipeRun, runs: Path) -> float:
+    """The highest m that FedAuto came to."""
+    lines = (run.folder(runs) / "metrics.jsonl").read_text().splitlines()
+    return max(float(one["server"]["global"]["m"]) for one in map(json.loads, lines) if one.get("server"))
+
+
 def main(
     runs: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs/patient-figures"),
     seeds: Annotated[int, typer.Option(help="How many.")] = 3,
     by: Annotated[str, typer.Option(help="How hospitals come about: subgroup or iid.")] = "subgroup",
     only: Annotated[list[str] | None, typer.Option(help="A system; may be repeated.")] = None,
+    sampling: Annotated[str | None, typer.Option(help="uniform or class-balanced; the recipe's.")] = None,
+    calibrated: Annotated[bool, typer.Option(help="Whether to export and calibrate.")] = True,
+    at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
 ) -> None:
     """Train, and print what each tone may expect."""
     wanted = {
-        name: [run_of(name, by, seed) for seed in range(seeds)]
+        name: [run_of(name, by, seed, sampling, calibrated=calibrated) for seed in range(seeds)]
         for name in SYSTEMS
         if not only or name in only
     }
-    run_all([run for of in wanted.values() for run in of], runs)
+    run_all([run for of in zip(*wanted.values(), strict=True) for run in of], runs, at_once)
     conditions = {"recipe": RECIPE, "hospitals by": by, "seeds": seeds, "working point": SENSITIVITY}
+    conditions["sampling"] = sampling or "the recipe's, square-root"
     print_conditions("What a patient of each skin tone may expect", conditions)
     summaries = {name: [summary_of(run, runs) for run in of] for name, of in wanted.items()}
-    print_figures({name: [summary["test"] for summary in of] for name, of in summaries.items()})
+    tests = {name: [summary["test"] for summary in of] for name, of in summaries.items()}
+    print_figures(tests)
+    print_fairness(tests)
+    if "FedAuto" in wanted:
+        reached = ", ".join(f"{most_scaled(run, runs):.0f}" for run in wanted["FedAuto"])
+        print(f"The highest m of FedAuto, by seed: {reached}", end="\n\n")
 
     sizes = [summary["test"]["by_subgroup"] for summary in next(iter(summaries.values()))]
     counted = {"malignant": "n_malignant", "other": "n_other", "all": "n"}
@@ -136,10 +192,11 @@ def main(
             for name in cells[0]
         ]
         print_table(["cell of group DRO", "training lesions", "q in the end"], rows)
-    chosen = [summary["stages"][1]["facts"]["by_subgroup"] for summary in summaries.get("personal-heads", ())]
-    if chosen:
-        rows = [[seed, *(of[tone]["epoch"] for tone in TONES)] for seed, of in enumerate(chosen)]
-        print_table(["epoch of the personal head, 0 for the global model; seed", *TONES], rows)
+    for name in HEADS:
+        chosen = [summary["stages"][1]["facts"]["by_subgroup"] for summary in summaries.get(name, ())]
+        if chosen:
+            rows = [[seed, *(of[tone]["epoch"] for tone in TONES)] for seed, of in enumerate(chosen)]
+            print_table([f"epoch of {name}, 0 for the global model; seed", *TONES], rows)
 
 
 if __name__ == "__main__":
