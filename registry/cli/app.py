@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gc import freeze
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
