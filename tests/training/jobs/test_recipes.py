@@ -3,6 +3,7 @@
 import re
 import runpy
 import tomllib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,7 @@ PRINTED: dict[str, dict[str, tuple[int, int, float]]] = {
     "fed-mae": {"pretrain": (1600, 128, 3.75e-4), **TUNED},
     "fed-mae-skin-fl": {"pretrain": (1600, 128, 3.75e-4), **TUNED},
     "fed-beit": {"pretrain": (1000, 128, 3e-3), **TUNED},
+    "fed-beit-skin-fl": {"pretrain": (1000, 128, 1.5e-3), **TUNED},
     "fedbyol": {"pretrain": (1000, 384, 5e-4), **TUNED},
     "fedema": {"pretrain": (1000, 384, 5e-4), **TUNED},
     "fedmocov3": {"pretrain": (300, 384, 5e-4), **TUNED},
@@ -334,6 +336,63 @@ def test_a_recipe_has_the_numbers_that_its_paper_prints(name):
         length = stage.get("rounds") or stage["epochs"]
         found[stage["stage"]] = (length, objective["batch_size"], objective["optimizer"]["lr"])
     assert found == PRINTED[name]
+
+
+# What the papers print of a method beside that: the masked share, the temperature, the momentum.
+OBJECTIVES: dict[str, dict[str, float]] = {
+    "fedmae": {"mask_ratio": 0.75},
+    "fed-mae": {"mask_ratio": 0.6},
+    "fed-mae-skin-fl": {"mask_ratio": 0.6},
+    "fed-beit": {"mask_ratio": 0.4},
+    "fed-beit-skin-fl": {"mask_ratio": 0.4},
+    "ham10000-fedmae": {"mask_ratio": 0.75},
+    "ham10000-fed-mae": {"mask_ratio": 0.6},
+    "ham10000-fed-beit": {"mask_ratio": 0.4},
+    "ham10000-fedmoco": {"temperature": 0.2},
+    "ham10000-fedclf": {"temperature": 0.2},
+    "fedmocov3": {"temperature": 0.2},
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_recipe_masks_and_contrasts_as_its_paper_does(name):
+    objective = PLAIN[name]["stages"][0]["objective"]
+    assert {key: objective[key] for key in OBJECTIVES[name]} == OBJECTIVES[name]
+
+
+def kept_apart(name: str) -> tuple[str, ...]:
+    """What does not travel in a recipe's first stage."""
+    return tuple(PLAIN[name]["stages"][0].get("sync", {}).get("groups", ()))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "class_token" in kept_apart(name)])
+def test_a_class_token_that_stays_has_no_position_that_travels(name, monkeypatch):
+    """A position added to the token gets the token's gradient: half of what it learns would travel."""
+    monkeypatch.setenv("DERMFED_DATA", "/nowhere")
+    job = read_job(PATHS[name])
+    with torch.device("meta"):
+        model = build_model(job.model, num_classes=2, seed=0, image_size=job.data.image_size)
+    encoder = model.encoder
+    assert encoder.cls_token is not None
+    assert encoder.pos_embed.shape[1] == encoder.patch_embed.num_patches
+
+
+def test_fedprox_is_its_baseline_with_a_proximal_term():
+    ours, baseline = deepcopy(PLAIN["fedprox"]), PLAIN["vit-scratch"]
+    (stage,) = ours["stages"]
+    assert stage["objective"].pop("mu") > 0
+    assert {**ours, "about": 0, "name": 0} == {**baseline, "about": 0, "name": 0}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "mae" in name or "beit" in name])
+def test_masked_models_decay_no_norm_and_no_bias(name):
+    """As the code of MAE and BEiT does."""
+    assert PLAIN[name]["stages"][0]["objective"]["optimizer"]["decay_norms"] is False
+
+
+@pytest.mark.parametrize("name", ["fedmocov3", "ham10000-fedmocov3"])
+def test_moco_v3_projects_the_class_token(name):
+    assert PLAIN[name]["model"].get("options", {}).get("global_pool", "token") == "token"
 
 
 def parameters(job: Job, stage: int) -> int:

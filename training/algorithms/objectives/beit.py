@@ -10,7 +10,9 @@ and coloured as the job's `augment` says.
 
 Departures: by default tokens are from a codebook that the clients learn together, not from DALL-E's dVAE;
 the mean is over each picture's masked patches first, as Eq. 3 says, where BEiT's code takes that over all
-masked patches of a batch; positions are the classifier's own, and colours are left alone.
+masked patches of a batch. The encoder is the classifier's own: with its learned positions, where BEiT has
+relative ones in every attention, and without the layer scale and the stochastic depth of the authors
+(`model.options` takes timm's `init_values` and `drop_path_rate`). Colours are left alone.
 """
 
 from typing import Annotated, Literal

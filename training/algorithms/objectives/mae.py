@@ -8,10 +8,13 @@ Eq. 4, which with fedavg is their Fed-MAE:
 
 the square being the mean over a patch's pixels, of normalised pictures. `loss_on: all` takes the mean over
 all patches: Wu et al. 2022, Eq. 7, ‖x − g(f(x'))‖², but for the factor of a mean. Their FedMAE is this
-objective with `{name: except, groups: [class_token]}` for sync.
+objective with `{name: except, groups: [class_token]}` for sync, and an encoder that gives the class token no
+position of its own (`model.options.no_embed_class`): a learned one is added to the token, gets the same
+gradient, and would travel with half of what the token learns. MAE's positions are fixed, the token's is zero.
 
 Departures from MAE's code: the encoder's positions are the classifier's own, learned where it learns them;
-flips are left-right and up-down.
+flips are left-right and up-down; the decoder's layer norms add 1e-5 to the variance, where the authors' add
+1e-6.
 """
 
 import math

@@ -18,9 +18,11 @@ with those of the unchanged pictures. After each batch of B pictures, q_l their 
 The oldest features leave Q_CL for the new ones, so that its size is the same through a round. Q_l goes to
 the exchange. The head is MoCo v2's (Chen et al. 2020).
 
-Departures: for one batch a feature of Q_r is drawn at most once, where Eq. 3 leaves that open. Batch norm is
-not shuffled between devices, since a client has one: with few pictures in a batch its statistics may tell
-which key belongs to which query.
+Departures: features of the query's own picture are left out of its Q_CL. Where K is far below the pictures
+of a client, as the authors have it, there are hardly any; a bank as large as the client holds one of nearly
+every query, which the loss would push from itself. For one batch a feature of Q_r is drawn at most once,
+where Eq. 3 leaves that open. Batch norm is not shuffled between devices, since a client has one: with few
+pictures in a batch its statistics may tell which key belongs to which query.
 """
 
 from typing import ClassVar, Literal
@@ -45,23 +47,28 @@ from training.models import Classifier
 from training.models.case_batch import to_model_input
 from training.models.heads import Network, projection
 
+PICTURES = "pictures"  # of which the kept features are
+ELSEWHERE = -1  # not a position of any picture
+
 
 class FeatureQueue:
-    """The newest features, at most so many.
+    """The newest features, at most so many, and which picture each is of.
 
     Attributes:
         features: `(features, width)`, the oldest first.
+        pictures: `(features,)` int64, positions in the client's examples; `ELSEWHERE` for none of them.
     """
 
-    def __init__(self, features: Tensor, capacity: int) -> None:
+    def __init__(self, features: Tensor, pictures: Tensor, capacity: int) -> None:
         """Begin with `features` `(features, width)`, the oldest first, of which the newest `capacity` fit."""
         self._capacity = capacity
-        self.features = features[-capacity:]
+        self.features, self.pictures = features[-capacity:], pictures[-capacity:]
 
-    def push(self, latest: Tensor) -> None:
-        """Put `latest` `(features, width)` in; the oldest go where there is no room."""
-        # A new tensor each time: a gradient may still be wanted through what was there before.
+    def push(self, latest: Tensor, pictures: Tensor) -> None:
+        """Put `latest` `(features, width)` of `pictures` in; the oldest go where there is no room."""
+        # New tensors each time: a gradient may still be wanted through what was there before.
         self.features = torch.cat([self.features, latest])[-self._capacity :]
+        self.pictures = torch.cat([self.pictures, pictures])[-self._capacity :]
 
 
 class MoCo(Objective):
@@ -114,7 +121,7 @@ class MoCo(Objective):
     def open(self, model: Classifier, work: LocalRound) -> Tensors:
         """Features of the client's pictures, at most K; momentum network and network are the same here."""
         assert isinstance(model, Network)
-        return {FEATURES: encode_all(self, model, work).cpu()}
+        return {FEATURES: encode_all(self, model, work)[0].cpu()}
 
     def begin(self, model: Classifier, work: LocalRound) -> LocalTask:
         """Prepare one client's round.
@@ -135,54 +142,66 @@ class MoCoTask(UnlabelledTask):
         self._model = model
         self._momentum = MomentumEncoder(model, work, config.momentum, config.momentum_encoder)
         capacity = min(config.queue, len(work.examples))
-        self._local = FeatureQueue(self._first_features(), capacity)
+        self._knows_own = PICTURES in work.kept or FEATURES not in work.kept
+        self._local = FeatureQueue(*self._first_features(), capacity)
         self._remote = received_features(work) if FEATURES in work.received else None
         if self._remote is None:
             self._negatives = self._local
         elif config.local_negatives:
-            self._negatives = FeatureQueue(self._local.features, capacity)
+            self._negatives = FeatureQueue(self._local.features, self._local.pictures, capacity)
         else:
-            self._negatives = FeatureQueue(self._remote, len(self._remote))
+            self._negatives = FeatureQueue(self._remote, elsewhere(self._remote), len(self._remote))
         self._draws = work.torch_generator("remote features")
 
-    def _first_features(self) -> Tensor:
-        """Q_l as the client kept it, or of its pictures as they are."""
-        if FEATURES in self._work.kept:
-            return self._work.kept[FEATURES].to(self._work.device)
-        return encode_all(self._config, self._momentum.network, self._work)
+    def _first_features(self) -> tuple[Tensor, Tensor]:
+        """Q_l as the client kept it, or of its pictures as they are; and of which picture each is.
+
+        A version before did not keep of which: in a run that it began, own pictures stay among the negatives.
+        """
+        kept = self._work.kept
+        if FEATURES not in kept:
+            return encode_all(self._config, self._momentum.network, self._work)
+        features = kept[FEATURES].to(self._work.device)
+        return features, kept[PICTURES].to(self._work.device) if self._knows_own else elsewhere(features)
 
     def loss(self, batch: Batch) -> Tensor:
         """Eq. 6, the mean over the batch."""
         first, second = batch.images.chunk(2)
         query = encode(self._model, first)
+        self._shown = torch.from_numpy(batch.positions).to(query.device)
         with torch.no_grad():
             self._keys = encode(self._momentum.network, second)
-        losses = info_nce(query, self._keys, self._negatives.features, self._config.temperature)
+        negatives = self._negatives
+        own = self._shown[:, None] == negatives.pictures if self._knows_own else None
+        losses = info_nce(query, self._keys, negatives.features, self._config.temperature, own)
         self._losses.add(batch.positions, losses)
         return losses.mean()
 
     def after_step(self) -> None:
         """The momentum network follows; the banks take in what is new."""
         self._momentum.follow()
-        self._local.push(self._keys)
+        self._local.push(self._keys, self._shown)
         if self._remote is not None:
-            self._negatives.push(self._latest(self._remote))
+            self._negatives.push(*self._latest(self._remote))
 
-    def _latest(self, remote: Tensor) -> Tensor:
+    def _latest(self, remote: Tensor) -> tuple[Tensor, Tensor]:
         """Eq. 4, or Eq. 5 without local negatives; as many features of Q_r as there are, if they are few."""
         drawn = torch.randperm(len(remote), generator=self._draws)[: len(self._keys)].to(remote.device)
+        others = remote[drawn]
         if not self._config.local_negatives:
-            return remote[drawn]
-        both = torch.cat([self._keys, remote[drawn]])
-        return both[torch.randperm(len(both), generator=self._draws).to(both.device)]
+            return others, elsewhere(others)
+        both, pictures = torch.cat([self._keys, others]), torch.cat([self._shown, elsewhere(others)])
+        order = torch.randperm(len(both), generator=self._draws).to(both.device)
+        return both[order], pictures[order]
 
     def outgoing(self) -> Tensors:
         """Q_l, where there is an exchange for it."""
         return {} if self._remote is None else {FEATURES: self._local.features.cpu()}
 
     def keep(self) -> Tensors:
-        """Q_l, and the momentum network where it is kept."""
-        return {FEATURES: self._local.features.cpu(), **self._momentum.keep()}
+        """Q_l with its pictures, and the momentum network where it is kept."""
+        pictures = {PICTURES: self._local.pictures.cpu()} if self._knows_own else {}
+        return {FEATURES: self._local.features.cpu(), **pictures, **self._momentum.keep()}
 
 
 def received_features(work: LocalRound) -> Tensor:
@@ -200,14 +219,21 @@ def received_features(work: LocalRound) -> Tensor:
     return remote
 
 
+def elsewhere(features: Tensor) -> Tensor:
+    """Pictures `(features,)` of features that are of none of the client's, or nobody knows of which."""
+    return torch.full((len(features),), ELSEWHERE, device=features.device)
+
+
 def encode(network: Network, images: Tensor) -> Tensor:
     """Features `(batch, width)` of length 1 of pictures `(batch, 3, height, width)`."""
     return F.normalize(project(network, images), dim=1)
 
 
 @torch.no_grad()
-def encode_all(config: MoCo, network: Network, work: LocalRound) -> Tensor:
+def encode_all(config: MoCo, network: Network, work: LocalRound) -> tuple[Tensor, Tensor]:
     """Features `(features, width)` of the client's pictures as they are, at most K, in a drawn order.
+
+    With them of which picture each is, `(features,)`.
 
     The network is in training mode, as where keys are made: before the first round its statistics are of
     nothing yet.
@@ -225,10 +251,12 @@ def encode_all(config: MoCo, network: Network, work: LocalRound) -> Tensor:
         encode(network, to_model_input(work.examples.batch(positions), work.device))
         for positions in in_batches(order, config.batch_size)
     ]
-    return torch.cat(batches)[: config.queue]
+    return torch.cat(batches)[: config.queue], torch.from_numpy(order[: config.queue]).to(work.device)
 
 
-def info_nce(query: Tensor, keys: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+def info_nce(
+    query: Tensor, keys: Tensor, negatives: Tensor, temperature: float, left_out: Tensor | None = None
+) -> Tensor:
     """Eq. 6 for each picture `(batch,)`; all features are of length 1.
 
     Args:
@@ -236,7 +264,11 @@ def info_nce(query: Tensor, keys: Tensor, negatives: Tensor, temperature: float)
         keys: k⁺ `(batch, width)`.
         negatives: Q_CL `(features, width)`.
         temperature: τ.
+        left_out: which of the negatives are none for which picture, `(batch, features)`; by default all are.
     """
     positive = (query * keys).sum(dim=1, keepdim=True)
-    logits = torch.cat([positive, query @ negatives.T], dim=1) / temperature
+    against = query @ negatives.T
+    if left_out is not None:
+        against = against.masked_fill(left_out, -torch.inf)
+    logits = torch.cat([positive, against], dim=1) / temperature
     return F.cross_entropy(logits, torch.zeros_like(logits[:, 0], dtype=torch.long), reduction="none")

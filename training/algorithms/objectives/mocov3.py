@@ -13,8 +13,9 @@ A vision transformer's patch projection stays at its random initial weights (the
 is what makes training unstable. Other encoders have no such layer, and all of them is trained.
 
 Departures: the momentum is the same all along; the authors' code can raise it to 1 over the whole training.
-A transformer's positions are the classifier's own, where the paper fixes them to sines. Convolutional
-encoders get a transformer's heads; the authors give them a shorter projector.
+A transformer's positions are the classifier's own, where the paper fixes them to sines. What is projected
+is what the classifier takes: the class token, as in the authors' code, with the option `global_pool:
+token`. Convolutional encoders get a transformer's heads; the authors give them a shorter projector.
 """
 
 from typing import Literal

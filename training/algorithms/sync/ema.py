@@ -12,8 +12,10 @@ client takes W_g, from which its momentum network starts too. With the objective
 
 A client whose convolutions did not change (d = 0) takes W_g; its λ is fixed at the first d above 0.
 
-Departures: all that travels is averaged so, normalisation statistics and the objective's heads among it; the
-paper speaks of encoder and predictor.
+Departures: all that travels is averaged so, normalisation statistics and the objective's heads among it;
+the paper speaks of encoder and predictor. A client that missed rounds averages what arrives with what it
+had then, as the equation is written; the authors' code has this and, for clients that are drawn, a second
+way, in which such a client takes W_g for both of its networks.
 """
 
 from statistics import fmean

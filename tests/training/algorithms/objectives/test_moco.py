@@ -38,6 +38,25 @@ def test_the_loss_is_the_double_loop(pictures, negatives, temperature):
     np.testing.assert_allclose(ours, naive(q, k, bank, temperature), rtol=1e-10)
 
 
+def test_no_query_has_a_negative_of_its_own_picture(begin_followed):
+    """Of a bank as large as the client most have one: it would push each picture from itself."""
+    random = np.random.default_rng(1)
+    q, k, bank = (torch.from_numpy(unit(random.normal(size=(count, 5)))) for count in (2, 2, 4))
+    own = torch.tensor([[True, False, False, True], [False, False, False, False]])
+    first, second = info_nce(q, k, bank, 0.2, own)
+    assert first.item() == pytest.approx(naive(q[:1], k[:1], bank[1:3], 0.2).item())
+    assert second.item() == pytest.approx(naive(q[1:], k[1:], bank, 0.2).item())
+    assert info_nce(q, k, bank, 0.2, torch.ones(2, 4, dtype=torch.bool)).tolist() == [0.0, 0.0]
+
+
+def test_a_first_bank_knows_of_which_pictures_it_is(begin_followed, work_of):
+    """Features of two networks that are the same: what is of a picture is its own, whatever the order."""
+    task, network, _ = begin_followed(settings(batch_size=100))
+    kept = task.keep()
+    images = to_model_input(work_of("north", "0-pretrain").examples.batch(kept["pictures"].numpy()), "cpu")
+    np.testing.assert_allclose(kept["features"].numpy(), features_of(network, images), atol=1e-5)
+
+
 def test_the_order_of_the_negatives_does_not_matter_and_one_more_never_helps():
     random = np.random.default_rng(0)
     q, k, bank = (torch.from_numpy(unit(random.normal(size=(count, 5)))) for count in (4, 4, 9))
@@ -63,9 +82,15 @@ def settings(**changes):
     return MoCo(**{"batch_size": 5, "features": 8, **changes})
 
 
+def own_pictures(count=18):
+    """Of which of north's pictures a kept bank is, in an order that is not theirs."""
+    return torch.from_numpy(np.random.default_rng(5).permutation(18)[:count].copy())
+
+
 CASES = {
     "alone": ({}, None),
     "alone with a short queue": ({"queue": 7}, None),
+    "alone and warm": ({"temperature": 0.7}, None),
     "shared": ({}, 30),
     "shared with few of the others": ({}, 3),
     "shared with batches as large as the bank": ({"batch_size": 100}, 30),
@@ -74,16 +99,20 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["", "begun by a version that kept no pictures"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_of, case):
+def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_of, case, known):
+    """Each with the picture that it is of; those of the query's own picture are none, once that is known."""
     changes, count = CASES[case]
     config = settings(**changes)
     received = {} if count is None else {"features": remote_features(count)}
-    kept = {"features": remote_features(min(config.queue, 18)).flip(1)}
-    task, network, _ = begin_followed(config, kept=kept, received=received)
     capacity = min(config.queue, 18)
-    local = deque(kept["features"].double().numpy(), maxlen=capacity)
-    remote = received["features"].double().numpy() if received else None
+    kept = {"features": remote_features(capacity).flip(1)}
+    kept |= {"pictures": own_pictures(capacity)} if known else {}
+    task, network, _ = begin_followed(config, kept=kept, received=received)
+    pictures = kept["pictures"].tolist() if known else [None] * capacity
+    local = deque(zip(kept["features"].double().numpy(), pictures, strict=True), maxlen=capacity)
+    remote = [(row, None) for row in received["features"].double().numpy()] if received else None
     if remote is None:
         negatives = local
     else:
@@ -93,20 +122,27 @@ def test_the_negatives_are_those_of_a_deque_at_every_step(begin_followed, work_o
     for batch in task.batches(0):
         first, second = batch.images.chunk(2)
         queries, keys = features_of(network, first), features_of(network, second)
-        expected = naive(queries, keys, list(negatives), 0.2)
-        assert task.loss(batch).item() == pytest.approx(expected.mean(), rel=1e-4)
+        expected = [
+            naive([query], [key], [row for row, one in negatives if one != shown], config.temperature)
+            for query, key, shown in zip(queries, keys, batch.positions, strict=True)
+        ]
+        assert task.loss(batch).item() == pytest.approx(np.mean(expected), rel=1e-4)
         task.after_step()  # No optimizer: network and follower stay what they are.
         size = len(negatives)
-        local.extend(keys)
+        latest = list(zip(keys, batch.positions.tolist() if known else [None] * len(keys), strict=True))
+        local.extend(latest)
         if remote is not None:
-            drawn = remote[torch.randperm(len(remote), generator=draws)[: len(keys)].numpy()]
-            assert len({tuple(row) for row in drawn}) == min(len(keys), len(remote))
+            drawn = [remote[place] for place in torch.randperm(len(remote), generator=draws)[: len(keys)]]
+            assert len({tuple(row) for row, _ in drawn}) == min(len(keys), len(remote))
             if config.local_negatives:
-                drawn = np.concatenate([keys, drawn])
-                drawn = drawn[torch.randperm(len(drawn), generator=draws).numpy()]
+                drawn = latest + drawn
+                drawn = [drawn[place] for place in torch.randperm(len(drawn), generator=draws)]
             negatives.extend(drawn)
         assert len(negatives) == size
-    np.testing.assert_allclose(task.keep()["features"], np.stack(list(local)), atol=1e-5)
+    np.testing.assert_allclose(task.keep()["features"], np.stack([row for row, _ in local]), atol=1e-5)
+    assert task.keep().get("pictures", torch.tensor([])).tolist() == (
+        [picture for _, picture in local] if known else []
+    )
     assert set(task.outgoing()) == (set() if remote is None else {"features"})
     if remote is not None:
         assert torch.equal(task.outgoing()["features"], task.keep()["features"])
@@ -117,7 +153,7 @@ def test_queries_are_the_networks_and_keys_the_followers(begin_followed):
     with torch.no_grad():
         for parameter in frozen_copy.parameters():
             parameter.mul_(-0.7).add_(0.02)
-    kept = {**first.keep(), "features": remote_features(18)}
+    kept = {**first.keep(), "features": remote_features(18), "pictures": torch.full((18,), -1)}
     task, network, frozen_copy = begin_followed(settings(momentum_encoder="keep"), kept=kept)
     batch = next(task.batches(0))
     queries, keys = (

@@ -59,7 +59,7 @@ def test_what_is_kept_is_where_the_next_round_goes_on_and_reset_forgets_it(begin
             parameter.add_(1)
     first.after_step()
     kept, left = first.keep(), copy_of(frozen_copy)
-    assert set(kept) == {"features"} | {f"momentum/{name}" for name in left}
+    assert set(kept) == {"features", "pictures"} | {f"momentum/{name}" for name in left}
 
     _, _, frozen_copy = begin_followed(MoCo(**SMALL, momentum_encoder="keep"), round_=2, kept=kept)
     for name, tensor in float_state(frozen_copy).items():
@@ -68,4 +68,4 @@ def test_what_is_kept_is_where_the_next_round_goes_on_and_reset_forgets_it(begin
     again, network, frozen_copy = begin_followed(MoCo(**SMALL), round_=2, kept=kept)
     for name, parameter in network.named_parameters():
         assert torch.equal(frozen_copy.get_parameter(name), parameter)
-    assert set(again.keep()) == {"features"}
+    assert set(again.keep()) == {"features", "pictures"}
