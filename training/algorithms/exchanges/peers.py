@@ -16,7 +16,9 @@ anonymization that is FedMatch+.
 What this does not hide: without anonymization, or with one peer, a client receives another client's weights
 as they are, from which pictures may be told apart. With it, whoever knows T - 1 of the models knows the last.
 
-Departures: with `every` above 1 the clients learn without peers in the rounds between.
+Departures: with `every` above 1 the clients learn without peers in the rounds between. The authors' code
+gives a client that has not taken part yet T peers at random; here it has none, for a voice that nobody
+knows to be alike is paid for in bytes and counts as much as one that is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

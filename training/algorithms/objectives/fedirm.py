@@ -28,7 +28,9 @@ Departures from the authors' code:
   entropy of eight is at most 1.97 nats. A limit that filters is lower.
 - A row of M over pictures of fewer patients than the job's `privacy.min_count` is uniform: the row of a
   single picture would be the model's answer to it.
-- It divides L_IRM by all classes; the rows of those that do not occur carry no gradient there.
+- It divides L_IRM by all K classes; the rows of those that do not occur carry no gradient there. Here it is
+  the mean over those that do, so that its gradient is K / (classes that occur in the batch) times theirs, and
+  a batch of few classes says as much of each pair as one of all.
 - Its cross-entropy is of both views of a picture, with smoothed labels.
 - Its clients without labels wait for 20 rounds. Here a stage of 20 rounds with `supervised` goes before, and
   `rounds_before` counts them in t.

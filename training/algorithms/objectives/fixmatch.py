@@ -15,8 +15,11 @@ mode and without gradient: making them moves no normalisation statistics. What o
 the client's own. The third term carries a gradient into the client's model alone.
 
 Departures: Eqs. 5 and 7 add scores up; the mean keeps τ's meaning in [0, 1], as in the authors' code. There
-both sides of the third term are detached, so that it trains nothing; Eq. 8 holds. Class weights are for
-labelled pictures only: a pseudo label of a rare class is more often wrong, not more dear.
+both sides of the third term are detached, so that it trains nothing; Eq. 8 holds. The second term is a mean
+over all unlabelled pictures of a batch, those below τ with 0 (Sohn et al., Eq. 4), where FedPerl's code
+takes it over those that count: here few sure pictures teach little, there each of them as much as a whole
+batch would. Class weights are for labelled pictures only: a pseudo label of a rare class is more often
+wrong, not more dear.
 """
 
 from collections.abc import Iterator, Sequence

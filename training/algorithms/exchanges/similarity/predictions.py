@@ -3,7 +3,9 @@
 Every uploaded model is asked about the same made-up pictures, and two models are the nearer the smaller the
 Euclidean distance between their probabilities; the similarity is minus that distance.
 
-Departures: FedMatch searches a k-d tree for what is here compared directly; what it finds is the same.
+Departures: FedMatch searches a k-d tree for what is here compared directly; what it finds is the same. It
+compares what the last layer gives before the softmax; probabilities are what is predicted, and a number
+added to all of a model's outputs changes none of them.
 """
 
 from collections.abc import Mapping, Sequence
