@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: demo serve test check lint format types imports bench clean
+.PHONY: demo serve test check lint format types imports bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -66,7 +66,11 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev  ## the measurements of docs/results.md that need no pictures
+docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a broken link is an error
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "open build/docs/index.html"
+
+bench: $(VENV)/.installed-dev  ## the measurements of docs/results that need no pictures
 	$(BIN)/python benchmarks/loop_overhead.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/kill_and_resume.py

@@ -37,17 +37,6 @@ def test_every_figure_is_of_its_table(tmp_path):
     assert re.search(r"not of their tables: \S*model-for-use.svg; run benchmarks/figures.py", done.stderr)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_link_of_a_page_leads_somewhere(page):
-    for target in LINK.findall(page.read_text()):
-        if target.startswith("https://"):
-            continue
-        path, _, anchor = target.partition("#")
-        other = (page.parent / path).resolve() if path else page
-        assert other.is_file(), target
-        assert not anchor or anchor in anchors(other), target
-
-
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.stem != "README"], ids=lambda page: page.stem
 )

@@ -1,0 +1,63 @@
+"""The documentation: every link leads somewhere, and the site is made without a warning."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Where a link into the page may lead."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page):
+    for target in LINK.findall(FENCED.sub("", page.read_text())):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = target.partition("#")
+        other = (page.parent / path).resolve() if path else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), target
+
+
+def test_every_page_is_reached_from_the_first():
+    """By the lists of the first page and of the decisions; the page of results of before is for old links."""
+    listed = set()
+    for index in (DOCS / "index.md", DOCS / "decisions" / "index.md"):
+        for block in re.findall(r"```{toctree}\n(.*?)```", index.read_text(), flags=re.DOTALL):
+            for name in block.split():
+                listed |= set(index.parent.glob(f"{name}.md")) if not name.startswith(":") else set()
+    listed |= {DOCS / "index.md", DOCS / "decisions" / "index.md", DOCS / "results.md"}
+    assert set(DOCS.rglob("*.md")) == listed
+
+
+@pytest.mark.long
+def test_the_site_is_made_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+        "docs",
+        str(tmp_path),
+    ]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    loads = re.compile(r"<(?:script|img|iframe)[^>]* src=\"(https?:[^\"]*)|<link[^>]* href=\"(https?:[^\"]*)")
+    assert not [found for page in pages for found in loads.findall(page.read_text())]
+    assert "malignan" in (tmp_path / "openapi.html").read_text()

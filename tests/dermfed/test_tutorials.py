@@ -1,0 +1,54 @@
+"""The tutorials, one after the other in one folder, as three readers would type them."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ("hospital-engineer", "promoter", "app-developer")
+PORT = "3000"
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """What the reader types, or saves."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+@pytest.mark.long
+def test_the_tutorials_lead_from_pictures_to_an_answer(tmp_path):
+    port = free_port()
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "BENTOML_HOME": str(tmp_path / "bentoml"),
+        "DERMFED_CACHE": str(tmp_path / "cache"),
+    }
+    said = {}
+    for name in TUTORIALS:
+        page = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text().replace(PORT, port)
+        for job in blocks(page, "yaml"):
+            (tmp_path / "job.yaml").write_text(job)
+        script = "\n".join(
+            ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *blocks(page, "bash")]
+        )
+        ended = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, f"{name}: {ended.stdout}{ended.stderr}"
+        said[name] = ended.stdout + ended.stderr
+    assert re.search(r"dark .*\n", said["hospital-engineer"])
+    assert "GateRefusal" in said["promoter"]
+    assert "nothing wrong" in said["promoter"]
+    assert "first, version" in said["app-developer"]
