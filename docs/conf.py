@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -42,8 +44,16 @@ def as_written(app: object, what: str, name: str, thing: object, options: object
         lines[:] = [lines[0], "", *(["::", "", *below, ""] if any(map(str.strip, below)) else [])]
 
 
+def without_defaults(
+    app: object, what: str, name: str, thing: Any, options: object, signature: str | None, gives: str | None
+) -> tuple[str, str | None] | None:
+    """Settings by their attributes alone; as a call with all defaults nobody writes them."""
+    return ("", None) if what == "class" and issubclass(thing, BaseModel) else None
+
+
 def setup(app: Any) -> None:
     """What Sphinx calls."""
+    app.connect("autodoc-process-signature", without_defaults)
     app.connect("autodoc-process-docstring", as_written)
 
 
