@@ -1,20 +1,20 @@
 """Does federated pre-training help? Encoders judged on frozen features, with 1 to 100 % of the labels.
 
-HAM10000 at 40 pixels, ten clients that respect its four clinics, a ResNet-18 of a quarter of the width. Each
-arm pre-trains for as many rounds as asked, without labels; then nothing of the encoder moves any more. Two
-judges tell malignant from benign by its features of the training pictures that keep their label, drawn by
-lesion, the same for every arm: logistic regression (its strength by cross-validation on those labels alone)
-and the 20 nearest neighbours (Wu et al. 2018). The figure is the AUROC on the test pictures, averaged over
-five draws of labels; a seed draws splits, clients, labels and initial weights.
+HAM10000 at 40 pixels, ten clients that respect its four clinics, a ResNet-18 of a quarter of the width.
+Each arm pre-trains for as many rounds as asked, without labels; then nothing of the encoder moves any more.
+Two judges tell malignant from benign by its features of the training pictures that keep their label, drawn
+by lesion, the same for every arm: logistic regression (its strength by cross-validation on those labels
+alone) and the 20 nearest neighbours (Wu et al. 2018). The figure is the AUROC on the test pictures,
+averaged over five draws of labels; a seed draws splits, clients, labels and initial weights.
 
-The criterion, fixed before the first run: pre-training helps if the 95 % interval of the difference to random
-weights (Student's, over seeds, each a pair on one split) lies above 0.05 at 10 % of the labels and above 0 at
-1 %, by logistic regression. The batch norms of random weights have the statistics of the training pictures,
-so that not even those are to the credit of pre-training.
+The criterion, fixed before the first run: pre-training helps if the 95 % interval of the difference to
+random weights (Student's, over seeds, each a pair on one split) lies above 0.05 at 10 % of the labels and
+above 0 at 1 %, by logistic regression. The batch norms of random weights have the statistics of the
+training pictures, so that not even those are to the credit of pre-training.
 
-With `--imagenet` all arms go on from an encoder that knows ImageNet, as a hospital would: EfficientNet-Lite0 at
-64 pixels, beside itself without pre-training. The arm `fedmae` is of a small ViT with patches of 4 and has the
-random weights of that beside it; ask for it alone.
+With `--imagenet` all arms go on from an encoder that knows ImageNet, as a hospital would: EfficientNet-
+Lite0 at 64 pixels, beside itself without pre-training. The arm `fedmae` is of a small ViT with patches of 4
+and has the random weights of that beside it; ask for it alone.
 
     DERMFED_DATA=... python benchmarks/frozen_features.py --runs runs/frozen_features --seeds 5 --rounds 60
 """
