@@ -25,7 +25,7 @@ import typer
 from cases import TONES, summary_of
 from quick import is_quick, start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
-from tables import print_conditions, print_table
+from tables import print_conditions, print_table, write_table
 
 RECIPE = "milk10k-frozen"
 SENSITIVITY = 0.95  # that the working point is to reach
@@ -132,6 +132,25 @@ def print_figures(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         print_table([title, "all", *TONES], rows)
 
 
+def write_figures(path: Path, tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """All figures as CSV: a line for each system, a column for each figure and skin tone."""
+    told = {
+        title: key
+        for title, key in FIGURES.items()
+        if any(key in test for of in tests.values() for test in of)
+    }
+    head = [f"{title}, {group}" for title in told for group in ("all", *TONES)] + list(FAIRNESS)
+    rows = []
+    for name, of in tests.items():
+        by_figure = [
+            [shown(of, key), *(shown([test["by_subgroup"][tone] for test in of], key) for tone in TONES)]
+            for key in told.values()
+        ]
+        apart = [shown([test["fairness"] for test in of], key) for key in FAIRNESS.values()]
+        rows.append([name, *(one for cells in by_figure for one in cells), *apart])
+    write_table(path, ["system", *head], rows)
+
+
 def print_fairness(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """How far the groups lie apart."""
     print_table(
@@ -157,6 +176,7 @@ def main(
     sampling: Annotated[str | None, typer.Option(help="uniform or class-balanced; the recipe's.")] = None,
     calibrated: Annotated[bool, typer.Option(help="Whether to export and calibrate.")] = True,
     at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
+    table: Annotated[Path | None, typer.Option(help="Also write the figures to this CSV.")] = None,
 ) -> None:
     """Train, and print what each tone may expect."""
     wanted = {
@@ -172,6 +192,8 @@ def main(
     tests = {name: [summary["test"] for summary in of] for name, of in summaries.items()}
     print_figures(tests)
     print_fairness(tests)
+    if table is not None:
+        write_figures(table, tests)
     if "FedAuto" in wanted:
         reached = ", ".join(f"{most_scaled(run, runs):.0f}" for run in wanted["FedAuto"])
         print(f"The highest m of FedAuto, by seed: {reached}", end="\n\n")

@@ -3,12 +3,13 @@
 The hospitals of `semi_supervised.py` (four communities of MILK10k and HAM10000), beginning as Bdair et al.
 2022 do with ImageNet's weights: EfficientNet-Lite0 at 128 pixels, of which the last blocks and the head
 learn. All systems have the same rounds, samples and optimizer; those of two stages divide the rounds as their
-recipes do. FedIRM has other labels than the rest: two hospitals have all of theirs, the others none.
+recipes do. The model of the last round is judged, and no round is chosen on validation pictures. FedIRM has
+other labels than the rest: two hospitals have all of theirs, the others none.
 
 Three questions, fixed before the first run, each by the 95 % interval of the paired difference of the global
-model on the test pictures of all hospitals, in AUROC and balanced accuracy: does FedAvg find more with all
-labels (`fedavg-upper`) than with a fifth (`fedavg-lower`); does SSFL find more than `fedavg-lower`; does
-FedPerl find more than SSFL?
+model on the test pictures of all hospitals, in AUROC and balanced accuracy, both above 0: does FedAvg find
+more with all labels (`fedavg-upper`) than with a fifth (`fedavg-lower`); does SSFL find more than
+`fedavg-lower`; does FedPerl find more than SSFL? Systems that no question is about may have fewer seeds.
 
     DERMFED_DATA=... python benchmarks/peers_from_imagenet.py --runs runs/peers --seeds 3
 """
@@ -22,7 +23,7 @@ import typer
 from paired import Judged, difference, judged, over_all, shown
 from quick import is_quick, start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
-from tables import print_conditions, print_table
+from tables import print_conditions, print_table, write_table
 
 from registry.bundle.metrics import classification
 
@@ -53,6 +54,7 @@ def run_of(system: str, seed: int, rounds: int, samples: int) -> RecipeRun:
             if stage.get("exchange", {}).get("warm_up"):
                 stage["exchange"]["warm_up"] = rounds // 6  # 10 of 60 in the recipe
     for stage in stages:
+        stage |= {"keep": "last", "evaluate_on": None}
         stage["trains"] = {"name": "last", "blocks": BLOCKS}
         stage["objective"]["optimizer"] = {**stage["objective"]["optimizer"], **OPTIMIZER}
     options = {key: value for key, value in job["model"]["options"].items() if key == "drop_rate"}
@@ -91,25 +93,40 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many, from 0.", min=1)] = 3,
     rounds: Annotated[int, typer.Option(help="Of all stages together.", min=6)] = 60,
     samples: Annotated[int, typer.Option(help="Labelled pictures a client and round.", min=16)] = 128,
+    others: Annotated[int, typer.Option(help="Seeds of systems that no question is about.", min=1)] = 1,
     only: Annotated[list[str] | None, typer.Option(help="A system; may be repeated.")] = None,
     at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
+    table: Annotated[Path | None, typer.Option(help="Also write the systems' figures to this CSV.")] = None,
 ) -> None:
     """Run what is missing, and print the tables."""
     chosen = only or SYSTEMS
-    wanted = {name: [run_of(name, seed, rounds, samples) for seed in range(seeds)] for name in chosen}
-    run_all([run for of in zip(*wanted.values(), strict=True) for run in of], runs, at_once)
+    asked = {name for question in QUESTIONS for name in question}
+    wanted = {
+        name: [
+            run_of(name, seed, rounds, samples)
+            for seed in range(seeds if name in asked else min(seeds, others))
+        ]
+        for name in chosen
+    }
+    run_all([run for of in wanted.values() for run in of], runs, at_once)
     print_conditions(
         "What unlabelled pictures and peers give, from ImageNet's weights",
         {"seeds": seeds, "rounds": rounds, "samples a round": samples, "pixels": SIZE, "blocks": BLOCKS},
     )
     tests = {name: [last_stage(run, runs) for run in of] for name, of in wanted.items()}
-    print_table(
-        ("system", *FIGURES, "minutes"),
+    head = ("system", "seeds", *FIGURES, "minutes")
+    rows = [
         [
-            [name, *(cell(of, key) for key in FIGURES.values()), f"{max(test['minutes'] for test in of):.0f}"]
-            for name, of in tests.items()
-        ],
-    )
+            name,
+            len(of),
+            *(cell(of, key) for key in FIGURES.values()),
+            f"{max(test['minutes'] for test in of):.0f}",
+        ]
+        for name, of in tests.items()
+    ]
+    print_table(head, rows)
+    if table is not None:
+        write_table(table, head, rows)
     print_answers(
         {name: [judged(run, runs, len(run.job["stages"]) - 1) for run in of] for name, of in wanted.items()}
     )
