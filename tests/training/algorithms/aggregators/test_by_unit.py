@@ -45,6 +45,16 @@ def test_subgroup_losses_are_means_over_pictures_and_weights_go_to_those_who_hol
     assert mixture.clients == pytest.approx(by_hand(*raised / raised.sum()), rel=1e-14)
 
 
+@pytest.mark.parametrize("kind", UNITS)
+def test_a_subgroup_of_which_nobody_holds_a_picture_weighs_nothing(kind):
+    with_none = [
+        Report(one.client, {**one.num_examples, "medium": 0}, {**one.losses, "medium": 9.0}) for one in MIXED
+    ]
+    assert kind(unit="subgroup").weigh(with_none, kind().initial_state()) == kind(unit="subgroup").weigh(
+        MIXED, kind().initial_state()
+    )
+
+
 def test_over_clients_a_clients_loss_is_the_mean_over_its_pictures():
     losses = np.array([(30 * 0.2 + 10 * 2.0) / 40, 1.0, (10 * 1.0 + 4 * 0.7) / 14])
     mixture, _ = FedLoss(unit="client").weigh(MIXED, {})

@@ -129,6 +129,20 @@ def test_where_nothing_is_left_of_q_at_those_that_answered_they_count_as_they_ho
     assert mixture.clients == {"north": 0.75, "west": 0.25}
 
 
+def test_little_of_q_at_those_that_answered_is_still_what_they_are_weighed_by():
+    held = {A: {"north": 30, "west": 10}, C: {"north": 10, "west": 30}, B: {"south": 20}}
+    alone = [Report("north", {"light": 40}, {}, {}), Report("west", {"light": 40}, {}, {})]
+    mixture, _ = settled(held).weigh(alone, {"q/" + A: 1e-4, "q/" + C: 3e-4, "q/" + B: 0.9996})
+    assert mixture.clients == pytest.approx({"north": (3 + 3) / 16, "west": (1 + 9) / 16})
+
+
+def test_a_client_that_a_cell_does_not_name_holds_none_of_it():
+    told = [report("north", 66, a=0.2, b=1.0), report("south", 37, a=0.6, b=2.0, c=3.0)]
+    named = settled()
+    unnamed = settled({**HELD, C: {"south": 10}, "malignant, undeclared": {}})
+    assert unnamed.weigh(told, named.initial_state()) == named.weigh(told, named.initial_state())
+
+
 def test_without_a_step_q_stays_uniform():
     rule = settled(step_size=0)
     state = rule.initial_state()
