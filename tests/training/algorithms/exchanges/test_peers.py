@@ -14,6 +14,7 @@ from training.algorithms.exchanges.peers import mean_of
 from training.algorithms.exchanges.policies import GatedSimilarity, GatedValidation, Validation
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
 from training.algorithms.exchanges.similarity import RandomPeers, WeightSimilarity
+from training.errors import JobError
 from training.messages.message import Update, named
 
 
@@ -37,6 +38,7 @@ class Shelf(dict):
     """Uploads in memory, with how accurate each is."""
 
     accuracies: ClassVar = {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.8, "e": 0.9}
+    before: int | None = None  # the round that the newest upload says its client's last one was of
 
     def server_context(self):
         return ServerContext(self.keep, self.give, self.judge, EMPTY_CONTEXT.predict_noise)
@@ -44,13 +46,14 @@ class Shelf(dict):
     def keep(self, client, round_, tensors, previous):
         assert previous is None or (client, previous) in self
         self[client, round_] = tensors
+        self.before = previous
 
     def give(self, client, round_):
         return self[client, round_]
 
     def judge(self, tensors):
         (name,) = {client for (client, _), kept in self.items() if kept is tensors}
-        return self.accuracies[name]
+        return self.accuracies.get(name)
 
 
 def after(exchange, clients="abcde", round_=3, memory=None, uploads=UPLOADS):
@@ -124,6 +127,10 @@ def test_the_mean_keeps_its_type_and_leaves_its_members_alone():
     assert double["w"].tolist() == [4, 1]
     before = [member["w"].clone() for member in members]
     assert mean_of(members[1:] * 2)["w"].tolist() == [2, 5]
+    large = {"w": torch.tensor([6e4], dtype=torch.float16)}
+    assert mean_of([large, large])["w"].tolist() == large["w"].tolist(), (
+        "the sum has no room in half precision"
+    )
     assert mean_of(iter(members[:1]))["w"].dtype == torch.float16
     assert all(torch.equal(member["w"], old) for member, old in zip(members, before, strict=True))
 
@@ -210,10 +217,23 @@ def test_the_newest_upload_counts_and_the_others_stand():
         "e": 3,
     }
     assert set(shelf["a", 7]) == {"weight"}, "what is of the exchange is no weight"
+    assert shelf.before == 3, "a run that goes back a round needs the upload before"
     assert all(torch.equal(value, before[name]) for name, value in memory.items())
     parcel = exchange.outgoing("d", 11, later, np.random.default_rng(0), shelf.server_context())
     assert parcel.note["peers"] == ["a"]
     torch.testing.assert_close(parcel.tensors["peer-0/weight"], layer(9.5, 2.9)["weight"])
+
+
+def test_whose_newest_upload_cannot_be_judged_is_nobodys_peer():
+    exchange = Peers(peers=4, policy=Validation(), warm_up=0)
+    memory, shelf = after(exchange)
+    assert "d" in exchange.committee("a", 4, memory, np.random.default_rng(0)).note["peers"]
+    shelf.accuracies = {**shelf.accuracies, "d": None}
+    later = exchange.conclude("de", 3, memory, shelf.server_context())
+    assert set(named(later, "accuracy/")) == set(named(later, "profile/")) == set("abce")
+    assert "d" not in exchange.committee("a", 4, later, np.random.default_rng(0)).note["peers"]
+    with pytest.raises(JobError, match=r"could judge none of the uploads of round 3 \(d\)"):
+        exchange.conclude("d", 3, memory, shelf.server_context())
 
 
 @given(order=st.permutations("abcde"))
