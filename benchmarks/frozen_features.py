@@ -19,7 +19,6 @@ and has the random weights of that beside it; ask for it alone.
     DERMFED_DATA=... python benchmarks/frozen_features.py --runs runs/frozen_features --seeds 5 --rounds 60
 """
 
-import csv
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize
-from tables import print_table
+from tables import print_table, write_table
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
@@ -278,21 +277,31 @@ def verdict(rows: Sequence[Mapping[str, Any]], arm: str) -> str:
     return f"{arm} {'helps' if helps else 'is not shown to help'} by the criterion ({ends})"
 
 
-def shown(row: Mapping[str, Any]) -> str:
-    """A cell of the table."""
+def with_interval(row: Mapping[str, Any]) -> str:
+    """The difference to the base, and its interval where seeds give one; nothing for the base itself."""
     if row["difference"] == 0.0:
-        return f"{row['auroc']:.3f}"
+        return ""
     limits = f" [{row['low']:+.3f}, {row['high']:+.3f}]" if np.isfinite(row["low"]) else ""
-    return f"{row['auroc']:.3f}, {row['difference']:+.3f}{limits}"
+    return f"{row['difference']:+.3f}{limits}"
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """An arm and a judge a line; shares of labels side by side."""
+def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[object]]]:
+    """An encoder and a judge a line; shares of labels side by side, first the AUROC, then the differences."""
     groups = [list(rows[start : start + len(FRACTIONS)]) for start in range(0, len(rows), len(FRACTIONS))]
-    print_table(
-        ("encoder", "judge", "seeds", *(f"{fraction:.0%} of labels" for fraction in FRACTIONS)),
-        [(group[0]["arm"], group[0]["judge"], group[0]["seeds"], *map(shown, group)) for group in groups],
-    )
+    head = ["encoder", "judge", "seeds"]
+    for figure in ("AUROC", "difference"):
+        head += [f"{figure}, {fraction:.0%} of labels" for fraction in FRACTIONS]
+    cells = [
+        [
+            group[0]["arm"],
+            group[0]["judge"],
+            group[0]["seeds"],
+            *(f"{row['auroc']:.3f}" for row in group),
+            *map(with_interval, group),
+        ]
+        for group in groups
+    ]
+    return head, cells
 
 
 def main(
@@ -303,7 +312,7 @@ def main(
     arms: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(ARMS)}; may be repeated.")] = None,
     imagenet: Annotated[bool, typer.Option("--imagenet", help="Go on from ImageNet's weights.")] = False,
     at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
-    table: Annotated[Path | None, typer.Option(help="Also write the rows to this CSV.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Also write the table to this CSV.")] = None,
 ) -> None:
     """Run what is missing, judge it and print the table."""
     chosen = arms or ["fedsimclr", "local"]
@@ -315,14 +324,12 @@ def main(
     run_all([run for of in wanted for run in of.values()], runs, at_once)
     found = [of_seed(of, seed, runs) for seed, of in enumerate(wanted)]
     rows = rows_of(found, "ImageNet's weights" if imagenet else "Random weights")
-    print_rows(rows)
+    head, cells = table_of(rows)
+    print_table(head, cells)
     for arm in chosen:
         print(verdict(rows, NAMES[arm]))
     if table is not None:
-        with table.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_table(table, head, cells)
 
 
 if __name__ == "__main__":
