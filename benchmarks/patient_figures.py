@@ -18,16 +18,26 @@ as unbalanced as they are).
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from cases import TONES, summary_of
+from paired import FigureOf, difference, in_subgroup, judged, over_all
+from paired import shown as paired
 from quick import is_quick, start
 from recipe_runs import RecipeRun, cell, read_recipe, run_all
 from tables import print_conditions, print_table, write_table
 
+from clients.data.labels.taxonomy import describe
+from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.metrics.classification import malignancy_auroc
+from registry.bundle.metrics.malignancy import malignant_sensitivity
+
 RECIPE = "milk10k-frozen"
+BASE = "FedAvg"
+PERSONALIZE = 1  # the place of the stage whose counts systems are compared by
 SENSITIVITY = 0.95  # that the working point is to reach
 EPOCHS, RATE = 6, 3e-4  # of personal heads
 FIGURES = {
@@ -151,6 +161,28 @@ def write_figures(path: Path, tests: Mapping[str, Sequence[Mapping[str, Any]]]) 
     write_table(path, ["system", *head], rows)
 
 
+def print_beside(wanted: Mapping[str, Sequence[RecipeRun]], tests: Mapping[str, Any], runs: Path) -> None:
+    """What each system has more than FedAvg, on the same lesions."""
+    if BASE not in wanted or len(wanted) < 2:
+        return
+    malignant = malignant_classes([describe(code) for code in tests[BASE][0]["by_class"]])
+    figures = {
+        "malignant sensitivity": partial(malignant_sensitivity, malignant=malignant),
+        "AUROC of malignancy": malignancy_auroc,
+    }
+    columns: dict[str, FigureOf] = {}
+    for title, figure in figures.items():
+        columns[title] = over_all(figure)
+        columns |= {f"{tone}: {title}": in_subgroup(figure, tone) for tone in TONES}
+    counts = {name: [judged(run, runs, PERSONALIZE) for run in of] for name, of in wanted.items()}
+    rows = [
+        [name, *(paired(difference(figure, of, counts[BASE])) for figure in columns.values())]
+        for name, of in counts.items()
+        if name != BASE
+    ]
+    print_table([f"more than {BASE}, pair by pair", *columns], rows)
+
+
 def print_fairness(tests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """How far the groups lie apart."""
     print_table(
@@ -191,6 +223,7 @@ def main(
     summaries = {name: [summary_of(run, runs) for run in of] for name, of in wanted.items()}
     tests = {name: [summary["test"] for summary in of] for name, of in summaries.items()}
     print_figures(tests)
+    print_beside(wanted, tests, runs)
     print_fairness(tests)
     if table is not None:
         write_figures(table, tests)
