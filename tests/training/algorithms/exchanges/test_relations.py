@@ -95,6 +95,9 @@ def test_the_last_matrix_is_reported_at_the_end():
     assert SharedRelations().facts({}) == {}
     facts = SharedRelations().facts(after(answer("north", 1, torch.eye(2)), answer("south", 1, torch.eye(2))))
     assert facts == {"relations": {"clients": 2, "matrix": [[1.0, 0.0], [0.0, 1.0]]}}
+    thirds = torch.tensor([[1 / 3, 2 / 3], [0.0, 1.0]])
+    told = SharedRelations().facts(after(answer("north", 1, thirds)))["relations"]["matrix"]
+    assert told == [[0.333333, 0.666667], [0.0, 1.0]]
 
 
 def test_a_client_without_labels_may_answer_without_a_matrix_and_rounding_is_no_reason_to_refuse():
