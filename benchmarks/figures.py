@@ -258,6 +258,20 @@ FIGURES: tuple[Figure, ...] = (
         ("AUROC of unknown (n) in known (n)",),
     ),
     Figure(
+        "frozen-features",
+        tuple(
+            Panel(
+                f"more AUROC, {share}",
+                (f"difference, {share} of labels",),
+                line=0,
+                limits=(-0.05, 0.15),
+            )
+            for share in ("1%", "5%", "10%", "100%")
+        ),
+        ("encoder", "judge"),
+        where={"encoder": ("FedSimCLR", "Local SimCLR")},
+    ),
+    Figure(
         "pretraining-methods",
         (
             Panel("AUROC, fine-tuned together", ("auroc",)),

@@ -1,11 +1,12 @@
 """Does federated pre-training help? Encoders judged on frozen features, with 1 to 100 % of the labels.
 
 HAM10000 at 40 pixels, ten clients that respect its four clinics, a ResNet-18 of a quarter of the width.
-Each arm pre-trains for as many rounds as asked, without labels; then nothing of the encoder moves any more.
-Two judges tell malignant from benign by its features of the training pictures that keep their label, drawn
-by lesion, the same for every arm: logistic regression (its strength by cross-validation on those labels
-alone) and the 20 nearest neighbours (Wu et al. 2018). The figure is the AUROC on the test pictures,
-averaged over five draws of labels; a seed draws splits, clients, labels and initial weights.
+Each arm pre-trains for as many rounds and steps as the others, without labels; then nothing of the encoder
+moves any more. Two judges tell malignant lesions from others by its features of the training pictures that
+keep their label, drawn by lesion, the same for every arm: logistic regression (its strength by
+cross-validation on those labels alone) and the 20 nearest neighbours (Wu et al. 2018). The figure is the
+AUROC on the test pictures, averaged over five draws of labels; a seed draws splits, clients, labels and
+initial weights.
 
 The criterion, fixed before the first run: pre-training helps if the 95 % interval of the difference to
 random weights (Student's, over seeds, each a pair on one split) lies above 0.05 at 10 % of the labels and
@@ -62,10 +63,11 @@ IMAGENET = {
 }
 IMAGENET_SIZE, IMAGENET_RATE = 64, 0.3  # pixels; of the encoder, as a share of the heads'
 PATCH = 4
+BATCH = 64  # of every arm, so that all of one network take as many steps at their rate
 BASE = "base"
 NAMES = {
     "fedsimclr": "FedSimCLR",
-    "local": "SimCLR at each client alone",
+    "local": "Local SimCLR",
     "fedmoco": "FedMoCo",
     "fedclf": "FedCLF",
     "fedmae": "FedMAE",
@@ -97,6 +99,7 @@ def run_of(arm: str, seed: int, rounds: int, *, imagenet: bool = False) -> Recip
     (stage,) = [{**one, **changes} for one in job["stages"] if one["stage"] == "pretrain"]
     if not is_quick():
         stage["rounds"] = rounds
+        stage["objective"] = {**stage["objective"], "batch_size": BATCH}
     data, model, name = (
         {**job["data"], "label_fraction": 1.0},
         job["model"],
