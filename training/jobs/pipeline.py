@@ -26,6 +26,7 @@ from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import added_since
 from training.jobs.stage_result import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import StageContext, StageResult
+from training.jobs.try_model import told_of
 from training.messages.engine import Engine
 from training.messages.message import GLOBAL, Broadcast
 from training.models import initial_model
@@ -105,7 +106,7 @@ def run_stages(
     for stage in job.stages:
         stage.require_data(census, dataset.labels, job.privacy)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    for line in model.origin.lines if model.origin else ():
+    for line in told_of(job, model):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0

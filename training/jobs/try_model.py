@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from training.algorithms.sync import SyncExcept
 from training.errors import JobError
 from training.jobs.job import Job
 from training.jobs.stages.federate import Federate
+from training.jobs.stages.rounds import RoundsStage
 from training.models import Classifier, initial_model
 
 CLASSES = 2  # how many there will be is only known from the data
@@ -15,7 +17,7 @@ def try_model(job: Job) -> tuple[str, ...]:
     """Build the model, and give it one black picture of each size that the job shows it.
 
     Returns:
-        What is told of its weights, in a line each; nothing of weights that are drawn.
+        What is to be told of it.
 
     Raises:
         JobError: it cannot be built, its weights do not fit, or it cannot take such pictures.
@@ -30,7 +32,33 @@ def try_model(job: Job) -> tuple[str, ...]:
             f"model.weights: with {job.model.weights} the model answers {logits.flatten().tolist()} to a "
             "black picture; the file is damaged, fetch it again"
         )
-    return model.origin.lines if model.origin else ()
+    return told_of(job, model)
+
+
+def told_of(job: Job, model: Classifier) -> tuple[str, ...]:
+    """What a person has to know of a job's model, in a line each.
+
+    Where its weights are from, if they are not drawn; and which stage keeps less of it at clients than it
+    seems.
+    """
+    return (*(model.origin.lines if model.origin else ()), *half_kept(job, model))
+
+
+def half_kept(job: Job, model: Classifier) -> tuple[str, ...]:
+    """A line for each stage that keeps a class token whose learned position travels."""
+    encoder = model.encoder
+    positions, patches = getattr(encoder, "pos_embed", None), getattr(encoder, "patch_embed", None)
+    if positions is None or patches is None or positions.shape[1] == patches.num_patches:
+        return ()
+    return tuple(
+        f"stages.{place}.sync keeps class_token at its client, and {job.model.name} adds a learned position "
+        "to it, which gets the same gradient and travels: half of what the token learns leaves with it. To keep "
+        "all of it, set model.options.no_embed_class: true"
+        for place, stage in enumerate(job.stages)
+        if isinstance(stage, RoundsStage)
+        and isinstance(stage.sync, SyncExcept)
+        and "class_token" in stage.sync.groups
+    )
 
 
 def sizes_of_first_rounds(job: Job) -> list[int]:

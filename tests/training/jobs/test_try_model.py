@@ -64,3 +64,25 @@ def test_pictures_are_resized_as_the_encoders_were_unless_the_job_says(make_job)
     said = lite.model_copy(update={"data": lite.data.model_copy(update={"interpolation": "bilinear"})})
     assert said.picture.interpolation == "bilinear"
     assert said.digest != lite.digest
+
+
+VIT = {
+    "name": "vit_tiny_patch16_224",
+    "options": {"patch_size": 8, "depth": 1, "embed_dim": 24, "num_heads": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("sync", "options", "told"),
+    [
+        ({"name": "except", "groups": ["class_token"]}, {}, True),
+        ({"name": "except", "groups": ["class_token"]}, {"no_embed_class": True}, False),
+        ({"name": "except", "groups": ["head"]}, {}, False),
+        ({"name": "all"}, {}, False),
+    ],
+)
+def test_a_class_token_of_which_half_leaves_is_said(make_job, sync, options, told):
+    job = with_model(make_job(federate={"sync": sync}), **{**VIT, "options": {**VIT["options"], **options}})
+    lines = try_model(job)
+    assert len(lines) == told
+    assert all("stages.0.sync keeps class_token" in line and "no_embed_class: true" in line for line in lines)
