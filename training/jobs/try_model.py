@@ -52,8 +52,8 @@ def half_kept(job: Job, model: Classifier) -> tuple[str, ...]:
         return ()
     return tuple(
         f"stages.{place}.sync keeps class_token at its client, and {job.model.name} adds a learned position "
-        "to it, which gets the same gradient and travels: half of what the token learns leaves with it. To keep "
-        "all of it, set model.options.no_embed_class: true"
+        "to it, which gets the same gradient and travels: half of what the token learns leaves with it. To "
+        "keep all of it, set model.options.no_embed_class: true"
         for place, stage in enumerate(job.stages)
         if isinstance(stage, RoundsStage)
         and isinstance(stage.sync, SyncExcept)
