@@ -226,6 +226,15 @@ FIGURES: tuple[Figure, ...] = (
         ("system", "judged by"),
     ),
     Figure(
+        "fairness-encoder",
+        tuple(
+            Panel(f"{short}, {tone} skin", (f"{figure}, {tone}",), limits=(0.45, 1))
+            for short, figure in (("sensitivity", "malignant sensitivity"), ("AUROC", "AUROC of malignancy"))
+            for tone in ("dark", "light")
+        ),
+        ("system",),
+    ),
+    Figure(
         "closing-the-gap",
         tuple(
             Panel(f"AUROC, {name.split()[0]} skin", (name,), limits=(0.45, 0.95))
