@@ -144,6 +144,25 @@ def test_a_smoothed_label_is_spread_over_all_classes_and_the_loss_told_is_that_o
     assert task.losses() == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_a_rare_class_weighs_more_where_the_job_says_so(begin_drawn, dataset, smoothing):
+    examples = dataset.examples("west", "train")
+    examples = replace(examples, labels=np.array([0, 0, 0, 0, 0, 1, 0]))
+    settings = {"batch_size": 7, "sampling": "uniform", "label_smoothing": smoothing}
+    task, model = begin_drawn(Supervised(**settings, class_weights="inverse-frequency"), examples)
+    [batch] = task.batches(0)
+    labels = examples.labels[batch.positions]
+    logits = seen(model, batch)
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    weights = np.array([7 / (2 * 6), 7 / (2 * 1)])  # n / (K n_k)
+    told = np.full((7, 2), smoothing / 2)
+    told[np.arange(7), labels] += 1 - smoothing
+    loss, gradient = step(task, model, batch)
+    assert loss == pytest.approx(-(told * weights * logs).sum(axis=1).mean(), rel=1e-5)
+    pull = (told * weights).sum(axis=1, keepdims=True) * np.exp(logs) - told * weights
+    np.testing.assert_allclose(gradient, pull.mean(axis=0), atol=1e-6)
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.0])
 def test_a_label_is_never_smoothed_away(share):
     with pytest.raises(ValueError, match="label_smoothing"):

@@ -60,6 +60,9 @@ def test_what_is_kept_is_where_the_next_round_goes_on_and_reset_forgets_it(begin
     first.after_step()
     kept, left = first.keep(), copy_of(frozen_copy)
     assert set(kept) == {"features", "pictures"} | {f"momentum/{name}" for name in left}
+    with torch.no_grad():
+        for tensor in float_state(frozen_copy).values():
+            tensor.mul_(2)  # as the next client's round in this process does
 
     _, _, frozen_copy = begin_followed(MoCo(**SMALL, momentum_encoder="keep"), round_=2, kept=kept)
     for name, tensor in float_state(frozen_copy).items():
