@@ -42,8 +42,8 @@ FIGURES = {
 }
 
 
-def run_of(system: str, seed: int, rounds: int, samples: int) -> RecipeRun:
-    """One run: the system's rounds alone, from ImageNet's weights."""
+def run_of(system: str, seed: int, rounds: int, samples: int, weights: str | None = None) -> RecipeRun:
+    """One run: the system's rounds alone, from ImageNet's weights, classes weighed so if asked."""
     job = read_recipe(f"ten-hospitals-{system}")
     stages = [stage for stage in job["stages"] if stage["stage"] == "federate"]
     if not is_quick():
@@ -60,7 +60,10 @@ def run_of(system: str, seed: int, rounds: int, samples: int) -> RecipeRun:
     options = {key: value for key, value in job["model"]["options"].items() if key == "drop_rate"}
     model = {**job["model"], **MODEL, "options": options}
     data = {**job["data"], "image_size": SIZE}
-    name = f"{system}-{rounds}-{seed}"
+    if weights is not None:
+        for stage in stages:
+            stage["objective"]["class_weights"] = weights
+    name = "-".join((system, *((weights,) if weights else ()), str(rounds), str(samples), str(seed)))
     return RecipeRun(
         name, {**job, "name": name, "seed": seed, "data": data, "model": model, "stages": stages}
     )
@@ -94,6 +97,9 @@ def main(
     rounds: Annotated[int, typer.Option(help="Of all stages together.", min=6)] = 60,
     samples: Annotated[int, typer.Option(help="Labelled pictures a client and round.", min=16)] = 128,
     others: Annotated[int, typer.Option(help="Seeds of systems that no question is about.", min=1)] = 1,
+    class_weights: Annotated[
+        str | None, typer.Option(help="inverse-frequency or none; the recipes', inverse-frequency.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="A system; may be repeated.")] = None,
     at_once: Annotated[int, typer.Option(help="Runs at once; with several, each has one worker.")] = 1,
     table: Annotated[Path | None, typer.Option(help="Also write the systems' figures to this CSV.")] = None,
@@ -103,7 +109,7 @@ def main(
     asked = {name for question in QUESTIONS for name in question}
     wanted = {
         name: [
-            run_of(name, seed, rounds, samples)
+            run_of(name, seed, rounds, samples, class_weights)
             for seed in range(seeds if name in asked else min(seeds, others))
         ]
         for name in chosen
