@@ -70,6 +70,7 @@ def test_every_pattern_has_a_number_of_its_own():
     patterns = [Pattern(kinds=one, facts=facts) for one in kinds for facts in ("none", "some", "all")]
     numbers = [pattern_number(pattern, CASE) for pattern in patterns]
     assert len(set(numbers)) == len(patterns)
+    assert min(numbers) >= 0
     assert max(numbers) < number_of_patterns(CASE)
 
 

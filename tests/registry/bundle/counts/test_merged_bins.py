@@ -1,10 +1,18 @@
 """Runs of neighbouring bins: each of enough patients, in order, and counted at one of its bins."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.merged_bins import highest, lowest, merge, middle, nearest_to_mean
+from registry.bundle.counts.merged_bins import (
+    highest,
+    lowest,
+    merge,
+    middle,
+    nearest_to_mean,
+    smallest_cell,
+)
 from registry.bundle.counts.score_bins import LOGIT_BINS
 
 PICKS = {"lowest": lowest, "highest": highest, "middle": middle, "mean": nearest_to_mean(LOGIT_BINS.middles)}
@@ -80,3 +88,10 @@ def test_the_mean_confidence_of_a_run_stays():
     bins = LOGIT_BINS.bin(np.array([0.5, 0.7, 0.9]))
     (told,) = np.unique(merge(bins, np.arange(3), 3, PICKS["mean"]))
     assert abs(LOGIT_BINS.middles[told] - 0.7) < 0.04
+
+
+@pytest.mark.parametrize(
+    ("min_count", "patients"), [(0, 1), (1, 1), (2, 1), (3, 2), (5, 3), (10, 5), (11, 6)]
+)
+def test_an_occupied_bin_is_of_half_as_many_patients_as_a_block(min_count, patients):
+    assert smallest_cell(min_count) == patients
