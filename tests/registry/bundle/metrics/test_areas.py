@@ -64,3 +64,60 @@ def test_no_wrong_answer_is_no_certain_area_of_risk():
     found = risk.aurc(sample_of(count(scores, np.zeros(50, int), malignant=MALIGNANT))).limits()
     assert found.value == found.low == 0
     assert 0.02 < found.high < 0.5
+
+
+def of_bins(positives, negatives):
+    """Counts of class 0 against class 1, whose pictures have scores in these bins."""
+    counts = Counts.zeros(2)
+    counts.confusion[:] = [[len(positives), 0], [0, len(negatives)]]
+    for side, bins in enumerate((negatives, positives)):
+        np.add.at(counts.scores[0, side], bins, 1)
+    return counts
+
+
+def by_pairs(positives, negatives, of_class, others):
+    """The area, and its variance by Hanley and McNeil and by DeLong, pair by pair."""
+    m, n = len(positives), len(negatives)
+    wins = np.array([[(p > q) + (p == q) / 2 for q in negatives] for p in positives])
+    area = wins.mean()
+    theta = (wins.sum() + (m + n + 1) / 2) / ((m + 1) * (n + 1))
+    alone, apart = m / of_class, n / others
+    model = theta * (1 - theta) / (alone * apart)
+    model *= 1 + (alone - 1) * (1 - theta) / (2 - theta) + (apart - 1) * theta / (1 + theta)
+    shown = wins.mean(axis=1).var(ddof=1) / m + wins.mean(axis=0).var(ddof=1) / n
+    return area, model, shown * max(of_class, others)
+
+
+def test_the_variance_is_hanley_and_mcneils_or_delongs_whichever_is_larger():
+    rng, larger = np.random.default_rng(1), set()
+    for spread in (2.0, 40.0):  # bins: scores that are mostly tied, and such as are far apart
+        for of_class, others in ((1.0, 1.0), (2.0, 3.0), (3.0, 2.0)):
+            positives, negatives = (
+                np.rint(rng.choice((-1, 1), size) * spread + shift).astype(int) + SCORE_BINS // 2
+                for size, shift in ((30, 1), (50, 0))
+            )
+            effect = DesignEffect(np.array(1.0), np.array([of_class, others]))
+            found = areas.aurocs(Sample(of_bins(positives, negatives), effect))
+            area, model, shown = by_pairs(positives, negatives, of_class, others)
+            assert found.value[0] == pytest.approx(area)
+            assert found.variance[0] == pytest.approx(max(model, shown))
+            larger.add(model < shown)
+    assert larger == {True, False}
+
+
+def test_noise_on_counts_adds_its_variance():
+    """Noise is drawn on every bin of both sides, whose sums are known; the area is what that makes of it."""
+    rng = np.random.default_rng(2)
+    counts = of_bins(rng.integers(120, 240, 60), rng.integers(80, 200, 90))
+    effect = DesignEffect(np.array(0.0), np.ones(2))
+    noise = 0.01
+    without, found = (areas.aurocs(Sample(counts, effect, of)).variance[0] for of in (0.0, noise))
+    negatives, positives = counts.scores[0].astype(float)
+    drawn = []
+    for _ in range(4000):
+        q, p = (
+            side + draw - draw.mean()
+            for side, draw in ((one, rng.normal(0, noise**0.5, SCORE_BINS)) for one in (negatives, positives))
+        )
+        drawn.append((p * (np.cumsum(q) - q / 2)).sum() / (60 * 90))
+    assert found - without == pytest.approx(np.var(drawn), rel=0.1)
