@@ -90,11 +90,11 @@ def by_pairs(positives, negatives, of_class, others):
 
 def test_the_variance_is_hanley_and_mcneils_or_delongs_whichever_is_larger():
     rng, larger = np.random.default_rng(1), set()
-    for spread in (2.0, 40.0):  # bins: scores that are mostly tied, and such as are far apart
+    for spread in (2, 40):  # bins: scores that are mostly tied, and such as are far apart
         for of_class, others in ((1.0, 1.0), (2.0, 3.0), (3.0, 2.0)):
             positives, negatives = (
-                np.rint(rng.choice((-1, 1), size) * spread + shift).astype(int) + SCORE_BINS // 2
-                for size, shift in ((30, 1), (50, 0))
+                rng.choice((-spread, spread), size) + rng.integers(0, most, size) + SCORE_BINS // 2
+                for size, most in ((30, 3), (50, 2))
             )
             effect = DesignEffect(np.array(1.0), np.array([of_class, others]))
             found = areas.aurocs(Sample(of_bins(positives, negatives), effect))
