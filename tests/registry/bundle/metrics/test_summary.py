@@ -73,6 +73,8 @@ def test_figures_per_class(blocks, predictions):
     recall = sk.recall_score(labels, predicted, labels=[0, 1, 2], average=None)
     assert [summary["by_class"][label.code]["recall"] for label in LABELS] == pytest.approx(recall.tolist())
     assert [summary["by_class"][label.code]["n"] for label in LABELS] == np.bincount(labels).tolist()
+    of_class = {"n", "recall", "precision", "f1", "specificity", "auroc", "auprc"}
+    assert all(set(found) == of_class for found in summary["by_class"].values())
 
 
 def test_intervals_stand_beside_every_group_of_figures(blocks):
