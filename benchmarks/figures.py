@@ -357,6 +357,11 @@ FIGURES: tuple[Figure, ...] = (
         ("pictures", "figure"),
     ),
     Figure(
+        "mutants",
+        (Panel("share of mutants that a test notices", ("noticed",), limits=(0.75, 1)),),
+        ("room",),
+    ),
+    Figure(
         "skin-tone",
         (
             Panel("rank correlation", ("rank correlation",), line=0),

@@ -4,13 +4,14 @@ Every mutant is one of our functions with one operator, number, argument or stri
 a test of its room fails with it. Of a room with more mutants than asked for a sample is drawn, and the score
 has Wilson's 95 % interval. Messages are left alone: statements that begin with `raise` or `assert`, and
 lines that hold nothing but a string. What stands outside functions (the default of a setting, a recipe) is
-not mutated: tests of recipes hold those.
+not mutated: tests of recipes hold those. A function that runs only while its module is imported has run
+before a mutant takes its place, and survives always.
 
 A survivor is not a defect by itself: many change nothing that could be seen (`n > 0` for `n >= 0` where
 n = 0 adds nothing), and the tests of another room may see it. Read them: `--survivors` writes each as a
 difference.
 
-    python benchmarks/mutations.py --sample 300 --survivors survivors.diff
+    python benchmarks/mutations.py --survivors survivors.diff
 """
 
 import json
