@@ -289,6 +289,14 @@ FIGURES: tuple[Figure, ...] = (
         ("system",),
     ),
     Figure(
+        "peers-from-imagenet",
+        tuple(
+            Panel(title, (title,))
+            for title in ("malignant sensitivity", "malignant specificity", "AUROC", "balanced accuracy")
+        ),
+        ("system",),
+    ),
+    Figure(
         "peers-global-model",
         (Panel("AUROC of the global model", ("auroc",)), Panel("balanced accuracy", ("balanced accuracy",))),
         ("system",),

@@ -147,7 +147,7 @@ def encoders(job: Job, data: Dataset, folder: Path) -> list[Classifier]:
 
 def with_weights(job: Job, data: Dataset, weights: Mapping[str, torch.Tensor] | None) -> Classifier:
     """The job's network with these weights, or with the ones it begins with."""
-    model = build_model(job.model, len(data.labels), job.seed)
+    model = build_model(job.model, len(data.labels), job.seed, job.data.image_size)
     if weights is not None:
         model.load_state_dict(weights, strict=False)
     return model
