@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from cases import summary_of
 from frozen_features import run_of as pretraining_of
 from paired import difference, judged, over_all, shown
 from quick import start
@@ -75,12 +76,6 @@ def on_validation(run: RecipeRun, runs: Path) -> float:
     return float(json.loads(last)["metrics"]["auroc"])
 
 
-def tested(run: RecipeRun, runs: Path) -> dict[str, Any]:
-    """The figures on the test pictures."""
-    figures: dict[str, Any] = json.loads((run.folder(runs) / "summary.json").read_text())["test"]
-    return figures
-
-
 @dataclass(frozen=True)
 class Compared:
     """Two starts of one network.
@@ -109,7 +104,11 @@ class Compared:
     def on_test(self, runs: Path) -> list[tuple[object, ...]]:
         """Of each start: the figures on test pictures."""
         return [
-            (begin.title, len(of), *(cell([tested(run, runs) for run in of], key) for key in FIGURES))
+            (
+                begin.title,
+                len(of),
+                *(cell([summary_of(run, runs)["test"] for run in of], key) for key in FIGURES),
+            )
             for begin, of in self.final.items()
         ]
 

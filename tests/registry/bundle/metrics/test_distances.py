@@ -1,5 +1,7 @@
 """Noise in the parts of a distance: as far to either side as their limits are."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from registry.bundle.metrics.distances import Distance, drawn
@@ -22,3 +24,5 @@ def test_the_lower_limit_takes_off_what_noise_alone_makes_and_is_never_below_its
     assert found.value == np.ptp(PARTS.value)
     assert found.low == max(0.0, found.value - alone)
     assert found.high == 0.7
+    assert found.low < 0.39
+    assert replace(spread, floor=0.39).limits().low == 0.39
