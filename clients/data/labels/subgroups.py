@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import SubgroupError
+from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
 from registry.bundle.skin_tone.scales import read_scale, read_tone
 from training.data.settings import ColumnSubgroups, ToneSubgroups
@@ -22,10 +23,12 @@ class Grouping:
     Attributes:
         names: the subgroups.
         members: for each row an index into `names`, or `UNDECLARED`, `(rows,)`.
+        undeclared: how many rows no subgroup holds, and why.
     """
 
     names: tuple[str, ...]
     members: NDArray[np.int64]
+    undeclared: Undeclared = field(default_factory=Undeclared)
 
 
 def assign_subgroups(
@@ -63,7 +66,7 @@ def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Gro
     names = tuple(sorted({value for value, counts in zip(values, seen, strict=True) if counts} - {""}))
     if not names:
         raise SubgroupError(f"the column {column!r} is empty, so it names no subgroups; choose another")
-    return _grouping(names, values)
+    return _grouping(names, values, Undeclared.by_column(values, column, names))
 
 
 def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
@@ -77,6 +80,7 @@ def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_]
     grouping = _grouping(
         tuple(config.groups),
         [group_of.get(row.skin_tone, "") if row.skin_tone_scale == scale else "" for row in rows],
+        Undeclared.by_tone(rows, {scale: tuple(group_of)}),
     )
     held = Counter(grouping.members[seen].tolist())
     empty = [name for number, name in enumerate(grouping.names) if not held[number]]
@@ -89,9 +93,10 @@ def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_]
     return grouping
 
 
-def _grouping(names: tuple[str, ...], values: Sequence[str]) -> Grouping:
+def _grouping(names: tuple[str, ...], values: Sequence[str], undeclared: Undeclared) -> Grouping:
     index = {name: number for number, name in enumerate(names)}
-    return Grouping(names, np.array([index.get(value, UNDECLARED) for value in values], dtype=np.int64))
+    members = np.array([index.get(value, UNDECLARED) for value in values], dtype=np.int64)
+    return Grouping(names, members, undeclared)
 
 
 def _tones(rows: Sequence[Row]) -> str:

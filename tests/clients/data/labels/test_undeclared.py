@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+from clients.data.labels.subgroups import UNDECLARED, assign_subgroups
+from clients.data.labels.undeclared import Undeclared
+from clients.data.manifests.manifest import Row
+from training.data.settings import ColumnSubgroups, ToneSubgroups
+
+ROWS = [
+    Row("a", skin_tone="1", skin_tone_scale="fitzpatrick"),
+    Row("b", skin_tone="6", skin_tone_scale="fitzpatrick"),
+    Row("c", skin_tone="6", skin_tone_scale="monk"),
+    Row("d", skin_tone="7", skin_tone_scale="monk"),
+    Row("e", skin_tone="4", skin_tone_scale="fitzpatrick"),
+    Row("f", skin_tone="4", skin_tone_scale="fitzpatrick"),
+    Row("g", skin_tone="12", skin_tone_scale="ddi"),
+    Row("h", site="trunk"),
+]
+
+
+def test_tones_that_no_group_names_are_counted_by_why() -> None:
+    config = ToneSubgroups(scale="fitzpatrick", groups={"light": ("I", "2"), "dark": ("VI",)})
+    grouping = assign_subgroups(ROWS, config)
+    assert grouping.undeclared == Undeclared(
+        no_tone=1, other_scales={"monk": 2, "ddi": 1}, other_values={"fitzpatrick": {"4": 2}}
+    )
+    assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
+
+
+def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have() -> None:
+    rows = [Row("a", site="trunk"), Row("b"), Row("c"), Row("d", site="arm")]
+    seen = [True, True, True, False]
+    grouping = assign_subgroups(rows, ColumnSubgroups(column="site"), np.array(seen))
+    assert grouping.undeclared == Undeclared(no_tone=2, other_values={"site": {"arm": 1}})
+    assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
+
+
+@pytest.mark.parametrize("config", [None, ToneSubgroups(scale="monk", groups={"all": ("6", "7")})])
+def test_where_every_tone_has_its_group_or_none_is_asked_for_nothing_is_counted(
+    config: ToneSubgroups | None,
+) -> None:
+    assert assign_subgroups(ROWS[2:4], config).undeclared == Undeclared()
