@@ -48,7 +48,7 @@ from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job, read_job
-from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.pipeline import RunResult, notes_on_data, run_stages
 from training.jobs.recipes import GROUPS, grouped, read_recipes
 from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
@@ -183,6 +183,8 @@ def check(job: Job, job_file: Path) -> Census:
     census.check()
     for stage in job.stages:
         stage.require_data(census, dataset.labels, job.privacy)
+    for line in notes_on_data(dataset, census):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     return census
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from clients.data.case_groups import group_cases
 from clients.data.errors import BrokenPicturesError, ClientDataError
-from clients.data.filtering import filtered
+from clients.data.filtering import Picture, filtered
 from clients.data.labels.common_codes import label_pictures
 from clients.data.labels.label_map import DROPPED, UNLABELLED
 from clients.data.labels.subgroups import assign_subgroups
@@ -22,14 +21,15 @@ from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
 from clients.data.pictures.files import PictureFile
 from clients.data.prepared import PreparedDataset
-from clients.data.report import BrokenPicture, DataReport, LeftOut, count_cells
+from clients.data.report import BrokenPicture, DataReport, causes_of, count_cells
 from clients.data.sources import read_sources
 from clients.data.table import PictureTable
 from clients.data.wording import listing
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.intersections import IntersectionConfig
-from training.data.settings import DataConfig
+from training.data.settings import DataConfig, ToneSubgroups
+from training.data.unused import Unused
 
 
 def prepare(
@@ -115,12 +115,6 @@ def prepare(
         rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
         grouped = group_cases(rows, table, decoded.contents[places][held], config.case)
         table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
-    if beyond_slots:
-        print(
-            f"{beyond_slots} of {len(rows)} pictures are not used: their lesions have more than the "
-            "`slots` of `data.cases`",
-            file=sys.stderr,
-        )
     return PreparedDataset(
         labels=labelling.labels,
         subgroups=grouping.names,
@@ -142,12 +136,15 @@ def prepare(
             pictures=shown,
             lesions=len(np.unique(table.lesions)),
             counts=count_cells(table, assignment.partition.clients, grouping.names, codes, assignment.unseen),
-            left_out=LeftOut(
+            left_out=Unused(
                 where=total - len(matched),
                 label_map=len(matched) - len(labelled),
                 broken=len(labelled) - len(usable),
                 nobody=int((~held).sum()),
                 beyond_slots=beyond_slots,
+                listed=total,
+                causes=causes_of(broken),
+                undeclared=_undeclared(pictures, held, config),
             ),
             broken=broken,
         ),
@@ -156,6 +153,15 @@ def prepare(
         traits=traits.values,
         case=config.case,
     )
+
+
+def _undeclared(pictures: Sequence[Picture], held: NDArray[np.bool_], config: DataConfig) -> dict[str, int]:
+    """How many pictures that clients hold are in no subgroup, by reason."""
+    rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
+    if not rows or config.subgroups is None:
+        return {}
+    undeclared = assign_subgroups(rows, config.subgroups, whole=False).undeclared
+    return undeclared.reasons(by_tone=isinstance(config.subgroups, ToneSubgroups))
 
 
 def _broken(

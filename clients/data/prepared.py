@@ -17,6 +17,7 @@ from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
 from registry.bundle.nearest import nearest
 from training.data.dataset import SPLITS, Examples, Split
+from training.data.unused import Unused
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ class PreparedDataset:
             None if table.names is None else table.names[keep],
             None if table.cases is None else table.cases.where(keep),
         )
+
+    @property
+    def unused(self) -> Unused:
+        """The pictures that are not used, and those in no subgroup."""
+        return self.report.left_out
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "images"}

@@ -8,6 +8,7 @@ import numpy as np
 
 from clients.data.table import PictureTable
 from training.data.dataset import FOLDED_CLASSES, SPLITS, Split
+from training.data.unused import Unused
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,11 @@ class BrokenPicture:
 
     image: str
     reason: str
+
+
+def causes_of(broken: Sequence[BrokenPicture]) -> Mapping[str, int]:
+    """How many pictures cannot be decoded for the same cause, the most frequent first."""
+    return dict(Counter(picture.reason for picture in broken).most_common())
 
 
 @dataclass(frozen=True)
@@ -32,26 +38,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """The number of pictures of the manifests that are not used, by reason.
-
-    Attributes:
-        where: the job's `where`, or that of their source, does not keep them.
-        label_map: the job's `label_map`, or that of their source, drops their label.
-        broken: they cannot be decoded.
-        nobody: no client holds them: clients are subgroups, and they belong to none, or they are for
-            training only and models are judged by other pictures of their lesion.
-        beyond_slots: their lesion has more pictures than a case has slots.
-    """
-
-    where: int
-    label_map: int
-    broken: int
-    nobody: int
-    beyond_slots: int = 0
-
-
-@dataclass(frozen=True)
 class DataReport:
     """What became of the pictures of a job.
 
@@ -59,14 +45,14 @@ class DataReport:
         pictures: how many are used.
         lesions: how many lesions they show.
         counts: pictures in each cell that has any; cases, where the job is about lesions.
-        left_out: how many are not used.
+        left_out: how many are not used, and how many are in no subgroup.
         broken: the pictures that could not be decoded.
     """
 
     pictures: int
     lesions: int
     counts: Mapping[Cell, int]
-    left_out: LeftOut
+    left_out: Unused
     broken: tuple[BrokenPicture, ...]
 
 

@@ -185,6 +185,8 @@ def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckRes
         yield CheckResult("data", False, f"{error}")
         return
     yield CheckResult("data", True, describe_data(own))
+    for line in own.not_used:
+        yield CheckResult("not used", True, line)
     try:
         yield from check_model(job, own)
     except JobError as error:

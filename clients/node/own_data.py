@@ -22,6 +22,7 @@ from registry.bundle.nearest import nearest
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
 from training.data.settings import ClientsConfig, DataConfig, ServerConfig, SourceConfig, SplitConfig
+from training.data.unused import Unused, unused_of
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
 from training.jobs.job import Job
 
@@ -44,6 +45,12 @@ class OwnData:
     def pictures(self) -> int:
         """The number of pictures."""
         return sum(len(self.dataset.examples(self.dataset.clients[0], split)) for split in SPLITS)
+
+    @property
+    def not_used(self) -> list[str]:
+        """What is to be told of pictures that are not used, or in no subgroup."""
+        unused = unused_of(self.dataset)
+        return [] if unused is None else unused.lines()
 
 
 def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
@@ -217,6 +224,11 @@ class AgreedDataset:
     def traits(self) -> dict[str, tuple[str, ...]]:
         """The traits that this node's pictures have."""
         return {column: tuple(values) for column, values in traits_of(self.own.dataset).items()}
+
+    @property
+    def unused(self) -> Unused:
+        """Those of this node's pictures that are not used, and those in no subgroup."""
+        return unused_of(self.own.dataset) or Unused(0, 0, 0, 0)
 
     def examples(self, client: str, split: Split) -> Examples:
         """The pictures of one split, with the numbers of all for classes and subgroups.

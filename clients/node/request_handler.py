@@ -135,6 +135,8 @@ class RequestHandler:
             self._say(
                 f"{self._own.pictures} pictures for job {self._job.name}; none of them leaves this node"
             )
+            for line in self._own.not_used:
+                self._say(f"job {self._job.name}: {line}")
             return self._own.properties.model_dump_json()
 
     def join(self, roster: str) -> str:

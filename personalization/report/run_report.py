@@ -57,7 +57,12 @@ def report_data(result: RunResult) -> ReportData:
             (),
         ),
         smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
-        notes=[*dismissed(result.summary), *not_counted(result), *no_working_point(result)],
+        notes=[
+            *dismissed(result.summary),
+            *(f"{line}." for line in result.summary.get("notes", ())),
+            *not_counted(result),
+            *no_working_point(result),
+        ],
     )
 
 

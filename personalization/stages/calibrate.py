@@ -53,13 +53,14 @@ from personalization.stages.calibration_answers import QUESTIONS, answer_calibra
 from personalization.stages.calibration_poll import Poll
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern, read_pattern, usual_patterns
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.algorithms.client import Client
 from training.errors import JobError
 from training.federation.blocks import Blocks
+from training.federation.census import Census
 from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.lineage import with_parents
@@ -68,6 +69,7 @@ from training.messages.message import (
     Broadcast,
     Update,
 )
+from training.updates.settings import PrivacyConfig
 
 
 class Calibrate(Stage):
@@ -102,6 +104,20 @@ class Calibrate(Stage):
     @classmethod
     def _are_patterns(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if patterns is None else tuple(read_pattern(name).name for name in patterns)
+
+    def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
+        """Refuse data without labelled calibration pictures of which something may be told."""
+        least = max(privacy.min_count, 1)
+        if not any(
+            census.held(client, "calibration", [place]) >= least
+            for place in census.all_subgroups
+            for client in census.hospitals("calibration", [place])
+        ):
+            raise JobError(
+                f"calibrate: no hospital holds {least} labelled calibration pictures of any subgroup "
+                "(privacy.min_count), so nothing can be calibrated; raise data.split.calibration, lower "
+                "privacy.min_count, or leave the stage out"
+            )
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Calibrate every exported model, then judge them all on the test split."""

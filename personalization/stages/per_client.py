@@ -13,6 +13,7 @@ from training.data.dataset import Examples
 from training.data.small_cells import count_people
 from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
+from training.federation.census import Census
 from training.federation.client.evaluate import predict, reply_blocks
 from training.federation.client.release_ledger import ANSWERS, admit
 from training.federation.questions import TEST
@@ -33,7 +34,21 @@ def client_tracks(context: StageContext) -> tuple[Track, ...]:
     Raises:
         JobError: when there is none.
     """
-    census, places, least = context.census, context.all_subgroups, context.job.privacy.min_count
+    owners = require_owners(context.census, context.job.privacy.min_count)
+    return tuple(Track(name, (name,), (name,), context.all_subgroups) for name in owners)
+
+
+def require_owners(census: Census, least: int) -> list[str]:
+    """The hospitals that can have a model of their own.
+
+    Args:
+        census: who holds what.
+        least: of how few patients nothing is told.
+
+    Raises:
+        JobError: when there is none.
+    """
+    places = census.all_subgroups
     able = [
         name
         for name in census.hospitals("train", places)
@@ -42,11 +57,11 @@ def client_tracks(context: StageContext) -> tuple[Track, ...]:
     ]
     if not able:
         raise JobError(
-            f"no hospital has {FEWEST_TO_TRAIN} labelled training pictures and {least} labelled validation "
-            "pictures (privacy.min_count) for a model of its own; raise data.split.validation, lower "
-            "privacy.min_count, or personalize per subgroup"
+            f"personalize: no hospital has {FEWEST_TO_TRAIN} labelled training pictures and {least} labelled "
+            "validation pictures (privacy.min_count) for a model of its own; raise data.split.validation, "
+            "lower privacy.min_count, or personalize per subgroup"
         )
-    return tuple(Track(name, (name,), (name,), places) for name in able)
+    return able
 
 
 def without_own(context: StageContext, owners: Iterable[str]) -> list[str]:

@@ -34,6 +34,7 @@ from training.data.dataset import Split
 from training.data.settings import ToneSubgroups
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
+from training.federation.census import Census
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
 from training.federation.questions import COMPARE, EVALUATE, FIT, TEST
@@ -41,7 +42,7 @@ from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
-from training.jobs.stages.base import Stage, StageContext, StageResult
+from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
@@ -50,7 +51,7 @@ from training.models import Classifier
 from training.models.groups import float_state
 from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
-from training.updates.settings import CountsConfig
+from training.updates.settings import CountsConfig, PrivacyConfig
 
 PATH = "selection"  # of the rule's settings in those of the stage
 
@@ -77,6 +78,11 @@ class Personalize(Stage):
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
 
     @property
+    def routes_by_tone(self) -> bool:
+        """Models of subgroups answer for declared tones."""
+        return self.per == "subgroup"
+
+    @property
     def needs_client_figures(self) -> bool:
         """Models of clients are judged at their own."""
         return self.per == "client"
@@ -95,7 +101,7 @@ class Personalize(Stage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train, select, and evaluate on the test split."""
         start = before.models[GLOBAL]
-        network = self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
+        network = self.network(context)
         plan = self.plan(context, network, start)
         candidates, traffic = self.train(context, plan, initial_state(network, start))
         selection = select(candidates.accuracies, self.selection)
@@ -115,6 +121,18 @@ class Personalize(Stage):
         test = figures_on_test(context, models, traffic)
         facts["by_subgroup"] = {name: {"epoch": selection.epochs.get(name, 0)} for name in chosen}
         return StageResult(models, rounds=self.strategy.epochs, traffic=traffic, test=test, facts=facts)
+
+    def network(self, context: StageContext) -> Classifier:
+        """What trains, whose initial weights beside the global model's follow from the job's seed."""
+        return self.strategy.network(context.model, derive_seed(context.job.seed, context.key, "network"))
+
+    def rehearse(self, context: StageContext) -> Rehearsed:
+        """Plan the epochs, from the model as it is before the first stage."""
+        network, start = self.network(context), float_state(context.model)
+        plan, state = self.plan(context, network, start), initial_state(network, start)
+        if not self.strategy.epochs:
+            return Rehearsed(plan, state, epochs=0, batch_size=1)
+        return Rehearsed(plan, state, epochs=1, batch_size=self.strategy.local_objective().batch_size)
 
     def proofs(
         self,
@@ -332,7 +350,7 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
     """One track per subgroup, trained by the clients that hold it.
 
     Raises:
-        JobError: when the job's subgroups are not skin tones, or one has no validation pictures.
+        JobError: when the job's subgroups are not skin tones, or no epoch can be chosen for one.
     """
     if not isinstance(context.job.data.subgroups, ToneSubgroups):
         raise JobError(
@@ -340,7 +358,8 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
             "routed by its declared tone, and other columns are reported only; or personalize per client"
         )
     census = context.census
-    tracks = tuple(
+    require_judges(census, context.job.privacy)
+    return tuple(
         Track(
             name,
             census.holders("train", [name]),
@@ -350,13 +369,31 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
         )
         for name in context.subgroups
     )
-    blind = [track.name for track in tracks if not track.judges]
+
+
+def require_judges(census: Census, privacy: PrivacyConfig) -> None:
+    """Refuse subgroups of which no epoch can be chosen.
+
+    Raises:
+        JobError: when one has no labelled validation pictures, or no hospital may tell of any subgroup's.
+    """
+    blind = [name for name in census.subgroups if not census.hospitals("validation", [name])]
     if blind:
         raise JobError(
-            f"no validation pictures of subgroup {', '.join(blind)} to choose an epoch by; "
+            f"personalize: no validation pictures of subgroup {', '.join(blind)} to choose an epoch by; "
             "raise data.split.validation or merge the subgroup with another"
         )
-    return tracks
+    least = max(privacy.min_count, 1)
+    if not any(
+        census.held(client, "validation", [name]) >= least
+        for name in census.subgroups
+        for client in census.hospitals("validation", [name])
+    ):
+        raise JobError(
+            f"personalize: no hospital holds {least} labelled validation pictures of any subgroup "
+            "(privacy.min_count), so no epoch can be chosen; raise data.split.validation, merge subgroups, "
+            "or lower privacy.min_count"
+        )
 
 
 def facts_of(selection: Selection, candidates: Candidates) -> dict[str, Any]:

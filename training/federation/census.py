@@ -1,7 +1,7 @@
 """The census: how many pictures each client holds, by split, subgroup and class; asked once, at the start."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client import Client
 from training.data.cells import Cells
 from training.data.dataset import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split
+from training.data.unused import Unused, unused_of
 from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
 
@@ -19,8 +20,16 @@ CENSUS = "census"
 
 
 def take_census(broadcast: Broadcast, client: Client) -> Update:
-    """Answer the question `census`: counts of one client's pictures."""
-    return reply(broadcast, tensors={CENSUS: torch.from_numpy(count_pictures(client.dataset, client.id))})
+    """Answer the question `census`: counts of one client's pictures.
+
+    A client that has its pictures to itself also tells how many of them are not used.
+    """
+    unused = unused_of(client.dataset) if tuple(client.dataset.clients) == (client.id,) else None
+    return reply(
+        broadcast,
+        tensors={CENSUS: torch.from_numpy(count_pictures(client.dataset, client.id))},
+        scalars={} if unused is None else unused.scalars(),
+    )
 
 
 def count_pictures(dataset: Dataset, client: str) -> NDArray[np.int64]:
@@ -45,12 +54,14 @@ class Census:
         classes: the classes' codes; pictures without a label follow them in the counts.
         counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
         unseen: clients that take no part in training; their classes are benign and malignant.
+        unused: the pictures of clients that are not used, where they told of them.
     """
 
     subgroups: tuple[str, ...]
     classes: tuple[str, ...]
     counts: Mapping[str, NDArray[np.int64]]
     unseen: tuple[str, ...] = ()
+    unused: Mapping[str, Unused] = field(default_factory=dict)
 
     @classmethod
     def from_updates(
@@ -74,7 +85,9 @@ class Census:
                     f"the job has {shape}; do its label map and subgroups equal the job's?"
                 )
         counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
-        return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen))
+        told = {update.client: Unused.of_scalars(update.scalars) for update in updates}
+        unused = {client: counts for client, counts in told.items() if counts is not None}
+        return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen), unused)
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> "Census":
@@ -174,11 +187,11 @@ class Census:
             for client, counts in self.counts.items()
             for split, by_subgroup in zip(SPLITS, counts, strict=True)
             for subgroup, by_class in zip(self.all_subgroups, by_subgroup, strict=True)
-            for code, n in zip(self._codes(client), by_class, strict=True)
+            for code, n in zip(self.codes(client), by_class, strict=True)
             if n > 0
         ]
 
-    def _codes(self, client: str) -> tuple[str, ...]:
+    def codes(self, client: str) -> tuple[str, ...]:
         """The names of the classes by which a client's pictures are counted."""
         if client not in self.unseen:
             return (*self.classes, "unlabelled")

@@ -9,7 +9,7 @@ from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook
 from training.algorithms.trains import TrainsAll
-from training.data.settings import DataConfig
+from training.data.settings import DataConfig, ToneSubgroups
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
@@ -105,6 +105,20 @@ def refuse_growing_pictures(stages: Sequence[Stage], data: DataConfig) -> None:
                 f"progressive_resizing.image_size is {small.image_size}, and pictures have {data.image_size} "
                 "pixels on both sides (data.image_size); name fewer, or remove it"
             )
+
+
+def refuse_routing_by_others(stages: Sequence[Stage], data: DataConfig) -> None:
+    """Refuse models of subgroups by which no picture can be routed.
+
+    Raises:
+        ValueError: saying what to declare.
+    """
+    routing = [stage.stage for stage in stages if stage.routes_by_tone]
+    if routing and not isinstance(data.subgroups, ToneSubgroups):
+        raise ValueError(
+            f"{routing[0]} needs data.subgroups by skin tone ({{scale: ..., groups: ...}}): a picture is "
+            "routed by its declared tone, and other columns are reported only; or set per: client"
+        )
 
 
 def refuse_two_codebooks(rounds: Sequence[RoundsStage]) -> None:

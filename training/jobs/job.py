@@ -12,6 +12,7 @@ from training.config import IDENTITY, describe
 from training.errors import JobError
 from training.jobs.compatibility import (
     refuse_growing_pictures,
+    refuse_routing_by_others,
     refuse_unfit,
     refuse_unknowing_encoder,
     refuse_without_cases,
@@ -43,6 +44,8 @@ class Job(JobSettings):
             raise ValueError(f"stages run in the order {', '.join(ORDER)}; these are {', '.join(names)}")
         if "calibrate" in names and "export" not in names:
             raise ValueError("calibrate works on the exported graph; put {stage: export} before it")
+        if "register" in names and "export" not in names and set(names) <= set(ORDER):
+            raise ValueError("register adds exported models to the registry; put {stage: export} before it")
         if "finetune" in names and "export" in names and "federate" not in names:
             raise ValueError(
                 "finetune leaves a model at each client and none to export; add a stage federate"
@@ -59,6 +62,7 @@ class Job(JobSettings):
         refuse_without_cases(self.stages, self.data, self.model)
         refuse_unknowing_encoder(self.stages, self.model)
         refuse_growing_pictures(self.stages, self.data)
+        refuse_routing_by_others(self.stages, self.data)
         return self
 
     def key(self, place: int) -> str:

@@ -13,13 +13,16 @@ from urllib.parse import quote
 from registry.bundle.folder import write_bundle
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.findings import Judged, findings
+from registry.bundle.metrics.patient import ALL
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset
+from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.gaps import gaps
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.registrar import Registrar, no_registry
@@ -106,15 +109,18 @@ def run_stages(
     for stage in job.stages:
         stage.require_data(census, dataset.labels, job.privacy)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    for line in told_of(job, model):
+    notes = notes_on_data(dataset, census)
+    for line in (*told_of(job, model), *notes):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}
     noise, since = NoisePlan(job.privacy, job.stages), added_since(out, job)
-    for place, stage in enumerate(job.stages):
+
+    def context_of(place: int) -> StageContext:
+        """The context of the stage at a place."""
         key = job.key(place)
-        context = StageContext(
+        return StageContext(
             job=job,
             digest=job.digest,
             key=key,
@@ -132,21 +138,48 @@ def run_stages(
             tests=noise.tests(place),
             added_since=since,
         )
+
+    contexts = [context_of(place) for place in range(len(job.stages))]
+    before = [load_finished(context.folder, job.digest) for context in contexts]
+    for stage, context, done in zip(job.stages, contexts, before, strict=True):
+        if done is None:
+            stage.rehearse(context)
+    for stage, context, done in zip(job.stages, contexts, before, strict=True):
         metrics_log.stage_start = log_bytes
-        done = load_finished(context.folder, job.digest)
         if done is None:
             started = perf_counter()
             left = stage.run(context, outcome)
             done = FinishedStage(left, round(perf_counter() - started, 3), metrics_log.size)
             save_finished(context.folder, job.digest, done, context.shown)
         stage.tidy(context.folder)
-        finished[key] = done = in_order(done, context.all_subgroups)
+        finished[context.key] = done = in_order(done, context.all_subgroups)
         outcome, log_bytes = done.outcome, done.log_bytes
     metrics_log.cut(log_bytes)
-    summary = summarise_run(job, context, finished)
+    summary = {**summarise_run(job, context, finished), **data_facts(dataset, census), "notes": notes}
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return RunResult(job, context, finished, summary)
+
+
+def unused_by(dataset: Dataset, census: Census) -> Mapping[str, Unused]:
+    """The pictures that are not used: of all together where they are in one place, else of each hospital."""
+    unused = unused_of(dataset)
+    return census.unused if unused is None else {ALL: unused}
+
+
+def notes_on_data(dataset: Dataset, census: Census) -> list[str]:
+    """What is to be told of a job's data before it begins: what is not used, and what cannot be judged."""
+    told = [
+        line if name == ALL else f"{name}: {line}"
+        for name, unused in unused_by(dataset, census).items()
+        for line in unused.lines()
+    ]
+    return [*told, *gaps(census, dataset.labels)]
+
+
+def data_facts(dataset: Dataset, census: Census) -> dict[str, Any]:
+    """The counts of pictures that are not used, as the summary has them."""
+    return {"unused": {name: unused.record() for name, unused in unused_by(dataset, census).items()}}
 
 
 def in_order(done: FinishedStage, all_subgroups: Sequence[str]) -> FinishedStage:

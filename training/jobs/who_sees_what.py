@@ -93,7 +93,7 @@ def of_the_network(job: Job) -> Iterator[Seen]:
         )
     yield Seen(
         "census",
-        "how many pictures by split, subgroup and class",
+        "how many pictures by split, subgroup and class; how many are not used or in no subgroup, by reason",
         "exact numbers, however small",
         NOTHING,
         "in the clear: who is asked, and who weighs how much, follows from it",

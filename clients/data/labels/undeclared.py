@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clients.data.manifests.manifest import Row
+from training.data.unused import NO_TONE, NO_VALUE, OTHER_VALUE, SCALE, TONE
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,14 @@ class Undeclared:
         """Counts the rows whose value of `column` is empty, or names no subgroup."""
         others = Counter(value for value in values if value and value not in names)
         return cls(values.count(""), other_values={column: dict(sorted(others.items()))} if others else {})
+
+    def reasons(self, *, by_tone: bool) -> dict[str, int]:
+        """The counts by reason, as `training.data.unused.Unused.undeclared` names them; none of 0."""
+        counts = {NO_TONE if by_tone else NO_VALUE: self.no_tone}
+        counts |= {f"{SCALE}{scale}": count for scale, count in self.other_scales.items()}
+        for scale, values in self.other_values.items():
+            if by_tone:
+                counts |= {f"{TONE}{scale} {tone}": count for tone, count in values.items()}
+            else:
+                counts[OTHER_VALUE] = sum(values.values())
+        return {reason: count for reason, count in counts.items() if count}

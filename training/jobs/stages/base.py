@@ -15,6 +15,7 @@ from training.federation.blocks import Blocks
 from training.federation.census import Census
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
+from training.federation.server.plan import Plan
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
@@ -129,6 +130,27 @@ class StageResult:
     stay_home: bool = False
 
 
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a stage of rounds will do.
+
+    Attributes:
+        plan: of its rounds.
+        weights: what its models begin with.
+        epochs: over a client's pictures in a round.
+        batch_size: pictures in a batch.
+        all_pictures: whether it trains on pictures without a label, too.
+        on_features: whether clients make features of their pictures first and train on those.
+    """
+
+    plan: Plan
+    weights: Tensors
+    epochs: int
+    batch_size: int
+    all_pictures: bool = False
+    on_features: bool = False
+
+
 class Stage(FrozenConfig, ABC):
     """One step of a job.
 
@@ -152,6 +174,11 @@ class Stage(FrozenConfig, ABC):
     def without_cases(self) -> str | None:
         """What of it cannot learn from cases of several pictures and facts; None where all of it can."""
         return None
+
+    @property
+    def routes_by_tone(self) -> bool:
+        """Whether it makes models for subgroups of declared skin tone."""
+        return False
 
     @property
     def needs_client_figures(self) -> bool:
@@ -183,6 +210,17 @@ class Stage(FrozenConfig, ABC):
             JobError: saying why, and what to change.
         """
         return
+
+    def rehearse(self, context: StageContext) -> "Rehearsed | None":
+        """Plan the stage, and refuse what would stop it when its turn comes; asks nobody, changes nothing.
+
+        Returns:
+            What it will do; None where it trains nothing.
+
+        Raises:
+            TrainingError: saying why, and what to change.
+        """
+        return None
 
     @abstractmethod
     def run(self, context: StageContext, before: StageResult) -> StageResult:

@@ -19,6 +19,7 @@ from training.algorithms.trains import TRAINS, Trains, TrainsAll, TrainsHead, Tr
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import add_blocks
+from training.federation.census import Census
 from training.federation.client.embed import answer_embed, on_features
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import load_merged
@@ -29,7 +30,7 @@ from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.mean_model import MeanModel
 from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import StageContext, StageResult
+from training.jobs.stages.base import Rehearsed, StageContext, StageResult
 from training.jobs.stages.final_test import (
     FOLDED_LABELS,
     answer_test,
@@ -43,7 +44,7 @@ from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.groups import float_state
 from training.seeds import derive_seed
-from training.updates.settings import CountsConfig
+from training.updates.settings import CountsConfig, PrivacyConfig
 
 
 class Federate(RoundsStage):
@@ -151,9 +152,7 @@ class Federate(RoundsStage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Train the global model, and judge it at every client."""
         start = before.models[GLOBAL]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
-            network = self.trains.network(context.model)
+        network = self.network(context)
         plan = self.plan(context, network)
         making = Traffic()
         if isinstance(self.trains, TrainsHead):
@@ -199,6 +198,24 @@ class Federate(RoundsStage):
             },
         )
 
+    def network(self, context: StageContext) -> Classifier:
+        """What learns, whose initial weights follow from the job's seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(context.job.seed, context.key, "trains"))
+            return self.trains.network(context.model)
+
+    def rehearse(self, context: StageContext) -> Rehearsed:
+        """Plan the rounds."""
+        network = self.network(context)
+        return Rehearsed(
+            self.plan(context, network),
+            float_state(network),
+            self.objective.epochs,
+            self.objective.batch_size,
+            all_pictures=self.objective.uses_unlabelled,
+            on_features=isinstance(self.trains, TrainsHead),
+        )
+
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:
         """One matrix a round that is evaluated."""
         return {} if self.evaluate_on is None else {self.evaluate_on: len(counts.evaluated(self.rounds))}
@@ -229,7 +246,7 @@ class Federate(RoundsStage):
         labelled = not self.objective.uses_unlabelled
         plan = self.plan_for(context, network or context.model, self.evaluate_on, labelled=labelled)
         if self.keep == "best":
-            require_judges(context, self.evaluate_on)
+            require_judges(context.census, context.job.privacy, self.evaluate_on)
         if self.keep != "last" and plan.stays and self.sends is self.sync:
             when = "the best round" if self.keep == "best" else "each round"
             raise JobError(
@@ -255,17 +272,17 @@ class Federate(RoundsStage):
         return evaluate(broadcast, client)
 
 
-def require_judges(context: StageContext, split: Split | None) -> None:
+def require_judges(census: Census, privacy: PrivacyConfig, split: Split | None) -> None:
     """Refuse to look for the best round where no hospital may count its pictures.
 
     Raises:
         JobError: saying what to raise or lower.
     """
     assert split is not None, "the stage names a split where it keeps the best round"
-    census, least = context.census, context.job.privacy.min_count
-    hospitals = census.hospitals(split, context.all_subgroups)
+    least = privacy.min_count
+    hospitals = census.hospitals(split, census.all_subgroups)
     if not any(
-        census.held(name, split, [place]) >= least for name in hospitals for place in context.all_subgroups
+        census.held(name, split, [place]) >= least for name in hospitals for place in census.all_subgroups
     ):
         raise JobError(
             f"keep: best has nothing to go by: no hospital holds {least} labelled {split} pictures of any "

@@ -27,10 +27,11 @@ from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, Track, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import Stage, StageContext, StageResult
+from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import client_facts, final_question
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
 from training.messages.message import GLOBAL, Broadcast, Update, unknown_question
+from training.models.groups import float_state
 
 
 class Finetune(Stage):
@@ -105,6 +106,11 @@ class Finetune(Stage):
             test=add_blocks(by_client.values()),
             facts=client_facts(context, by_client),
         )
+
+    def rehearse(self, context: StageContext) -> Rehearsed:
+        """Plan the epochs."""
+        plan, state = self.plan(context), float_state(context.model)
+        return Rehearsed(plan, state, 1, self.objective.batch_size)
 
     @property
     def needs_client_figures(self) -> bool:

@@ -14,9 +14,9 @@ from pydantic import field_validator
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.federation.server.checkpoint import Checkpoints
-from training.federation.server.plan import TrackState
+from training.federation.server.plan import Plan, TrackState
 from training.federation.server.round_loop import run_rounds
-from training.jobs.stages.base import StageContext, StageResult
+from training.jobs.stages.base import Rehearsed, StageContext, StageResult
 from training.jobs.stages.rounds import RoundsStage
 from training.messages.message import GLOBAL, Broadcast, Update
 from training.models.groups import float_state, group_names
@@ -42,9 +42,9 @@ class Pretrain(RoundsStage):
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Pre-train the encoder."""
         network = self.network(context)
+        plan = self.plan(context, network)
         fresh = {name: tensor.clone() for name, tensor in float_state(network).items()}
         initial = {**fresh, **before.models[GLOBAL]}
-        plan = self.plan_for(context, network, None, labelled=False)
         states, traffic = run_rounds(
             plan,
             {GLOBAL: TrackState(initial, self.aggregator.initial_state())},
@@ -58,6 +58,21 @@ class Pretrain(RoundsStage):
             for name, tensor in before.models[GLOBAL].items()
         }
         return StageResult({GLOBAL: weights}, rounds=self.rounds, traffic=traffic)
+
+    def plan(self, context: StageContext, network: Network) -> Plan:
+        """What stays the same through the rounds."""
+        return self.plan_for(context, network, None, labelled=False)
+
+    def rehearse(self, context: StageContext) -> Rehearsed:
+        """Plan the rounds."""
+        network = self.network(context)
+        return Rehearsed(
+            self.plan(context, network),
+            float_state(network),
+            self.objective.epochs,
+            self.objective.batch_size,
+            all_pictures=True,
+        )
 
     def network(self, context: StageContext) -> Network:
         """The encoder with the objective's heads, whose initial weights follow from the job's seed."""

@@ -79,8 +79,8 @@ def test_a_run_killed_while_registering_registers_the_same_bundle_again(run_job,
 def test_without_a_registry_or_without_bundles_the_job_is_told_so(run_job, make_job, federate_block):
     with pytest.raises(JobError, match="no registry"):
         no_registry([], None, None)
-    with pytest.raises(JobError, match="put the stage export before"):
-        run_job(make_job(stages=[federate_block(rounds=1), {"stage": "register"}]), registrar=Desk())
+    with pytest.raises(ValueError, match="register adds exported models"):
+        make_job(stages=[federate_block(rounds=1), {"stage": "register"}])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "-x", "x" * 101])
