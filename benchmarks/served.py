@@ -43,7 +43,7 @@ from training.jobs.recipes import FOLDER
 from training.jobs.stage_result import load_finished
 from training.models import build_model
 from training.models.export import ServedModel
-from training.run import train
+from training.wiring import train
 
 MODEL = "skin-lesion"
 OTHER_SCALE = {"monk": "7", "fitzpatrick": "3"}

@@ -32,8 +32,8 @@ from training.models import initial_model
 from training.models.build import GLOBAL_IN_OUTCOME
 from training.models.case_batch import to_model_input
 from training.models.groups import float_state
-from training.run import load_data
 from training.seeds import generator
+from training.wiring import load_data
 
 PLAIN = Path(__file__).resolve().parent / "plain"
 CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round

@@ -23,13 +23,10 @@ from registry.database.queries import (
     versions_by_number,
 )
 from registry.names import not_found
-from registry.records import Event, Release, Version
+from registry.records import PRODUCTION, Event, Release, Version
 from registry.releases.gate_sets import ALL_MODELS
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
-
-PRODUCTION = "production"
-"""The alias that the service serves by default."""
 
 
 class Catalogue:

@@ -23,9 +23,10 @@ RegistryError
     └── ObjectCorrupt      an object is not the one that was put there
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from registry.gate_report import GateReport
+if TYPE_CHECKING:
+    from registry.gate_report import GateReport
 
 
 class RegistryError(Exception):
@@ -67,7 +68,7 @@ class GateRefusal(Refused):
         report: what every gate said.
     """
 
-    def __init__(self, message: str, report: GateReport) -> None:
+    def __init__(self, message: str, report: "GateReport") -> None:
         super().__init__(message)
         self.report = report
 

@@ -4,7 +4,7 @@ All times are aware, in UTC.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from registry.bundle.manifest.schema import Subgroup
@@ -13,6 +13,12 @@ from registry.gate_report import GateReport
 Scope = Literal["diagnose", "read", "operate"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+
+ROTATION_GRACE: Final = timedelta(days=1)
+"""How long a key stays valid after it was rotated, by default."""
+
+PRODUCTION: Final = "production"
+"""The alias that the service serves by default."""
 """All scopes, which a key has by default."""
 
 EventKind = Literal[

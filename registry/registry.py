@@ -15,7 +15,7 @@ from registry.archive.import_release import Imported, import_release, read_relea
 from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
-from registry.catalogue import PRODUCTION, Catalogue
+from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
 from registry.database.connection import open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
@@ -24,9 +24,9 @@ from registry.diff.versions import Difference, compare
 from registry.environment import current_user, database_url, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
-from registry.keys.changes import ROTATION_GRACE, Rotated, create_key, key_limits, revoke_key, rotate_key
+from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_name, check_title
-from registry.records import SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
+from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
 from registry.releases import promote
 from registry.releases.add_bundles import add_bundles
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates

@@ -13,9 +13,6 @@ import typer
 
 from dermfed.own_names import refuse_foreign
 from registry.errors import RegistryError
-from registry.registry import Registry
-from registry.signing.trust import trust_in
-from serving.settings import SettingsError, read_settings
 
 SERVICE = "serving.service:DiagnosisService"
 EXAMPLES = """Examples:
@@ -50,6 +47,10 @@ def serve(
         print(version("dermfed"))
         return
     refuse_foreign(Path.cwd())  # BentoML looks there first
+    from registry.registry import Registry
+    from registry.signing.trust import trust_in
+    from serving.settings import SettingsError, read_settings
+
     try:
         trust_in(read_settings().trusted_keys)
         check_free(host, port)

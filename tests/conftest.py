@@ -158,7 +158,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 @pytest.fixture
 def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs leave an empty report: drawing it takes longer than a tiny run."""
-    monkeypatch.setattr("training.run.render_report", lambda data: "")
+    monkeypatch.setattr("training.wiring.render_report", lambda data: "")
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ from training.errors import CheckpointError, JobError, QuorumError, TrainingErro
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
-from training.run import open_registrar
+from training.wiring import open_registrar
 
 LOGGER = logging.getLogger("dermfed.coordinator")
 OUTCOME = "outcome.json"  # how the job ended, for whoever sent it

@@ -79,3 +79,8 @@ DATA: Final = {
 }
 MESSAGES: Final = dict.fromkeys(_MESSAGES, "training.messages.message")
 FEDERATION: Final = {"run_rounds": "training.federation.server.round_loop"}
+RUN: Final = {
+    **dict.fromkeys(("load_data", "open_registrar", "train"), "training.wiring"),
+    "read_job": "training.jobs.job",
+    "read_recipes": "training.jobs.recipes",
+}

@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from clients.federation.errors import FederationFileError
+from registry.strict_yaml import YamlError, load_yaml
 from training.config import FrozenConfig, describe
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 
@@ -108,8 +108,8 @@ def read_federation(path: Path) -> Federation:
         FederationFileError: with one line for each thing that is wrong.
     """
     try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raw: Any = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YamlError) as error:
         raise FederationFileError(f"cannot read {path}: {error}; a federation file is YAML") from error
     if not isinstance(raw, dict):
         raise FederationFileError(f"{path} holds no federation: name, coordinator and hospitals")

@@ -4,10 +4,9 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable
-from gc import freeze
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -43,14 +42,13 @@ from registry.cli.keys import (
     keys_rotate,
 )
 from registry.cli.manifest import readable
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
 from registry.cli.signatures import signed_by
 from registry.errors import GateRefusal, RegistryError
 from registry.records import Release, Version
-from registry.registry import Registry
-from registry.registry import upgrade as upgrade_database
 from registry.releases.validate_bundle import read_folder
 from registry.rendering.records import (
     event_lines,
@@ -61,6 +59,9 @@ from registry.rendering.records import (
 )
 from registry.rendering.table import lines_of, printable
 from registry.signing.trust import trust_in
+
+if TYPE_CHECKING:
+    from registry.registry import Registry
 
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 MOST_LISTED = 1000
@@ -159,7 +160,7 @@ def add(
     they are put right.
     """
     bundles = [read_folder(folder) for folder in folders]
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         added = registry.add_and_tell(bundles)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
@@ -174,7 +175,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         versions = registry.versions(model, None if all_ or as_json else MOST_LISTED)
         older = registry.version_count(model) - len(versions)
     text = version_table(versions) if versions else "no version yet; add one with `dermfed-registry add`"
@@ -200,7 +201,7 @@ def show(
     """
     if number is not None and alias is not None:
         raise typer.BadParameter("give --version or --alias, not both")
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         aliases = registry.aliases(model)
         if alias is not None:
             aliases = {alias: registry.require_release(model, alias)}
@@ -271,7 +272,7 @@ def promote(
     The gates judge the whole release that results. To promote a personalized model, name its version; the
     release needs a version for everybody (global), named together with it or promoted before.
     """
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         try:
             event = registry.promote(model, numbers, to=to, reason=reason, override_gates=override_gates)
         except GateRefusal as refusal:
@@ -298,7 +299,7 @@ def rollback(
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
     releases back. What was done stays in history, and so does this.
     """
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         event = registry.rollback(model, alias=alias, reason=reason)
     answer({"event": as_data(event)}, event_lines(event), as_json)
 
@@ -309,7 +310,7 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
 
     The oldest first: when, by whom, why, and what the gates said.
     """
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         events = registry.history(model)
     answer(as_data(events), "\n".join(event_lines(event) for event in events), as_json)
 
@@ -322,7 +323,7 @@ def verify(context: typer.Context, trust: Trusted = None, as_json: AsJson = Fals
     --trust also whose they are: a forged one is named, and one of nobody who is trusted. Exit code 1 if
     anything is wrong; nothing is changed.
     """
-    with _open(context) as registry:
+    with open_registry(context) as registry:
         problems = registry.verify(trust_in(trust))
         versions = len(registry.versions())
     lines = [f"{problem.about}: {problem.text}" for problem in problems]
@@ -344,6 +345,8 @@ def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
 
     Copy the database's file before.
     """
+    from registry.registry import upgrade as upgrade_database
+
     before, after = upgrade_database(context.obj[0])
     text = f"schema {after} already" if before == after else f"schema {before or 'none'} -> {after}"
     answer({"before": before, "after": after}, text, as_json)
@@ -358,7 +361,6 @@ _command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
 def main() -> None:
     """The console script; errors that a user can mend are told in a line and an exit code."""
     logging.getLogger("registry").addHandler(logging.NullHandler())  # commands say themselves what they did
-    freeze()  # what was imported stays to the end: not for the collector to look through
     try:
         app()
     except RegistryError as error:
@@ -367,12 +369,8 @@ def main() -> None:
         _fail(error, WRONG)
 
 
-def _open(context: typer.Context) -> Registry:
-    return Registry.open(*context.obj)
-
-
 def _shown_versions(
-    registry: Registry, model: str, number: int | None, aliases: dict[str, Release]
+    registry: "Registry", model: str, number: int | None, aliases: dict[str, Release]
 ) -> list[Version]:
     if number is not None:
         return [registry.version(model, number)]

@@ -1,14 +1,17 @@
 """`dermfed-registry export` and `import`: a release as one file, for hospitals without a network."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from registry.archive.import_release import Imported
+if TYPE_CHECKING:
+    from registry.archive.import_release import Imported
+
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.sign import Trusted
-from registry.registry import PRODUCTION, Registry
+from registry.records import PRODUCTION
 from registry.rendering.records import event_lines, version_table
 from registry.rendering.table import printable
 from registry.signing.trust import trust_in
@@ -35,7 +38,7 @@ def export_(
     The same release gives the same bytes. The digest that is printed stands for all that is in the file:
     tell it to whoever imports, by another way than the file goes.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         exported = registry.export_release(model, alias, out)
     text = (
         f"{exported.path}: release {exported.release} of {model} ({alias}), versions "
@@ -63,12 +66,12 @@ def import_(
     with --trust. With --to the release goes through the gates; if one refuses, the versions are added all
     the same.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         imported = registry.import_release(file, to=to or (), reason=reason, trust=trust_in(trust))
     answer(as_data(imported), import_page(imported), as_json)
 
 
-def import_page(imported: Imported) -> str:
+def import_page(imported: "Imported") -> str:
     """What came of an import: the versions, the signatures and what was promoted."""
     states = ["added" if version in imported.new else "was there" for version in imported.versions]
     return "\n".join(

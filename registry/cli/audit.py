@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from registry.audit.log import event_line
-from registry.registry import Registry
+from registry.cli.open import open_registry
 
 EXAMPLES = ("--out audit.jsonl", "--model demo > demo.jsonl")
 
@@ -25,7 +24,9 @@ def audit(
     Each line says all that was written down, the hash of the event before, and its own. Keep the last
     hash where nobody who may change the database can: it shows later that nothing was changed or removed.
     """
-    with Registry.open(*context.obj) as registry:
+    from registry.audit.log import event_line
+
+    with open_registry(context) as registry:
         events = registry.audit(model)
     text = b"".join(event_line(facts) for facts in events)
     if out is None:

@@ -2,16 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from registry.registry import Registry
 
 from registry.bundle.folder import read_bundle
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
+from registry.cli.open import open_registry
 from registry.errors import InvalidName
 from registry.names import check_name
-from registry.registry import PRODUCTION, Registry
+from registry.records import PRODUCTION
 
 EXAMPLES = (
     "demo > card.html",
@@ -47,7 +51,7 @@ def card(
     if number is not None and alias is not None:
         raise typer.BadParameter("give --version or --alias, not both")
     if not _is_folder(model):
-        with Registry.open(*context.obj) as registry:
+        with open_registry(context) as registry:
             shown = registered_card(registry, model, number, alias)
     elif number is not None or alias is not None:
         raise typer.BadParameter(f"{model} is a folder; --version and --alias are of models in the registry")
@@ -60,7 +64,9 @@ def card(
         out.write_text(f"{text}\n", encoding="utf-8")
 
 
-def registered_card(registry: Registry, model: str, number: int | None, alias: str | None) -> dict[str, Any]:
+def registered_card(
+    registry: "Registry", model: str, number: int | None, alias: str | None
+) -> dict[str, Any]:
     """The card of one version, or of the release that an alias points to.
 
     Raises:

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from registry.cli.diff_text import difference_text
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
-from registry.registry import Registry
 
 EXAMPLES = ("demo 1 5", "demo 1 5 --json")
 
@@ -24,6 +24,6 @@ def diff(
     temperature, thresholds, file), and test figures by subgroup with their intervals, the difference, and
     whether the intervals overlap. That they overlap does not prove that the versions are alike.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         found = registry.diff(model, before, after)
     answer(as_data(found), difference_text(found), as_json)

@@ -2,16 +2,18 @@
 
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from registry.store.garbage import Collection
+
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.errors import InvalidName
-from registry.registry import Registry
 from registry.rendering.records import moment
 from registry.rendering.table import columns
-from registry.store.garbage import Collection
 
 EXAMPLES = ("--dry-run", "", "--older-than 7d --json")
 
@@ -33,7 +35,7 @@ def gc(
     younger than a day is spared. History tells how many objects and bytes went.
     """
     age = read_age(older_than)
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         collection = registry.collect(older_than=age, dry_run=dry_run)
     answer({**as_data(collection), "bytes": collection.bytes}, collection_page(collection), as_json)
 
@@ -51,7 +53,7 @@ def read_age(text: str) -> timedelta:
     return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
 
 
-def collection_page(collection: Collection) -> str:
+def collection_page(collection: "Collection") -> str:
     """Each file with its size and age, and what they come to."""
     done = "removed" if collection.removed else "would be removed; nothing was"
     if not collection.files:

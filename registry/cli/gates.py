@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
-from registry.registry import Registry
 from registry.rendering.records import event_lines, gate_table, moment
 
 REFUSED = 1
@@ -43,7 +43,7 @@ def gates_set(
     The set gets the next number; earlier ones are kept. What runs is not judged anew.
     """
     gates = read_gate_set(_text(file), str(file))
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         event = registry.set_gates(gates, reason=reason, model=model)
         kept = registry.gates(model)
     found = {"event": None if event is None else as_data(event), "model": kept.model, "number": kept.number}
@@ -61,7 +61,7 @@ def gates_show(
     Of a model: its own set, or the one for all models where it has none. Number 0 is what a registry begins
     with.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         kept = registry.gates(model, number)
     set_by = f", set by {kept.actor} at {moment(kept.created)}" if kept.number else ""
     found = {
@@ -78,7 +78,7 @@ def gates_check(
 
     Each gate with each subgroup, its figure and limit. Nothing is changed. Exit code 1 if refused.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         report = registry.judge(model, numbers, to=to)
     answer(refused_data(report), gate_table(report), as_json)
     if report.refused:
@@ -105,7 +105,7 @@ def approve(
     until the alias moves. Your own approval does not count where you promote. Exit code 1 if you have
     approved it before.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         event = registry.approve(model, numbers, to=to, reason=reason)
     answer({"event": as_data(event)}, event_lines(event), as_json)
 

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
-from registry.keys.changes import ROTATION_GRACE
-from registry.records import SCOPES
-from registry.registry import Registry
+from registry.records import ROTATION_GRACE, SCOPES
 from registry.rendering.records import key_table, moment
 
 ADD_EXAMPLES = (
@@ -48,7 +47,7 @@ def keys_add(
     Scopes: diagnose is sending pictures, read is seeing what is served and model cards, operate is seeing
     metrics and the operator's view.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         key, secret = registry.create_key(
             name, scopes=scopes or SCOPES, expires=_time("days", expires), per_minute=per_minute
         )
@@ -59,7 +58,7 @@ def keys_add(
 
 def keys_list(context: typer.Context, as_json: _AsJson = False) -> None:
     """List keys, those that are over too."""
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         keys = registry.keys()
     answer(as_data(keys), key_table(keys) if keys else "no key yet", as_json)
 
@@ -77,7 +76,7 @@ def keys_rotate(
     Name, scopes and rate are the old one's, and it is good for as long as the old one was to be. Both are
     good until the grace is over. The new secret is printed once, and kept nowhere.
     """
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         done = registry.rotate_key(id, grace=_time("hours", grace) or timedelta(0))
     old, key = done.old, done.key
     made = f"{done.secret}\nkey {key.id} for {key.name}: {_KEEP}"
@@ -87,7 +86,7 @@ def keys_rotate(
 
 def keys_revoke(context: typer.Context, id: _Id, as_json: _AsJson = False) -> None:
     """Revoke a key for good."""
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         key = registry.revoke_key(id)
     answer(as_data(key), key_table([key]), as_json)
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signature_table
-from registry.registry import Registry
 from registry.signing.envelope import TRUSTED_KEYS
 
 EXAMPLES = (
@@ -48,6 +48,6 @@ def sign(
     from registry.signing.pem import read_signer
 
     signer = read_signer(key, certificate, os.environ.get(PASSWORD))
-    with Registry.open(*context.obj) as registry:
+    with open_registry(context) as registry:
         signatures = registry.sign(model, numbers, signer)
     answer(as_data(signatures), signature_table(signatures), as_json)

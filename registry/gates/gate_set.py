@@ -35,6 +35,7 @@ from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
 from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
 from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from registry.strict_yaml import YamlError, load_yaml
 
 GATES: PartTable[GateConfig] = PartTable(
     "gate",
@@ -122,9 +123,9 @@ def read_gate_set(text: str, source: str = "the gate set") -> GateSet:
         GateSetInvalid: it holds none.
     """
     try:
-        raw = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise GateSetInvalid(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+        raw = load_yaml(text)
+    except YamlError as error:
+        raise GateSetInvalid(f"{source} is not YAML: {error}") from error
     _refuse_unknown(raw, source)
     return gate_set_of(raw, source)
 
@@ -151,18 +152,6 @@ def gate_set_text(gates: GateSet) -> str:
         )
         lines += [f"  # {gate.meaning}", *(f"  {line}" for line in entry.splitlines())]
     return "\n".join(lines)
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain data alone, and no key twice: the first limit would go unnoticed."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if twice := [key for k, key in enumerate(keys) if key in keys[:k]]:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {twice[0]!r} is there twice", node.start_mark
-            )
-        return super().construct_mapping(node, deep)
 
 
 def _refuse_unknown(raw: Any, source: str) -> None:

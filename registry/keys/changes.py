@@ -20,9 +20,6 @@ from registry.keys.secrets import key_digest, make_secret
 from registry.names import not_found
 from registry.records import SCOPES, ApiKey, Scope
 
-ROTATION_GRACE: Final = timedelta(days=1)
-"""How long a key stays valid after it was rotated, by default."""
-
 LONGEST: Final = timedelta(days=36500)
 """The longest lifetime of a key."""
 

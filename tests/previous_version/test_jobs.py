@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures import PREVIOUS
-from training import run
+from training.jobs.recipes import read_recipes
 
 FOLDER = PREVIOUS / "recipes"
 DIGESTS: dict[str, str] = json.loads((FOLDER / "digests.json").read_text())
@@ -68,7 +68,7 @@ def unnumbered(path: str) -> str:
 
 @pytest.fixture(scope="module")
 def jobs() -> dict[str, Any]:
-    return {recipe.name: as_before(recipe.job) for recipe in run.read_recipes()}
+    return {recipe.name: as_before(recipe.job) for recipe in read_recipes()}
 
 
 def as_before(job: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import training.run
+import training.wiring
 from registry.bundle.folder import read_bundle
 from training.jobs.job import read_job
 
@@ -23,7 +23,7 @@ def known(tiny, job_file):
 def test_training_sees_pictures_resized_as_the_encoders_were(known, pictures_cache, monkeypatch):
     monkeypatch.setenv("DERMFED_CACHE", str(pictures_cache))
     bicubic, bilinear = (
-        training.run.load_data(read_job(known, change), known)
+        training.wiring.load_data(read_job(known, change), known)
         for change in ([], ["data.interpolation=bilinear"])
     )
     first, other = (data.examples(data.clients[0], "train").images for data in (bicubic, bilinear))
@@ -43,7 +43,7 @@ def test_check_tells_of_the_encoder_and_fails_before_it_reads_pictures(known, tr
     def load_data(*_):
         raise AssertionError("pictures were read")
 
-    monkeypatch.setattr(training.run, "load_data", load_data)
+    monkeypatch.setattr(training.wiring, "load_data", load_data)
     for command in (("--check", known), (known,)):
         ended = train_command(*command, "--set", "model.weights=package:not_there")
         assert ended.code == 2

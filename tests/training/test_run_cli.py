@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import training.printing
 import training.run
 from clients.federation.federation_file import read_federation
 from clients.federation.provision import provision
@@ -228,7 +229,7 @@ def test_what_went_wrong_is_told_last(capsys, tmp_path):
     test = {**dark, "by_subgroup": {"[red]dark": dark}}
     summary = {"test": test, "stages": [], "versions": [],
                "findings": [{"text": "[red]dark: nobody is answered."}, {"text": "x " * 100}]}  # fmt: skip
-    training.run.print_summary(summary, tmp_path, as_json=False)
+    training.printing.print_summary(summary, tmp_path, as_json=False)
     *_, before, first, last = capsys.readouterr().out.splitlines()
     assert before.startswith("summary: ")
     assert first == "! [red]dark: nobody is answered."
@@ -237,11 +238,13 @@ def test_what_went_wrong_is_told_last(capsys, tmp_path):
 
 def test_the_table_says_in_words_where_nothing_is_malignant(capsys):
     row = {"n": 9, "n_malignant": 0, "n_other": 9, "malignant_specificity": 0.75, "intervals": {}}
-    training.run.print_patient_figures({**row, "by_subgroup": {"[red]dark": row}})
+    training.printing.print_patient_figures({**row, "by_subgroup": {"[red]dark": row}})
     said = capsys.readouterr().out
     assert said.replace("\n", "").count("malignant") >= 4
     assert "[red]dark" in said
-    training.run.print_patient_figures({"n": 9, "accuracy": 0.5, "by_subgroup": {}})  # of an older version
+    training.printing.print_patient_figures(
+        {"n": 9, "accuracy": 0.5, "by_subgroup": {}}
+    )  # of an older version
     assert "unknown" in capsys.readouterr().out
 
 

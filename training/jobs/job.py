@@ -19,7 +19,8 @@ from training.jobs.compatibility import (
 )
 from training.jobs.job_file import read_plain
 from training.jobs.settings import JobSettings, TrackingConfig
-from training.jobs.stages import ORDER, STAGES
+from training.jobs.stage_order import ORDER
+from training.jobs.stages import STAGES
 from training.jobs.stages.base import Stage
 
 
@@ -103,8 +104,20 @@ def read_job(path: Path, changes: Sequence[str] = ()) -> Job:
     Raises:
         JobError: with one line for each thing that is wrong.
     """
-    raw = read_plain(path, changes)
+    return job_of(read_plain(path, changes), path)
+
+
+def job_of(plain: dict[str, Any], path: Path) -> Job:
+    """The job in plain data.
+
+    Args:
+        plain: what `read_plain` read.
+        path: where, for messages.
+
+    Raises:
+        JobError: with one line for each thing that is wrong.
+    """
     try:
-        return Job.model_validate(raw)
+        return Job.model_validate(plain)
     except ValidationError as error:
         raise JobError(f"{path}:\n" + "\n".join(describe(error))) from error

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from registry.bundle.nearest import nearest
+from registry.strict_yaml import YamlError, load_yaml
 from training.errors import JobError
-from training.jobs.stages import ORDER
+from training.jobs.stage_order import ORDER
 
 EXAMPLE = "`changes: {stages.federate.rounds: 5}`"
 
@@ -22,8 +21,8 @@ def apply_change(raw: dict[str, Any], change: str) -> None:
     if not equals or not path:
         raise JobError(f"--set {change}: write it as key.path=value, e.g. stages.federate.rounds=5")
     try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        parsed = load_yaml(value)
+    except YamlError as error:
         raise JobError(f"--set {change}: the value is not YAML: {error}") from error
     set_value(raw, path, parsed, f"--set {change}")
 

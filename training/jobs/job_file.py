@@ -23,8 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from registry.strict_yaml import YamlError, load_yaml
 from training.errors import JobError
 from training.jobs.job_changes import EXAMPLE, apply_change, set_value
 
@@ -103,7 +102,7 @@ def read_yaml(path: Path, before: Sequence[Path]) -> dict[str, Any]:
     """What one file holds."""
     found = f"{path}, which {before[-1]} extends," if before else f"{path}"
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         advice = (
             f"a path after `extends` starts from the folder of the file that it stands in{alike(path)}"
@@ -113,7 +112,7 @@ def read_yaml(path: Path, before: Sequence[Path]) -> dict[str, Any]:
         raise JobError(f"cannot read {found.rstrip(',')}: {error.strerror}; {advice}") from error
     except UnicodeDecodeError as error:
         raise JobError(f"{found} is not text in UTF-8 ({error}); a job is a YAML file") from error
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise JobError(f"{found} is not YAML: {error}") from error
     if not isinstance(raw, dict):
         raise JobError(f"{found} holds no job; see the shape with --schema")

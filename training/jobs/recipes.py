@@ -5,11 +5,15 @@ Those in `bases/` are no jobs: they hold the data sets, the networks and their f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from training.jobs.job import Job, read_job
-from training.jobs.job_file import BUILT_IN
-from training.jobs.settings import About
+from training.jobs.about import About
+from training.jobs.job_file import BUILT_IN, read_plain
+
+if TYPE_CHECKING:
+    from training.jobs.job import Job
 
 FOLDER = BUILT_IN
 BASES = FOLDER / "bases"
@@ -27,13 +31,14 @@ class Recipe:
 
     name: str
     path: Path
-    job: Job
+    about: About
 
-    @property
-    def about(self) -> About:
-        """What it is."""
-        assert self.job.about is not None, f"{self.path} says nothing about itself"
-        return self.job.about
+    @cached_property
+    def job(self) -> "Job":
+        """The job, read and checked when it is asked for: the list of recipes needs no torch."""
+        from training.jobs.job import read_job
+
+        return read_job(self.path)
 
     @property
     def group(self) -> str:
@@ -43,7 +48,12 @@ class Recipe:
 
 def read_recipes() -> list[Recipe]:
     """Every built-in job file, in whichever folder it is, by name."""
-    return [Recipe(path.stem, path, read_job(path)) for path in recipe_paths()]
+    return [Recipe(path.stem, path, about_of(path)) for path in recipe_paths()]
+
+
+def about_of(path: Path) -> About:
+    """What a built-in job says about itself."""
+    return About.model_validate(read_plain(path)["about"])
 
 
 def recipe_paths() -> list[Path]:

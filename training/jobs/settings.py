@@ -10,6 +10,7 @@ from training.algorithms.local_model import Device, Precision
 from training.config import FrozenConfig
 from training.data.intersections import IntersectionConfig, each_column_once
 from training.data.settings import DataConfig
+from training.jobs.about import About
 from training.models import ModelConfig
 from training.models.encoders.source import interpolation_of
 from training.updates.settings import CompressionConfig, PrivacyConfig
@@ -62,24 +63,6 @@ class TrackingConfig(FrozenConfig):
         if isinstance(value, bool):
             return {} if value else None
         return value
-
-
-class About(FrozenConfig):
-    """What a recipe is: shown by `--recipes`, of no effect on a run.
-
-    Attributes:
-        system: what is trained.
-        paper: where it comes from.
-        note: which table it is of, and where it departs.
-        group: whether it is for use, a paper's system in its form, or a job for a data set; for the list.
-        ablation_of: the recipe of whose system this is an ablation or another setting; for the list alone.
-    """
-
-    system: str
-    paper: str
-    note: str = ""
-    group: Literal["use", "system", "data set"] = Field("system", exclude=True)
-    ablation_of: str | None = Field(None, exclude=True)
 
 
 class NetworkConfig(FrozenConfig):

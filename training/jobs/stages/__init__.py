@@ -6,6 +6,7 @@
 """
 
 from registry.bundle.plugins import PartTable
+from training.jobs.stage_order import ORDER
 from training.jobs.stages.base import Stage
 from training.jobs.stages.export import Export
 from training.jobs.stages.federate import Federate
@@ -17,8 +18,5 @@ from training.jobs.stages.register import Register
 STAGES: PartTable[Stage] = PartTable(
     "stage", Pretrain, Probe, Finetune, Federate, Export, Register, base=Stage, key="stage"
 )
-
-# In which order stages may stand; one from elsewhere comes last.
-ORDER = ("pretrain", "probe", "finetune", "federate", "personalize", "export", "calibrate", "register")
 
 __all__ = ["ORDER", "STAGES", "Stage"]

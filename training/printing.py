@@ -1,0 +1,131 @@
+"""What `dermfed-train` prints: of recipes, checks, comparisons and runs, as tables or JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from personalization.report.comparison import Comparison, comparison_data, comparison_table
+from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
+from registry.bundle.metrics.patient import Told, patient_figures
+from training.jobs.stages.probe import FIGURES, NOTHING
+from training.jobs.who_sees_what import COLUMNS, Seen
+from training.wiring import Checked, CheckedFederation
+
+PROBED = {  # what is printed of a probe
+    "malignancy_auroc": "AUROC of malignancy",
+    "malignant_sensitivity": "sensitivity",
+    "malignant_specificity": "specificity",
+    "macro_f1": "macro F1",
+}
+
+
+def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
+    """Finished runs side by side."""
+    if as_json:
+        print(json.dumps(comparison_data(comparison)))
+    else:
+        Console().print(comparison_table(comparison))
+
+
+def print_check(checked: Checked, *, as_json: bool) -> None:
+    """Who holds what, and who sees what of it; as JSON the former alone."""
+    rows = checked.census.table()
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("client", "split", "subgroup", "class", "pictures")
+    for row in rows:
+        table.add_row(row["client"], row["split"], row["subgroup"], row["label"], str(row["n"]))
+    Console().print(table)
+    print_seen(checked.seen)
+
+
+def print_federation(checked: CheckedFederation, *, as_json: bool) -> None:
+    """The hospitals of a federation, and who sees what of theirs."""
+    hospitals = checked.hospitals
+    if as_json:
+        print(json.dumps({"hospitals": hospitals, "seen": [asdict(row) for row in checked.seen]}))
+        return
+    print(
+        f"{len(hospitals)} hospitals: {', '.join(hospitals)}; the pictures are theirs, and not looked at here"
+    )
+    print_seen(checked.seen)
+
+
+def print_seen(seen: Sequence[Seen]) -> None:
+    """Who sees what of a job."""
+    table = Table(title="Who sees what", title_justify="left", show_lines=True)
+    for header in COLUMNS:
+        table.add_column(header, overflow="fold")
+    for row in seen:
+        table.add_row(*row.cells)
+    Console().print(table)
+
+
+def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+    """The figures that matter first, and where the rest is."""
+    if as_json:
+        print(json.dumps(summary))
+        return
+    if summary["test"]:
+        print_patient_figures(summary["test"])
+    print_probes(summary["stages"])
+    for name, of in summary.get("not_counted", {}).items():
+        missing = of["held"] - of["counted"]
+        print(f"not counted: {missing} of {of['held']} test pictures of {name}; see the report")
+    for row in summary["versions"]:
+        print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
+    if (out / "report.html").exists():
+        print(f"report: {out / 'report.html'}")
+    else:
+        print("report: none, since no stage judged a model on test pictures")
+    print(f"summary: {out / 'summary.json'}")
+    for finding in summary.get("findings", ()):
+        Console().print(f"! {finding['text']}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_patient_figures(test: Mapping[str, Any]) -> None:
+    """What counts for a patient, over all test pictures and by subgroup, each with its 95 % interval."""
+    table = Table(box=SIMPLE, padding=(0, 0), show_edge=False)  # fits into 80 columns
+    for title in ("test pictures", "malignant", "other", *FIGURES_OF_PATIENTS.values()):
+        table.add_column(title, overflow="fold")
+    for name, row in patient_figures(test).items():
+        sides = ("unknown" if n is None else str(n) for n in (row.n_malignant, row.n_other))
+        table.add_row(Text(name), *sides, *(narrow(row.figures[figure]) for figure in FIGURES_OF_PATIENTS))
+    Console().print(table)
+
+
+def narrow(figure: Told) -> str:
+    """A figure with its interval below."""
+    if figure.value is None or figure.interval is None:
+        return str(figure)
+    low, high = figure.interval
+    return f"{figure.value:.3f}\n{low:.2f}-{high:.2f}"
+
+
+def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
+    """What probes found of a run's encoder, with 95 % intervals, where it has any."""
+    table = Table("probe", "test pictures", "n", *PROBED.values())
+    for stage in stages:
+        asked = [kind for kind in FIGURES if stage["name"] == "probe" and kind in stage["facts"]]
+        for kind in asked:
+            of = stage["facts"][kind] or NOTHING
+            for name, row in {"all": of, **of["by_subgroup"]}.items():
+                table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
+    if table.rows:
+        Console().print(table)
+
+
+def with_interval(figures: Mapping[str, Any], key: str) -> str:
+    """A figure and its interval; nothing where it is not told of these pictures."""
+    value, ends = figures.get(key), figures["intervals"].get(key)
+    if value is None:
+        return ""
+    return f"{value:.3f}" if ends is None else f"{value:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"

@@ -1,0 +1,181 @@
+"""Puts the rooms together: a job of this machine, of a federation, and its check.
+
+Wiring alone: whatever could go wrong or be decided here belongs in a room. `training.run` is the command, and
+imports this once a job has the right shape: torch and the figures take seconds.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from clients.data.pictures.cache import cache_folder
+from clients.data.prepare import prepare
+from clients.data.prepared import PreparedDataset
+from clients.federation.kit import open_kit
+from clients.store import ClientStore
+from personalization.report.page import render_report
+from personalization.report.run_report import report_data
+from registry.bundle.folder import Bundle
+from registry.errors import Refused
+from registry.registry import Registry
+from training.algorithms.release_store import FolderReleases
+from training.atomic_files import write_text
+from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.errors import JobError
+from training.federation.census import Census
+from training.federation.server.metrics_log import MetricsLog
+from training.jobs.counts_under_masks import over_network
+from training.jobs.job import Job
+from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.registrar import Registered, Registrar, no_registry
+from training.jobs.run_folder import RunFolder
+from training.jobs.settings import TrackingConfig
+from training.jobs.tracking.tracked import refuse_missing, tracked
+from training.jobs.try_model import try_model
+from training.jobs.who_sees_what import Seen, who_sees_what
+
+Say = Callable[[str], None]
+
+
+def load_data(job: Job, job_file: Path) -> PreparedDataset:
+    """The pictures of a job, decoded once."""
+    return prepare(
+        job.data,
+        seed=job.seed,
+        folder=job_file.resolve().parent,
+        cache=cache_folder(),
+        intersections=job.evaluation.intersections,
+        rule=job.picture,
+    )
+
+
+def train(job: Job, job_file: Path, out: Path, console: Console | None = None, *, resume: bool) -> RunResult:
+    """Run a job from its file to its report; a job that only pre-trains has nothing to report on.
+
+    Args:
+        job: the job.
+        job_file: where it was read; paths to pictures start from its folder.
+        out: the folder for results.
+        console: where progress is shown; by default on standard error.
+        resume: whether a run that is there is continued.
+    """
+    refuse_missing(job.tracking)
+    folder = RunFolder(out)
+    folder.claim(job, resume=resume)
+    try_model(job)
+    dataset = load_data(job, job_file)
+    parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases))
+    engine = InProcessEngine(parts, folder.spool)
+    try:
+        with (
+            open_registrar(job) as registrar,
+            MetricsLog(folder.metrics, console) as metrics_log,
+            tracked(job, out, metrics_log.log),
+        ):
+            result = run_stages(job, dataset, engine, metrics_log, out, registrar)
+    finally:
+        engine.close()
+    data = report_data(result)
+    if data.counts:
+        write_text(folder.report, render_report(data))
+    return result
+
+
+def federate(
+    job: Job, kit: Path | None, out: Path, console: Console, *, resume: bool, without: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
+
+    Returns:
+        How it ended: its `state`, and where that is not `done`, `error` and `text`.
+
+    Raises:
+        JobError: no kit is named.
+    """
+    if kit is None:
+        raise JobError("--engine nvflare needs --kit: the admin's kit that `dermfed-node provision` made")
+    from clients.federation.federated import run_federated  # FLARE is in an extra of its own
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    refuse_missing(job.tracking)
+    untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital
+    with tracked(job, out, say), console.status("") as shown:  # in place on a terminal, nothing elsewhere
+        return run_federated(untold, kit, out, resume=resume, say=say, show=shown.update, without=without)
+
+
+@contextmanager
+def open_registrar(job: Job) -> Iterator[Registrar]:
+    """The registry of a job that registers, opened before hours of training and not after them."""
+    if all(stage.stage != "register" for stage in job.stages):
+        yield no_registry
+        return
+    with Registry.open() as registry:
+
+        def register(bundles: Sequence[Bundle], promote_to: str | None, reason: str | None) -> Registered:
+            versions = registry.add(bundles)
+            numbers = tuple(version.number for version in versions)
+            if promote_to is None:
+                return Registered(numbers)
+            try:
+                registry.promote(versions[0].model, numbers, to=promote_to, reason=reason)
+            except Refused as refusal:
+                return Registered(numbers, f"{type(refusal).__name__}: {refusal}")
+            return Registered(numbers)
+
+        yield register
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found.
+
+    Attributes:
+        census: who holds what.
+        seen: who will see what of it.
+    """
+
+    census: Census
+    seen: Sequence[Seen]
+
+
+@dataclass(frozen=True)
+class CheckedFederation:
+    """What `check_federation` found.
+
+    Attributes:
+        hospitals: their names; they have the pictures.
+        seen: who will see what of theirs.
+    """
+
+    hospitals: Sequence[str]
+    seen: Sequence[Seen]
+
+
+def check(job: Job, job_file: Path, say: Say) -> Checked:
+    """Build a job's model and read its data as a run would, without training.
+
+    Args:
+        job: the job.
+        job_file: where it was read; paths to pictures start from its folder.
+        say: is told of the model before the pictures are read, which takes longer.
+    """
+    for line in try_model(job):
+        say(line)
+    dataset = load_data(job, job_file)
+    census = Census.of_dataset(dataset)
+    census.check()
+    for stage in job.stages:
+        stage.require_data(census, dataset.labels, job.privacy)
+    return Checked(census, who_sees_what(job, census.all_hospitals))
+
+
+def check_federation(job: Job, kit: Path) -> CheckedFederation:
+    """Who will see what of a job over a federation; the pictures are the hospitals', and not looked at."""
+    hospitals = open_kit(kit, "admin", "server").federation.names
+    return CheckedFederation(hospitals, who_sees_what(over_network(job), hospitals))
