@@ -14,9 +14,11 @@ from rich.text import Text
 from personalization.report.comparison import Comparison, comparison_data, comparison_table
 from registry.bundle.metrics.patient import FIGURES as FIGURES_OF_PATIENTS
 from registry.bundle.metrics.patient import Told, patient_figures
+from training.jobs.preflight.preflight import Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.who_sees_what import COLUMNS, Seen
-from training.wiring import Checked, CheckedFederation
+from training.preflight_tables import preflight_tables
+from training.wiring import CheckedFederation
 
 PROBED = {  # what is printed of a probe
     "malignancy_auroc": "AUROC of malignancy",
@@ -34,17 +36,17 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
         Console().print(comparison_table(comparison))
 
 
-def print_check(checked: Checked, *, as_json: bool) -> None:
-    """Who holds what, and who sees what of it; as JSON the former alone."""
-    rows = checked.census.table()
+def print_check(checked: Preflight, *, as_json: bool) -> None:
+    """What is known of a run before it begins; as JSON who holds what alone, as ever."""
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps(checked.census.table()))
         return
-    table = Table("client", "split", "subgroup", "class", "pictures")
-    for row in rows:
-        table.add_row(row["client"], row["split"], row["subgroup"], row["label"], str(row["n"]))
-    Console().print(table)
+    console = Console()
+    for table in preflight_tables(checked):
+        console.print(table, "")
     print_seen(checked.seen)
+    for line in checked.notes:
+        console.print(f"! {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_federation(checked: CheckedFederation, *, as_json: bool) -> None:

@@ -72,7 +72,10 @@ def run(
     ] = None,
     check_only: Annotated[
         bool,
-        typer.Option("--check", help="Check the job and its data, and say who will see what; train nothing."),
+        typer.Option(
+            "--check",
+            help="Look ahead: who holds and sees what, how long it takes; with --out into check.json, too.",
+        ),
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the job file's JSON Schema.")] = False,
     compared: Annotated[
@@ -114,7 +117,7 @@ def run(
     else:
         job = read(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
         if check_only:
-            check_job(job, job_file, kit, as_json=as_json)
+            check_job(job, job_file, kit, out, as_json=as_json)
         elif job.engine.name == "nvflare":
             federate_job(job, kit, out, resume=resume, without=without or (), as_json=as_json)
         elif without:
@@ -139,13 +142,22 @@ def read(job_file: Path, changes: Sequence[str]) -> "Job":
     return job_of(plain, job_file)
 
 
-def check_job(job: "Job", job_file: Path, kit: Path | None, *, as_json: bool) -> None:
-    """Check a job and its data, or with a kit what the hospitals of a federation will show whom."""
+def check_job(job: "Job", job_file: Path, kit: Path | None, out: Path | None, *, as_json: bool) -> None:
+    """Check a job and its data, or with a kit what the hospitals of a federation will show whom.
+
+    Where a folder is named for results, all that was found goes there too, as `check.json`.
+    """
+    from training.atomic_files import write_text
+    from training.jobs.run_folder import CHECK
     from training.printing import print_check, print_federation
     from training.wiring import check, check_federation
 
     if kit is None:
-        print_check(check(job, job_file, say), as_json=as_json)
+        found = check(job, job_file, say)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            write_text(out / CHECK, json.dumps(found.record(), indent=2) + "\n")
+        print_check(found, as_json=as_json)
     else:
         print_federation(check_federation(job, kit), as_json=as_json)
 

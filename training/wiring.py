@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -26,11 +27,11 @@ from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError
-from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
+from training.jobs.preflight.preflight import Preflight, preflight
 from training.jobs.registrar import Registered, Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
@@ -132,19 +133,6 @@ def open_registrar(job: Job) -> Iterator[Registrar]:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What `check` found.
-
-    Attributes:
-        census: who holds what.
-        seen: who will see what of it.
-    """
-
-    census: Census
-    seen: Sequence[Seen]
-
-
-@dataclass(frozen=True)
 class CheckedFederation:
     """What `check_federation` found.
 
@@ -157,22 +145,20 @@ class CheckedFederation:
     seen: Sequence[Seen]
 
 
-def check(job: Job, job_file: Path, say: Say) -> Checked:
-    """Build a job's model and read its data as a run would, without training.
+def check(job: Job, job_file: Path, say: Say) -> Preflight:
+    """Build a job's model, read its data, and look ahead at its run as far as that is possible without one.
 
     Args:
         job: the job.
         job_file: where it was read; paths to pictures start from its folder.
         say: is told of the model before the pictures are read, which takes longer.
     """
+    refuse_missing(job.tracking)
     for line in try_model(job):
         say(line)
     dataset = load_data(job, job_file)
-    census = Census.of_dataset(dataset)
-    census.check()
-    for stage in job.stages:
-        stage.require_data(census, dataset.labels, job.privacy)
-    return Checked(census, who_sees_what(job, census.all_hospitals))
+    with TemporaryDirectory(prefix="dermfed-check-") as folder:
+        return preflight(job, dataset, ClientStore(Path(folder)))
 
 
 def check_federation(job: Job, kit: Path) -> CheckedFederation:

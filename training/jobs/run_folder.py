@@ -9,6 +9,8 @@ from training.atomic_files import write_text
 from training.errors import CheckpointError
 from training.jobs.job import Job, read_job
 
+CHECK = "check.json"  # what `--check` found; it stands beside a run
+
 
 class RunFolder:
     """`--out` of one run.
@@ -38,7 +40,8 @@ class RunFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; --out names a folder: choose another")
-        if not self.job_file.exists() and self.path.is_dir() and any(self.path.iterdir()):
+        others = [path for path in self.path.iterdir() if path.name != CHECK] if self.path.is_dir() else []
+        if not self.job_file.exists() and others:
             raise CheckpointError(f"{self.path} is not empty and holds no run of ours; choose another --out")
         if not any(self.checkpoints.glob("*/round-*")) and not any(self.checkpoints.glob("*/outcome.*")):
             shutil.rmtree(self.checkpoints, ignore_errors=True)

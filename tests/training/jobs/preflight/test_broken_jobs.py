@@ -1,0 +1,136 @@
+"""Jobs that would fail, some of them after hours: `--check` refuses each with place, value and next step."""
+
+import json
+import re
+
+import pytest
+import torch
+
+CALIBRATED = [
+    {"stage": "federate", "rounds": 1, "objective": {"name": "supervised"}, "aggregator": {"name": "fedavg"}},
+    {"stage": "export"},
+    {"stage": "calibrate"},
+]
+PERSONAL = [
+    CALIBRATED[0],
+    {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 1}},
+]
+
+
+def flat(text):
+    return " ".join(re.sub(r"[│┃]", " ", text).split())
+
+
+BROKEN = {
+    "a model that does not exist": (
+        {"model": {"name": "resnet_18", "weights": "none"}},
+        ["model.name", "resnet_18", "did you mean `resnet18`"],
+    ),
+    "weights of another name": (
+        {"model": {"name": "resnet18", "weights": "imagenet"}},
+        ["model.weights", "imagenet", "none"],
+    ),
+    "calibration without pictures": (
+        {
+            "stages": CALIBRATED,
+            "data": {"split": {"train": 0.6, "validation": 0.2, "calibration": 0, "test": 0.2}},
+        },
+        [
+            "stages.2 (calibrate)",
+            "no hospital holds 2 labelled calibration pictures",
+            "data.split.calibration",
+        ],
+    ),
+    "calibration of too few patients at each hospital": (
+        {"stages": CALIBRATED, "privacy": {"min_count": 30}},
+        ["stages.2 (calibrate)", "no hospital holds 30 labelled calibration pictures", "privacy.min_count"],
+    ),
+    "personal models without validation": (
+        {
+            "stages": PERSONAL,
+            "data": {"split": {"train": 0.7, "validation": 0, "calibration": 0.1, "test": 0.2}},
+        },
+        ["stages.1 (personalize)", "no validation pictures of subgroup light, dark", "data.split.validation"],
+    ),
+    "the best round of none that is judged": (
+        {
+            "stages": [{**CALIBRATED[0], "keep": "best", "evaluate_on": "validation"}],
+            "data": {"split": {"train": 0.7, "validation": 0, "calibration": 0.1, "test": 0.2}},
+        },
+        ["stages.0 (federate)", "keep: best has nothing to go by", "data.split.validation"],
+    ),
+    "three hundred clients of eighty pictures": (
+        {"data": {"clients": {"by": "iid", "count": 300}}},
+        ["300", "clients"],
+    ),
+    "more answers than clients": (
+        {"engine": {"min_clients": 5}},
+        ["stages.0 (federate)", "engine.min_clients is 5", "only 2 clients", "Lower it"],
+    ),
+    "an exchange that judges without a server": (
+        {
+            "stages": [
+                {
+                    **CALIBRATED[0],
+                    "exchange": {"name": "fedauxpeer"},
+                }
+            ]
+        },
+        ["stages.0.exchange", "fedauxpeer"],
+    ),
+    "a registry of models that nobody exports": (
+        {"stages": [CALIBRATED[0], {"stage": "register"}]},
+        ["register adds exported models", "put {stage: export} before it"],
+    ),
+    "models of subgroups by which nobody can be routed": (
+        {"stages": PERSONAL, "data": {"subgroups": {"column": "site"}, "clients": {"by": "iid", "count": 2}}},
+        ["personalize needs data.subgroups by skin tone", "per: client"],
+    ),
+    "a setting with a letter too much": (
+        {"stages": [{**CALIBRATED[0], "roundss": 3}]},
+        ["stages.0", "roundss", "rounds"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_a_job_that_would_fail_is_refused(train_command, job_file, tiny, name):
+    changes, told = BROKEN[name]
+    job = {**tiny, **changes}
+    if "data" in changes:
+        job["data"] = {**tiny["data"], **changes["data"]}
+    assert train_command("--check", job_file(tiny)).code == 0, "the job is sound without the change"
+    ended = train_command("--check", job_file(job))
+    assert ended.code == (1 if name == "more answers than clients" else 2), "a rule refuses, or bad input"
+    for words in told:
+        assert words in flat(ended.err), ended.err
+
+
+def test_a_key_given_twice_is_refused_with_both_lines(train_command, job_file, tiny):
+    path = job_file(tiny)
+    path.write_text(path.read_text() + "seed: 4\n")
+    first = path.read_text().splitlines().index("seed: 3") + 1
+    ended = train_command("--check", path)
+    assert ended.code == 2
+    assert "seed" in ended.err
+    assert str(first) in ended.err
+    assert str(len(path.read_text().splitlines())) in ended.err
+
+
+def test_a_gpu_that_is_not_there_is_refused(train_command, job_file, tiny, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ended = train_command("--check", job_file({**tiny, "engine": {"device": "cuda"}}))
+    assert ended.code == 2
+    assert "engine.device is cuda" in flat(ended.err)
+
+
+def test_what_check_finds_is_written_where_results_go(train_command, job_file, tiny, tmp_path):
+    assert train_command("--check", job_file(tiny), "--out", tmp_path / "run").code == 0
+    told = json.loads((tmp_path / "run" / "check.json").read_text())
+    federate = told["estimates"][0]
+    assert federate["stage"] == "federate"
+    assert federate["seconds"] > 0
+    assert federate["memory"] > 4 * federate["down"]
+    assert told["seconds"] >= federate["seconds"]
+    assert {row["client"] for row in told["matrix"]} == {"all", "light", "dark"}
+    assert train_command(job_file(tiny), "--out", tmp_path / "run").code == 0, "the run goes there, too"

@@ -1,0 +1,126 @@
+"""What `--check` found, as tables for a terminal of 80 columns."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from training.jobs.preflight.estimate import StageEstimate
+from training.jobs.preflight.matrix import EVERYBODY, THIN, UNLABELLED, MatrixRow
+from training.jobs.preflight.preflight import Preflight
+
+CLIENTS = 12  # whose pictures are shown by class; of more clients a line each is shown
+
+
+def preflight_tables(found: Preflight) -> Iterator[Table]:
+    """Who holds what, and what the run will take."""
+    clients = list(dict.fromkeys(row.client for row in found.matrix if row.client != EVERYBODY))
+    few = len(clients) <= CLIENTS
+    shown = [row for row in found.matrix if row.client == EVERYBODY or few]
+    for client in dict.fromkeys(row.client for row in shown):
+        yield matrix_table(client, [row for row in shown if row.client == client])
+    if not few:
+        yield clients_table(found.matrix)
+    yield estimate_table(found.estimates, found.seconds)
+
+
+def matrix_table(client: str, rows: Sequence[MatrixRow]) -> Table:
+    """One client's pictures by split and subgroup, a column a class."""
+    classes = list(dict.fromkeys(name for row in rows for name in row.pictures if name != UNLABELLED))
+    classes += [UNLABELLED] if any(UNLABELLED in row.pictures for row in rows) else []
+    whose = "all hospitals together" if client == EVERYBODY else client
+    table = Table(
+        title=f"Pictures of {whose}",
+        title_justify="left",
+        caption=f"* fewer than {THIN}: too few to tell much" if any(row.thin for row in rows) else None,
+        caption_justify="left",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for header in ("split", "subgroup"):
+        table.add_column(header, overflow="fold")
+    for name in classes:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    if client != EVERYBODY:
+        table.add_column("patients", justify="right", overflow="fold")
+        table.add_column("told", overflow="fold")
+    split = None
+    for row in rows:
+        cells = [cell(row, name) for name in classes]
+        if client != EVERYBODY:
+            told = "" if row.told is None else "yes" if row.told else "no"
+            cells += [str(row.patients), told]
+        table.add_row("" if row.split == split else row.split, Text(row.subgroup), *cells)
+        split = row.split
+    return table
+
+
+def cell(row: MatrixRow, name: str) -> str:
+    """How many pictures of a class, marked where they are few."""
+    n = row.pictures.get(name, 0)
+    return f"{n}*" if name in row.thin else str(n)
+
+
+def clients_table(rows: Sequence[MatrixRow]) -> Table:
+    """The pictures of each of many clients by split."""
+    table = Table(title="Pictures by client", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    splits = list(dict.fromkeys(row.split for row in rows))
+    table.add_column("client", overflow="fold")
+    for split in (*splits, "not told"):
+        table.add_column(split, justify="right", overflow="fold")
+    for client in dict.fromkeys(row.client for row in rows if row.client != EVERYBODY):
+        mine = [row for row in rows if row.client == client]
+        held = [sum(sum(row.pictures.values()) for row in mine if row.split == split) for split in splits]
+        untold = sum(sum(row.pictures.values()) for row in mine if row.told is False)
+        table.add_row(Text(client), *map(str, (*held, untold)))
+    return table
+
+
+def estimate_table(estimates: Sequence[StageEstimate], seconds: float | None) -> Table:
+    """What each stage will take."""
+    total = "not known" if seconds is None else duration(seconds)
+    table = Table(
+        title=f"What the run will take on this machine, as busy as it is: {total} of training and answers",
+        title_justify="left",
+        caption="down and up: to and from one client for one model, in a round",
+        caption_justify="left",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for header in ("stage", "rounds", "time", "down", "up", "all bytes", "memory of a client"):
+        table.add_column(header, justify="left" if header == "stage" else "right", overflow="fold")
+    for each in estimates:
+        if not each.rounds:
+            table.add_row(each.stage, "", "not timed", "", "", "", "")
+            continue
+        table.add_row(
+            each.stage,
+            str(each.rounds),
+            "not timed" if each.seconds is None else duration(each.seconds),
+            size(each.down),
+            size(each.up),
+            size(each.traffic),
+            "" if each.memory is None else size(each.memory),
+        )
+    return table
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: two figures are more than is known."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Bytes as people say them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
