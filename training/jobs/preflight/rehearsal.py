@@ -81,7 +81,8 @@ def rehearse(job: Job, dataset: Dataset, census: Census, model: Classifier, fold
             stage.require_data(told, dataset.labels, job.privacy)
             planned.append(stage.rehearse(context))
         except TrainingError as error:
-            raise type(error)(f"stages.{place} ({stage.stage}): {error}") from error
+            reason = str(error).removeprefix(f"{stage.stage}: ")
+            raise type(error)(f"stages.{place} ({stage.stage}): {reason}") from error
         contexts.append(context)
     return Rehearsal(tuple(contexts), tuple(planned))
 
