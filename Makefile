@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: demo serve test check lint format types imports bench docs clean
+.PHONY: demo serve test check lint format types imports schema bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +65,9 @@ imports: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+schema: $(VENV)/.installed-dev  ## the shape of a job, by which wrong ones are refused before torch is loaded
+	$(BIN)/python -m training.jobs.shape_schema
 
 docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a broken link is an error
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

@@ -59,7 +59,7 @@ class _TwiceError(yaml.MarkedYAMLError):
 class _StrictLoader(yaml.SafeLoader):
     """Plain data alone, and no key twice."""
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """A mapping as it is written: what `<<` brings in comes later, and may be overridden."""
         node = super().compose_mapping_node(anchor)
         before: dict[Hashable, yaml.Node] = {}

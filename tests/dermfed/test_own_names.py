@@ -150,7 +150,7 @@ def test_the_service_is_not_loaded_beside_another_registry(run, tmp_path):
     ("module", "name", "without_asking"),
     [
         ("clients.node.hospital", "training", "clients.node.request_handler"),
-        ("training.coordinator", "clients", "training.run"),
+        ("training.coordinator", "clients", "training.wiring"),
     ],
 )
 def test_no_side_of_a_federation_works_beside_a_stranger(module, name, without_asking, run, tmp_path):
@@ -170,7 +170,7 @@ def test_run_py_does_not_start_beside_a_stranger(name, run, tmp_path):
 
 def test_run_py_without_asking_runs_the_stranger(run, tmp_path):
     there = stranger(tmp_path / "site", "personalization")
-    assert RAN in run("-c", "import training.run", places=(there,)).stdout
+    assert RAN in run("-c", "import training.wiring", places=(there,)).stdout
 
 
 @pytest.mark.parametrize("module", ["clients.node.cli", "clients.federation.flare"])

@@ -96,8 +96,8 @@ def hospital(
     ("change", "told"),
     [
         ({"stagez": []}, "unknown key `stagez`; did you mean `stages`?"),
-        ({"engine": {"wokers": 2}}, "engine: unknown key `wokers`; did you mean `workers`?"),
-        ({"data": {"adaptor": "synthetic"}}, "data: unknown key `adaptor`; did you mean `adapter`?"),
+        ({"engine": {"wokers": 2}}, "engine.wokers: unknown key `wokers`; did you mean `workers`?"),
+        ({"data": {"adaptor": "synthetic"}}, "data.adaptor: unknown key `adaptor`; did you mean `adapter`?"),
     ],
 )
 def test_a_misspelt_key_names_the_nearest(train_command, job_file, tiny, change, told):
@@ -124,10 +124,10 @@ def test_an_unknown_aggregator_names_the_nearest_and_nothing_else_is_blamed(trai
         ("seed.x=3", "--set seed.x=3: there is no `x` there, only the value 3"),
         ("stages.federat.rounds=3", "there is no `federat` there; did you mean `federate`?"),
         ("stages.7.rounds=3", "there is no `7` there; valid: federate, 0"),
-        ("stages.federate.rounds=many", "stages.0.federate.rounds: Input should be a valid integer"),
-        ("data.image_size=99999", "data.image_size: Input should be less than or equal to 2048; found 99999"),
+        ("stages.federate.rounds=many", "stages.0.rounds: write a whole number of at least 1; found 'many'"),
+        ("data.image_size=99999", "write a whole number of at least 8 and at most 2048; found 99999"),
         ("model.name=resnet81", "unknown timm model `resnet81`; did you mean `resnet18`?"),
-        ("engine.name=nvflair", "engine.name: Input should be"),
+        ("engine.name=nvflair", "engine.name: unknown value `nvflair`; did you mean `nvflare`?"),
         ("data.adapter=synthetik", "there is no adapter 'synthetik'; did you mean `synthetic`?"),
     ],
 )

@@ -55,13 +55,19 @@ def wrong_shape(plain: Mapping[str, Any]) -> list[str]:
         errors = list(validator.iter_errors(judged))
     except ValueError:  # such as blocks within blocks within blocks: for the full validation
         return []
-    lines = {}
+    lines: dict[Place, str] = {}
+    missing: list[Place] = []
     for error in errors:
         place, value = _followed(judged, error.instance_path)
         if place not in unjudged:
             nodes = list(_nodes(schema, error.evaluation_path))
             for inner, line in _lines(error.kind, nodes, value):
                 lines.setdefault((*place, *inner), line)
+                if error.kind.name == "required":
+                    missing.append((*place, *inner))
+    for place in missing:  # not missing, but misspelt
+        if any(f"did you mean `{place[-1]}`" in lines[other] for other in lines if other[:-1] == place[:-1]):
+            del lines[place]
     order = {place: number for number, place in enumerate(_places(judged, ()))}
     told = sorted(lines, key=lambda place: (order.get(place, order[place[:-1]]), str(place[-1:])))
     return [f"{'.'.join(map(str, place)) or 'job'}: {lines[place]}" for place in told]
@@ -120,7 +126,7 @@ def _wanted(node: Mapping[str, Any]) -> str:
     if "minItems" in node and node["minItems"] == node.get("maxItems"):
         bounds = [f"{node['minItems']} values"]
     elif "minItems" in node:
-        bounds = [f"at least {node['minItems']} values"]
+        bounds = [f"at least {node['minItems']} value{'s' if node['minItems'] > 1 else ''}"]
     if node.get("type") == "string":
         bounds += [f"the form {node['pattern']}"] if "pattern" in node else []
         bounds += [f"at least {node['minLength']} characters"] if node.get("minLength", 1) > 1 else []

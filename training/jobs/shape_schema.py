@@ -36,7 +36,8 @@ AS_THEY_ARE = ("enum", "const", "required", "if", "wanted", "table")
 def shape_schema() -> dict[str, Any]:
     """The JSON Schema of a job's shape, with our own words in it."""
     raw = Job.model_json_schema(schema_generator=_Lenient)
-    definitions, tables = raw.pop("$defs"), {}
+    definitions: dict[str, Any] = raw.pop("$defs")
+    tables: dict[str, Any] = {}
     schema: dict[str, Any] = _simplified(raw, definitions, tables)
     simplified = {name: _simplified(each, definitions, tables) for name, each in definitions.items()}
     return schema | {"$defs": simplified | tables}
@@ -138,7 +139,7 @@ def _simplified(schema: Any, definitions: Mapping[str, Any], tables: dict[str, A
         return [_simplified(each, definitions, tables) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {}
+    made: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
             made[key] = {name: _simplified(each, definitions, tables) for name, each in value.items()}
