@@ -3,6 +3,7 @@
 import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,18 +14,22 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from typer.core import TyperCommand
 
-from clients.data.adapters.table import adapter_names, make_adapter
+from clients.data.adapters.options import adapter_options, describe_adapter
+from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
 from clients.data.errors import ClientDataError
-from clients.data.inspect.check import check_manifest
+from clients.data.inspect.check import CheckReport, check_manifest
 from clients.data.inspect.describe import describe_manifest, tabulate
+from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
 from clients.data.inspect.tone_angles import measure_tones
 from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest
 from clients.data.partition.partition_manifest import partition_manifest
+from clients.data.pictures.causes import counted
 from clients.data.synthetic.write import MANIFEST, write_synthetic
-from clients.data.wording import listing
+from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
 
@@ -40,13 +45,33 @@ ManifestPath = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A manife
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
 
 
-def _command(name: str, *examples: str, epilog: str | None = None) -> Callable[[_Command], _Command]:
+class _WithAdapters(TyperCommand):
+    """A command whose help ends with all adapters and their options, looked up when it is asked for."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write them below the command's own options."""
+        formatter.write("\nAdapters, and what --option sets of each:\n\n")
+        for name in adapter_names():
+            formatter.write(f"{textwrap.indent(_described(name), '  ')}\n")
+
+
+def _described(name: str) -> str:
+    """An adapter and its options; why it cannot be used, where it is another package's and cannot."""
+    try:
+        return describe_adapter(name, find_adapter(name))
+    except ClientDataError as error:
+        return f"{name}: {error}"
+
+
+def _command(
+    name: str, *examples: str, cls: type[TyperCommand] = TyperCommand
+) -> Callable[[_Command], _Command]:
     """Register a command whose help is its docstring and `examples`, each shown as it is typed."""
 
     def register(function: _Command) -> _Command:
         what = inspect.cleandoc(function.__doc__ or "")
         lines = "\n".join(f"  dermfed-data {name} {example}" for example in examples)
-        return app.command(name, help=f"{what}\n\n\b\nExamples:\n{lines}", epilog=epilog)(function)
+        return app.command(name, cls=cls, help=f"{what}\n\n\b\nExamples:\n{lines}")(function)
 
     return register
 
@@ -75,7 +100,8 @@ def dermfed_data(
     "image-folder ./pictures --out pictures.csv",
     "csv ./ddi --out ddi.csv --option table=ddi_metadata.csv --option image=DDI_file \\\n"
     "      --option label=disease --option skin_tone=skin_tone --option scale=ddi",
-    epilog=f"Adapters: {', '.join(adapter_names())}.",
+    "csv ./export --out export.csv --present-only --option table=Export.csv --option delimiter=semicolon",
+    cls=_WithAdapters,
 )
 def import_(
     adapter: Annotated[str, typer.Argument(metavar="ADAPTER", help="Who reads the folder.")],
@@ -85,16 +111,67 @@ def import_(
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
     ] = None,
+    present_only: Annotated[
+        bool, typer.Option("--present-only", help="Leave out lines whose picture is not on disk.")
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a manifest of a folder as its publisher gives it out."""
+    """Make a manifest of a folder as its publisher gives it out.
+
+    What is taken for granted of a table (encoding, delimiter, names of pictures), lines whose picture is not
+    on disk, by cause, and pictures that no line names are told on standard error, and with --json.
+    """
     with _explained():
         _refuse_overwriting(out, force)
         manifest = make_adapter(adapter, _options(option or [])).manifest(folder.absolute())
+        absent = absent_pictures(manifest)
+        unlisted = unlisted_in(manifest, folder.absolute())
+        total, left_out = len(manifest.rows), [picture for picture in absent if not picture.empty]
+        if present_only:
+            gone = {picture.row for picture in left_out}
+            manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in gone])
+            absent = [picture for picture in absent if picture.empty]
+        else:
+            left_out = []
         write_manifest(manifest, out.absolute())
-    answer = {"manifest": str(out), "pictures": len(manifest.rows), "columns": list(manifest.columns)}
+    for note in manifest.notes:
+        _say(note)
+    _say_absent(
+        left_out, f"{len(left_out)} of {total} lines are left out, for their pictures are not on disk:"
+    )
+    _say_absent(
+        absent, f"{len(absent)} of {total} pictures cannot be used (--present-only leaves out missing ones):"
+    )
+    if unlisted.count:
+        _say(str(unlisted))
+    answer = {
+        "manifest": str(out),
+        "pictures": len(manifest.rows),
+        "columns": list(manifest.columns),
+        "notes": list(manifest.notes),
+        "left_out": counted(group_absent(left_out), LISTED),
+        "unusable": counted(group_absent(absent), LISTED),
+        "unlisted": asdict(unlisted),
+    }
     _answer(answer, f"{out}: {len(manifest.rows)} pictures", as_json)
+
+
+@_command(
+    "adapters",
+    "",
+    "csv",
+    "csv --json",
+)
+def adapters(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them; by default all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which adapters there are, and the options of each with their defaults."""
+    with _explained():
+        kinds = {each: find_adapter(each) for each in ([name] if name else adapter_names())}
+    answer = {each: [asdict(option) for option in adapter_options(kind)] for each, kind in kinds.items()}
+    _answer(answer, "\n\n".join(describe_adapter(each, kind) for each, kind in kinds.items()), as_json)
 
 
 @_command(
@@ -113,13 +190,18 @@ def check(
 
     Missing or broken pictures, impossible values, lesions on both sides of a split, and pictures that appear
     under two lesions. With --cases also kinds, ages, sexes and sites that cannot be, and pictures of one
-    lesion that contradict each other.
+    lesion that contradict each other. Of pictures, twenty are shown of each cause; --json has all. Pictures
+    beside those of the manifest that no line names are told, and are no problem.
     """
     with _explained():
         report = check_manifest(manifest.absolute(), case=CasesConfig().input if cases else None)
-    lines = [f"{problem.kind}: {problem.text}" for problem in report.problems]
-    found = f"{len(lines)} problems" if lines else "no problems"
-    _answer(asdict(report), "\n".join([*lines, f"{manifest}: {report.pictures} pictures, {found}"]), as_json)
+    found = f"{len(report.problems)} problems" if report.problems else "no problems"
+    for note in report.notes:
+        _say(note)
+    if report.unlisted.count:
+        _say(f"note: beside those of {manifest}, {report.unlisted}")
+    lines = [*_problem_lines(report), f"{manifest}: {report.pictures} pictures, {found}"]
+    _answer(asdict(report), "\n".join(lines), as_json)
     if report.problems:
         raise typer.Exit(REFUSED)
 
@@ -138,7 +220,7 @@ def describe(
 ) -> None:
     """Count pictures by label, skin tone (or another column) and split."""
     with _explained():
-        description = describe_manifest(read_manifest(manifest.absolute()), by)
+        description = describe_manifest(_read(manifest), by)
     if as_json:
         counts = [{**asdict(cell), "pictures": count} for cell, count in description.cells.items()]
         answer = {
@@ -185,7 +267,7 @@ def partition(
     """
     with _explained():
         rule = ClientsConfig.model_validate({"by": by, "column": column, "count": count, "alpha": alpha})
-        parts = partition_manifest(read_manifest(manifest.absolute()), rule, seed=seed)
+        parts = partition_manifest(_read(manifest), rule, seed=seed)
         paths = {client: out / f"{client}.csv" for client in parts}
         for path in paths.values():
             _refuse_overwriting(path, force)
@@ -306,15 +388,46 @@ def _explained() -> Iterator[None]:
         _stop(str(error), WRONG)
 
 
+def _problem_lines(report: CheckReport) -> Iterator[str]:
+    """All problems, those of pictures by their cause."""
+    causes: dict[str, list[str]] = {}
+    for problem in report.problems:
+        causes.setdefault(problem.cause, []).append(f"{problem.kind}: {problem.text}")
+    yield from causes.pop("", [])
+    for cause, lines in sorted(causes.items(), key=lambda group: -len(group[1])):
+        yield f"{len(lines)} pictures: {cause}"
+        yield listing(lines)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _say_absent(pictures: list[AbsentPicture], what: str) -> None:
+    if pictures:
+        _say(f"{what}\n{listing_by_cause(group_absent(pictures))}")
+
+
+def _read(path: Path) -> Manifest:
+    """Read a manifest, and tell what reading it took for granted."""
+    manifest = read_manifest(path.absolute())
+    for note in manifest.notes:
+        _say(note)
+    return manifest
+
+
 def _manifests(words: list[str], options: dict[str, Any]) -> list[Manifest]:
     """The manifests that are named, or the one that an adapter makes of a folder."""
     if words[0] in adapter_names() and not Path(words[0]).is_file():
         if len(words) != 2:
             raise ClientDataError(f"adapter {words[0]} needs one folder; write: {words[0]} FOLDER")
-        return [make_adapter(words[0], options).manifest(Path(words[1]).absolute())]
+        made = make_adapter(words[0], options).manifest(Path(words[1]).absolute())
+        for note in made.notes:
+            _say(note)
+        return [made]
     if options:
         raise ClientDataError("--option is for adapters, and a manifest takes none; leave it out")
-    return [read_manifest(Path(word).absolute()) for word in words]
+    return [_read(Path(word)) for word in words]
 
 
 def _refuse_overwriting(path: Path, force: bool) -> None:

@@ -19,12 +19,13 @@ from clients.data.manifests.groups import name_pictures, number_lesions
 from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
+from clients.data.pictures.causes import UnusablePicture, by_cause
 from clients.data.pictures.files import PictureFile
 from clients.data.prepared import PreparedDataset
 from clients.data.report import BrokenPicture, DataReport, causes_of, count_cells
 from clients.data.sources import read_sources
 from clients.data.table import PictureTable
-from clients.data.wording import listing
+from clients.data.wording import listing_by_cause
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.intersections import IntersectionConfig
@@ -174,9 +175,13 @@ def _broken(
     """
     broken = tuple(BrokenPicture(str(files[number]), why) for number, why in sorted(decoded.broken.items()))
     if broken and config.on_broken == "refuse":
+        unusable = [
+            UnusablePicture(str(files[number]), files[number], why)
+            for number, why in sorted(decoded.broken.items())
+        ]
         raise BrokenPicturesError(
             f"{len(broken)} of {len(files)} pictures cannot be used:\n"
-            f"{listing([f'{picture.image}: {picture.reason}' for picture in broken])}\n"
+            f"{listing_by_cause(by_cause(unusable))}\n"
             f"mend or remove them, or set `on_broken: skip`"
         )
     return broken

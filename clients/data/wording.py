@@ -1,6 +1,6 @@
 """Listing many problems in an error message."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 LISTED = 20  # how many of many problems a message spells out
 
@@ -11,3 +11,8 @@ def listing(problems: Sequence[str]) -> str:
     if len(problems) > LISTED:
         lines.append(f"  ... and {len(problems) - LISTED} more")
     return "\n".join(lines)
+
+
+def listing_by_cause(causes: Mapping[str, Sequence[str]]) -> str:
+    """By cause, with how many there are of it: the first `LISTED` problems, and how many more there are."""
+    return "\n".join(f"{len(problems)}: {cause}\n{listing(problems)}" for cause, problems in causes.items())

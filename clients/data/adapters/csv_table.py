@@ -4,17 +4,26 @@ The folder holds the table and the pictures, unpacked or in zip files. docs/data
 the options for Diverse Dermatology Images (DDI), the Kaggle diabetic retinopathy pictures and COVID-FL.
 """
 
+import codecs
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import images_of, read_table
+from clients.data.adapters.published import Line, images_of, read_table
 from clients.data.errors import AdapterError
+from clients.data.manifests.delimited import DELIMITERS
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
+from clients.data.manifests.spreadsheet_traces import (
+    EMPTY_CELLS,
+    cell_problem,
+    notes_on_ids,
+    notes_on_words,
+)
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
 from registry.bundle.skin_tone.scales import read_scale, read_tone
@@ -38,6 +47,10 @@ class CsvTable(Adapter):
         patterns: for one of the four options above, a regular expression whose one group is what counts of
             the column: with `patient_id: image` and `{patient_id: "^([0-9]+)_"}`, `10_left` is of patient 10.
         extra: columns to keep, from their names in the table to their names in the manifest.
+        encoding: of the table, such as `cp1252`, `mac-roman` or `utf-16-le`; null takes what it shows.
+        delimiter: between its cells: `comma`, `semicolon`, `tab`, `pipe` or the sign itself; null takes what
+            the header shows.
+        empty_cells: what cells say, in any case, where nothing is known, besides nothing.
     """
 
     name: Literal["csv"] = "csv"
@@ -54,6 +67,27 @@ class CsvTable(Adapter):
     split: str | None = None
     patterns: Mapping[Literal["lesion_id", "patient_id", "site", "split"], str] = {}
     extra: Mapping[str, str] = {}
+    encoding: str | None = None
+    delimiter: str | None = None
+    empty_cells: tuple[str, ...] = EMPTY_CELLS
+
+    @field_validator("encoding")
+    @classmethod
+    def _one_that_is_known(cls, encoding: str | None) -> str | None:
+        try:
+            return encoding and codecs.lookup(encoding).name
+        except LookupError as error:
+            raise ValueError(
+                f"there is no encoding {encoding!r}; common ones: utf-8, cp1252, mac-roman, cp850, utf-16-le"
+            ) from error
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_sign(cls, delimiter: str | None) -> str | None:
+        sign = DELIMITERS.get(delimiter or "", delimiter)
+        if sign is not None and (len(sign) != 1 or sign in '"\r\n'):
+            raise ValueError(f"{delimiter!r} is no delimiter; name {', '.join(DELIMITERS)}, or one sign")
+        return sign
 
     @model_validator(mode="after")
     def _fits(self) -> "CsvTable":
@@ -73,20 +107,87 @@ class CsvTable(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per line of the table."""
-        named = (self.label, self.skin_tone, self.lesion_id, self.patient_id, self.site, self.split)
-        required = [self.image, *(column for column in named if column), *self.extra]
-        lines = read_table(folder / self.table, required, key=self.image)
-        images = images_of([line[self.image] for line in lines], folder)
-        rows: list[Row] = []
-        problems: list[str] = []
-        for number, (line, image) in enumerate(zip(lines, images, strict=True), start=2):
-            try:
-                rows.append(self._row(line, image))
-            except ValueError as error:
-                problems.append(f"line {number}: {error}")
+        path, notes = folder / self.table, list[str]()
+        required = [self.image, *self._facts().values(), *self.extra]
+        lines = read_table(
+            path,
+            required,
+            key=self.image,
+            encoding=self.encoding,
+            delimiter=self.delimiter,
+            skip_blank=True,
+            notes=notes,
+        )
+        problems = self._spoilt(lines)
+        if not problems:
+            images = images_of([line[self.image] for line in lines], folder, notes=notes)
+            lines = self._emptied(lines, notes)
+            rows: list[Row] = []
+            first: dict[str, Line] = {}
+            for line, image in zip(lines, images, strict=True):
+                if image in first:
+                    problems.append(
+                        f"line {line.number}: {line[self.image]!r} is the picture {image}, which line "
+                        f"{first[image].number} calls {first[image][self.image]!r}"
+                    )
+                first.setdefault(image, line)
+                try:
+                    rows.append(self._row(line, image))
+                except ValueError as error:
+                    problems.append(f"line {line.number}: {error}")
         if problems:
-            raise AdapterError(f"{folder / self.table} has {len(problems)} problems:\n{listing(problems)}")
-        return Manifest.of(rows, folder)
+            raise AdapterError(f"{path} has {len(problems)} problems:\n{listing(problems)}")
+        self._note(lines, rows, notes)
+        return Manifest.of(rows, folder, notes)
+
+    def _spoilt(self, lines: Sequence[Line]) -> list[str]:
+        """Cells of which a spreadsheet left too little to be read."""
+        ids = {self.image, self.lesion_id, self.patient_id}
+        return [
+            f"line {line.number}: {problem}"
+            for line in lines
+            for column in dict.fromkeys((self.image, *self._facts().values()))
+            if (problem := cell_problem(column, line[column], identifies=column in ids))
+        ]
+
+    def _emptied(self, lines: Sequence[Line], notes: list[str]) -> list[Line]:
+        """The lines without what stands for nothing; labels that `codes` names are kept."""
+        nothing = {word.casefold() for word in self.empty_cells}
+        kept = {self.image}
+        found: Counter[tuple[str, str]] = Counter()
+        emptied = []
+        for line in lines:
+            other = Line(line)
+            other.number = line.number
+            for column, cell in line.items():
+                named = column == self.label and self.codes is not None and cell in self.codes
+                if cell.casefold() in nothing and cell and column not in kept and not named:
+                    found[column, cell] += 1
+                    other[column] = ""
+            emptied.append(other)
+        read = {*self._facts().values(), *self.extra}
+        notes += [
+            f"{column}: {count} cells say {cell!r}, which is taken for not known (`empty_cells`)"
+            for (column, cell), count in found.items()
+            if column in read
+        ]
+        return emptied
+
+    def _facts(self) -> dict[str, str]:
+        """The columns that are read, by the option that names them."""
+        options = ("label", "skin_tone", "lesion_id", "patient_id", "site", "split")
+        return {option: column for option in options if (column := getattr(self, option)) is not None}
+
+    def _note(self, lines: Sequence[Line], rows: Sequence[Row], notes: list[str]) -> None:
+        """Say what looks wrong and may be right."""
+        for option, column in self._facts().items():
+            if option in ("lesion_id", "patient_id") and column != self.image:
+                notes += notes_on_ids(column, [(line.number, line[column]) for line in lines])
+        if self.label is not None:
+            unlabelled = sum(not row.label for row in rows)
+            if unlabelled:
+                notes.append(f"{self.label}: {unlabelled} of {len(rows)} cells are empty: no label")
+            notes += notes_on_words(self.label, [row.label for row in rows])
 
     def _row(self, line: Mapping[str, str], image: str) -> Row:
         def cell(column: str | None) -> str:

@@ -75,10 +75,11 @@ class Derm7pt(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture that is asked for, in the order of the table."""
+        notes: list[str] = []
         table = folder / "meta.csv" if (folder / "meta.csv").is_file() else folder / "meta" / "meta.csv"
         kinds = list(KINDS) if self.picture == "both" else [self.picture]
         needed = ("case_num",) if self.picture == "both" else ()
-        lines = read_table(table, ("diagnosis", *kinds, *needed))
+        lines = read_table(table, ("diagnosis", *kinds, *needed), notes=notes)
         refuse_unnamed(table, lines, "case_num" if "case_num" in lines[0] else kinds[0])
         splits = self._splits(table, len(lines))
         shown: dict[str, list[_Shown]] = {}
@@ -89,10 +90,11 @@ class Derm7pt(Adapter):
                 split = splits.get(number, "") if splits is not None else None
                 shown.setdefault(line[kind], []).append(_Shown(line, kind, split))
         groups = name_groups([[cell.lesion for cell in cells] for cells in shown.values() if len(cells) > 1])
-        images = images_of(list(shown), folder)
+        images = images_of(list(shown), folder, notes=notes)
         return Manifest.of(
             [self._row(cells, image, groups) for cells, image in zip(shown.values(), images, strict=True)],
             folder,
+            notes,
         )
 
     def _row(self, cells: Sequence["_Shown"], image: str, groups: Mapping[str, str]) -> Row:

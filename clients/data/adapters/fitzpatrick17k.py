@@ -53,12 +53,13 @@ class Fitzpatrick17k(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the table that is not left out."""
+        notes: list[str] = []
         required = ("md5hash", self.tones, "label", "nine_partition_label", "three_partition_label", "qc")
-        lines = read_table(folder / TABLE, required, key="md5hash")
+        lines = read_table(folder / TABLE, required, key="md5hash", notes=notes)
         lines = [line for line in lines if line["qc"] not in self.leave_out_qc]
         if not lines:
             raise AdapterError(f"`leave_out_qc` leaves out every picture of {folder / TABLE}")
-        images = images_of([line["md5hash"] for line in lines], folder)
+        images = images_of([line["md5hash"] for line in lines], folder, notes=notes)
         codes = {name: name for name in NAMES[self.labels]}
         rows = []
         for line, image in zip(lines, images, strict=True):
@@ -79,4 +80,4 @@ class Fitzpatrick17k(Adapter):
                     },
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)

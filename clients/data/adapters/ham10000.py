@@ -32,9 +32,10 @@ class Ham10000(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table."""
+        notes: list[str] = []
         required = ("lesion_id", "image_id", "dx", "localization")
-        lines = read_table(_table(folder), required, key="image_id")
-        images = images_of([line["image_id"] for line in lines], folder)
+        lines = read_table(_table(folder), required, key="image_id", notes=notes)
+        images = images_of([line["image_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):
             extra = {column: line.get(column, "") for column in ("age", "sex")} | {IMAGE_KIND: "dermoscopic"}
@@ -49,7 +50,7 @@ class Ham10000(Adapter):
                     extra=extra,
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)
 
 
 def _table(folder: Path) -> Path:

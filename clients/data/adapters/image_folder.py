@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.adapters.published import PICTURE_SUFFIXES
 from clients.data.errors import AdapterError
 from clients.data.manifests.manifest import Manifest, Row
+from clients.data.pictures.suffixes import PICTURE_SUFFIXES
 
 
 class ImageFolder(Adapter):

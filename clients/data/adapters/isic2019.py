@@ -40,12 +40,13 @@ class Isic2019(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table."""
+        notes: list[str] = []
         labels = one_hot(folder / "ISIC_2019_Training_GroundTruth.csv", "image")
         required = ("image", "age_approx", "anatom_site_general", "lesion_id", "sex")
-        lines = read_table(folder / "ISIC_2019_Training_Metadata.csv", required, key="image")
+        lines = read_table(folder / "ISIC_2019_Training_Metadata.csv", required, key="image", notes=notes)
         if self.without_ham10000:
             lines = [line for line in lines if _source(line) != "HAM"]
-        images = images_of([line["image"] for line in lines], folder, ending="_downsampled")
+        images = images_of([line["image"] for line in lines], folder, ending="_downsampled", notes=notes)
         told = {fact: _contradicted(lines, fact) for fact in FACTS}
         flamby = _flamby(folder / FLAMBY)
         rows = []
@@ -68,7 +69,7 @@ class Isic2019(Adapter):
                     extra=extra,
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)
 
 
 def _contradicted(lines: Sequence[Mapping[str, str]], fact: str) -> dict[str, str]:

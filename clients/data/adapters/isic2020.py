@@ -49,10 +49,11 @@ class Isic2020(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the table."""
+        notes: list[str] = []
         site = "anatom_site_general_challenge"
         required = ("image_name", "patient_id", "sex", "age_approx", site, "diagnosis", "benign_malignant")
-        lines = read_table(_table(folder), (*required, "target"), key="image_name")
-        images = images_of([line["image_name"] for line in lines], folder)
+        lines = read_table(_table(folder), (*required, "target"), key="image_name", notes=notes)
+        images = images_of([line["image_name"] for line in lines], folder, notes=notes)
         groups = _duplicates(folder / DUPLICATES)
         codes = DIAGNOSES if self.labels == "diagnosis" else MALIGNANCIES
         rows = []
@@ -74,7 +75,7 @@ class Isic2020(Adapter):
                     extra=extra,
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)
 
 
 def _table(folder: Path) -> Path:

@@ -31,11 +31,12 @@ class Milk10k(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table, labelled by its lesion's ground truth."""
+        notes: list[str] = []
         labels = one_hot(folder / "MILK10k_Training_GroundTruth.csv", "lesion_id")
         required = ("lesion_id", "image_type", "isic_id", "skin_tone_class", "site")
         group = {lesion: pair[0] for pair in NEAR_DUPLICATES for lesion in pair}
-        lines = read_table(folder / "MILK10k_Training_Metadata.csv", required, key="isic_id")
-        images = images_of([line["isic_id"] for line in lines], folder)
+        lines = read_table(folder / "MILK10k_Training_Metadata.csv", required, key="isic_id", notes=notes)
+        images = images_of([line["isic_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):
             lesion, tone = line["lesion_id"], line["skin_tone_class"].removesuffix(".0")
@@ -59,4 +60,4 @@ class Milk10k(Adapter):
                     extra=extra,
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)

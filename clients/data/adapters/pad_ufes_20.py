@@ -25,9 +25,10 @@ class PadUfes20(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture of the metadata table."""
+        notes: list[str] = []
         required = ("img_id", "patient_id", "lesion_id", "diagnostic", "fitspatrick")
-        lines = read_table(folder / "metadata.csv", required, key="img_id")
-        images = images_of([line["img_id"] for line in lines], folder)
+        lines = read_table(folder / "metadata.csv", required, key="img_id", notes=notes)
+        images = images_of([line["img_id"] for line in lines], folder, notes=notes)
         rows = []
         for line, image in zip(lines, images, strict=True):
             name, patient, lesion = line["img_id"], line["patient_id"], line["lesion_id"]
@@ -49,4 +50,4 @@ class PadUfes20(Adapter):
                     },
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)

@@ -1,48 +1,119 @@
 """Reading published data sets: CSV tables, and pictures in a folder or a zip file."""
 
-import csv
-import zipfile
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from clients.data.errors import AdapterError
-from clients.data.pictures.files import ZIP_MARK
+from clients.data.manifests.delimited import DelimitedTable, read_delimited
+from clients.data.manifests.text_file import UnreadableTableError
+from clients.data.pictures.files import UnreadablePictureError
+from clients.data.pictures.folder import FolderFiles, files_of
+from clients.data.pictures.names import NameMatch, is_url, matches_said, slashed
+from clients.data.pictures.suffixes import SUFFIXES
 from clients.data.wording import listing
 
-PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
+
+class Line(dict[str, str]):
+    """The cells of a table's line by their columns, and its number in the file, counted from 1."""
+
+    number: int = 0
 
 
-def read_table(path: Path, required: Sequence[str], *, key: str | None = None) -> list[dict[str, str]]:
+def read_table(
+    path: Path,
+    required: Sequence[str],
+    *,
+    key: str | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    skip_blank: bool = False,
+    notes: list[str] | None = None,
+) -> list[Line]:
     """The lines of a CSV file with at least the columns `required`, cells stripped.
 
     Args:
         path: the file.
-        required: the columns that must be there.
+        required: the columns that must be there, under the names that their cells get; a header that differs
+            in case or blanks alone will do.
         key: of those, the column that names each line: it is filled, and no value is there twice.
+        encoding: of the file; by default what it shows.
+        delimiter: between cells; by default what the header shows.
+        skip_blank: leave out lines that hold only delimiters, and say so, rather than refuse them.
+        notes: takes what was taken for granted or left out; without it, that goes to standard error.
 
     Raises:
-        AdapterError: the file is not there, is no CSV in UTF-8, lacks a column, has no lines, or `key` does
-            not hold.
+        AdapterError: the file is not there, is no such table, lacks a column, has no lines or ragged ones, or
+            `key` does not hold.
     """
     if not path.is_file():
         raise AdapterError(f"{path} does not exist; put the published table there")
+    told: list[str] = []
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.DictReader(file)
-            columns = [name.strip() for name in lines.fieldnames or ()]
-            missing = [name for name in required if name not in columns]
-            if missing:
-                raise AdapterError(f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}")
-            lines.fieldnames = columns
-            # A short line leaves None where its cells are missing; a long one keeps the rest under None.
-            table = [{name: (cell or "").strip() for name, cell in line.items() if name} for line in lines]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise AdapterError(f"{path} is not a CSV file in UTF-8: {error}") from error
-    if not table:
+        table = read_delimited(path, required, encoding=encoding, delimiter=delimiter)
+        told += table.notes
+        columns = _columns(path, table, required, told)
+    except UnreadableTableError as error:
+        raise AdapterError(f"{path} {error}") from error
+    if not table.lines:
         raise AdapterError(f"{path} has no line below its header; put the whole published table there")
+    if table.blank and not skip_blank:
+        blank_lines = [f"line {number}: every cell is empty" for number in table.blank]
+        raise AdapterError(f"{path} has {len(blank_lines)} problems:\n{listing(blank_lines)}")
+    ragged = [f"line {line.number}: {fault}" for line in table.lines if (fault := table.fault(line))]
+    if ragged:
+        raise AdapterError(
+            f"{path}, read as {table.how}, has {len(ragged)} lines of another length:\n{listing(ragged)}\n"
+            "a cell that holds the delimiter or a line break needs quotes around it; export the table again"
+        )
+    lines, blanks = [], 0
+    for numbered in table.lines:
+        cells = [" ".join(cell.split(_NO_BREAK)) if _NO_BREAK in cell else cell for cell in numbered.cells]
+        blanks += sum(_NO_BREAK in cell.strip() for cell in numbered.cells)
+        line = Line({name: cell.strip() for name, cell in zip(columns, cells, strict=True) if name})
+        line.number = numbered.number
+        lines.append(line)
+    if blanks:
+        told.append(f"{path.name}: {blanks} cells have no-break spaces, which are read as plain ones")
     if key is not None:
-        refuse_unnamed(path, table, key)
-    return table
+        refuse_unnamed(path, lines, key)
+    tell(told, notes)
+    return lines
+
+
+_NO_BREAK = "\u00a0"
+
+
+def tell(said: Iterable[str], notes: list[str] | None) -> None:
+    """Hand on what an import takes for granted or leaves out: to `notes`, or else to standard error."""
+    if notes is not None:
+        notes.extend(said)
+        return
+    for line in said:
+        print(line, file=sys.stderr)
+
+
+def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: list[str]) -> list[str]:
+    """What each column of `table` is called here: as `required` calls it, or as it stands there.
+
+    Raises:
+        AdapterError: a required column is not there.
+        UnreadableTableError: one is there twice.
+    """
+    found = {name: table.column(name) for name in dict.fromkeys(required)}
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        raise AdapterError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(table.header)} "
+            f"(read as {table.how})"
+        )
+    renamed = {column: name for name, column in found.items() if column not in (None, name)}
+    told += [f"{path.name}: column {name!r} is read from {column!r}" for column, name in renamed.items()]
+    twice = sorted({name for name in table.header if name and table.header.count(name) > 1})
+    told += [
+        f"{path.name}: the column {name!r} is there more than once; the last one counts" for name in twice
+    ]
+    return [renamed.get(column, column) for column in table.header]
 
 
 def refuse_unnamed(path: Path, lines: Sequence[Mapping[str, str]], key: str) -> None:
@@ -53,52 +124,40 @@ def refuse_unnamed(path: Path, lines: Sequence[Mapping[str, str]], key: str) -> 
     """
     first: dict[str, int] = {}
     problems = []
-    for number, value in enumerate((line[key] for line in lines), start=2):
+    for place, line in enumerate(lines, start=2):
+        number, value = line.number if isinstance(line, Line) else place, line[key]
         if not value:
             problems.append(f"line {number}: {key} is empty")
         elif value in first:
             problems.append(f"line {number}: {key} {value} is on line {first[value]} already")
         first.setdefault(value, number)
     if problems:
-        raise AdapterError(f"{path} has {len(problems)} problems:\n{listing(problems)}")
+        advice = (
+            f"\na line without {key} is no picture's (a total, merged cells): fill it, or delete the line"
+        )
+        empty = any(not line[key] for line in lines)
+        raise AdapterError(
+            f"{path} has {len(problems)} problems:\n{listing(problems)}{advice if empty else ''}"
+        )
 
 
-def find_pictures(folder: Path) -> dict[str, str]:
-    """Every picture in `folder`, its sub-folders and the zip files beside its tables.
-
-    Returns:
-        By the file's name without suffix: the image's place, as a manifest in `folder` writes it.
+def find_pictures(folder: Path) -> FolderFiles:
+    """Every file in `folder`, its sub-folders and the zip files beside its tables.
 
     Raises:
-        AdapterError: the folder does not exist or two pictures share a name.
+        AdapterError: the folder does not exist, or a zip file cannot be read.
     """
     if not folder.is_dir():
         raise AdapterError(f"the folder {folder} does not exist; name the one that holds the pictures")
-    places: dict[str, str] = {}
-    twice: list[str] = []
-
-    def add(name: PurePosixPath, place: str) -> None:
-        if name.suffix.lower() not in PICTURE_SUFFIXES or name.name.startswith("."):
-            return
-        if name.stem in places:
-            twice.append(f"{places[name.stem]} and {place}")
-        places.setdefault(name.stem, place)
-
-    for path in sorted(folder.rglob("*")):
-        name = PurePosixPath(path.relative_to(folder).as_posix())
-        add(name, str(name))
-    for archive in sorted(folder.glob("*.zip")):
-        for member in _members(archive):
-            add(PurePosixPath(member), f"{archive.name}{ZIP_MARK}{member}")
-    if twice:
-        raise AdapterError(
-            f"{len(twice)} pictures in {folder} share a name, so tables cannot tell them apart:\n"
-            f"{listing(twice)}\nkeep one of each"
-        )
-    return places
+    try:
+        return files_of(folder)
+    except UnreadablePictureError as error:
+        raise AdapterError(f"{error}; fetch it again") from error
 
 
-def images_of(names: Sequence[str], folder: Path, *, ending: str = "") -> list[str]:
+def images_of(
+    names: Sequence[str], folder: Path, *, ending: str = "", notes: list[str] | None = None
+) -> list[str]:
     """The `image` of each picture that a table calls `names`, with or without their suffix.
 
     A picture that is not there keeps the name that its publisher gives it, so that `dermfed-data check`
@@ -108,35 +167,64 @@ def images_of(names: Sequence[str], folder: Path, *, ending: str = "") -> list[s
         names: what the table calls them.
         folder: where they are.
         ending: what the table's names end with and some copies' files do not (`_downsampled`).
+        notes: takes how many names were matched how; without it, that goes to standard error.
 
     Raises:
-        AdapterError: none of them is there.
+        AdapterError: none of them is there, names fit several files, or they are addresses.
     """
-    places = find_pictures(folder)
-    found = [places.get(_stem(name)) or places.get(_stem(name).removesuffix(ending)) for name in names]
-    if not any(found) and not any((folder / name).is_file() for name in names):
+    addresses = [name for name in names if is_url(name)]
+    if addresses:
+        raise AdapterError(
+            f"{len(addresses)} of {len(names)} pictures are addresses, from which nothing is fetched:\n"
+            f"{listing(addresses)}\nfetch them yourself, and let the table name the files"
+        )
+    files = find_pictures(folder)
+    index = files.names
+    found = []
+    for name in names:
+        match = _existing(name, folder) or index.find(name)
+        if ending and not match.place and not match.several:
+            stem, suffix = (_stem(name), name[len(_stem(name)) :])
+            match = index.find(stem.removesuffix(ending) + suffix)
+        found.append(match)
+    several = [
+        f"{name}: {', '.join(match.several)}"
+        for name, match in zip(names, found, strict=True)
+        if match.several
+    ]
+    if several:
+        raise AdapterError(
+            f"{len(several)} pictures in {folder} share a name, so the table cannot tell them apart:\n"
+            f"{listing(several)}\nkeep one of each, or let the table name their folders and suffixes"
+        )
+    if not any(match.place for match in found):
         raise AdapterError(
             f"all {len(names)} pictures that the table names are missing: none is in {folder}, its "
-            f"sub-folders or the zip files in it, which hold {len(places)} other pictures; unpack or copy "
-            f"them there"
+            f"sub-folders or the zip files in it, which hold {len(files.pictures)} other pictures; unpack or "
+            f"copy them there"
         )
+    tell(matches_said(names, found), notes)
     return [
-        place or (name if _suffixed(name) else f"{name}.jpg")
-        for name, place in zip(names, found, strict=True)
+        match.place or (slashed(name) if _suffixed(name) else f"{slashed(name)}.jpg")
+        for name, match in zip(names, found, strict=True)
     ]
 
 
+def _existing(name: str, folder: Path) -> NameMatch | None:
+    """The file that lies where `name` says, within `folder` or not."""
+    try:
+        if not name or not (folder / name).is_file():
+            return None
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return None
+    path = Path(name)
+    inside = path.is_absolute() and path.is_relative_to(folder)
+    return NameMatch(path.relative_to(folder).as_posix() if inside else path.as_posix())
+
+
 def _suffixed(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in PICTURE_SUFFIXES
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
 def _stem(name: str) -> str:
-    return PurePosixPath(name).stem if _suffixed(name) else name
-
-
-def _members(archive: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(archive) as file:
-            return file.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
-        raise AdapterError(f"{archive} is no zip file that can be read ({error}); fetch it again") from error
+    return name.removesuffix(PurePosixPath(name).suffix) if _suffixed(name) else name

@@ -70,15 +70,19 @@ class Scin(Adapter):
 
     def manifest(self, folder: Path) -> Manifest:
         """One row per picture, in the order of the table of cases."""
+        notes: list[str] = []
         required = ("case_id", GIVEN, WEIGHTS, f"monk_skin_tone_label_{self.graders}")
         labels = {
-            line["case_id"]: line for line in read_table(folder / "scin_labels.csv", required, key="case_id")
+            line["case_id"]: line
+            for line in read_table(folder / "scin_labels.csv", required, key="case_id", notes=notes)
         }
         paths = [f"{picture}_path" for picture in PICTURES]
         cases = []
         holders: dict[str, list[_Case]] = {}
         shot_types: dict[str, str] = {}
-        for line in read_table(folder / "scin_cases.csv", ("case_id", OWN_WORD, *paths), key="case_id"):
+        for line in read_table(
+            folder / "scin_cases.csv", ("case_id", OWN_WORD, *paths), key="case_id", notes=notes
+        ):
             if line["case_id"] not in labels:
                 raise AdapterError(f"case {line['case_id']} is in scin_cases.csv but not in scin_labels.csv")
             cases.append(self._case(line, labels[line["case_id"]]))
@@ -87,7 +91,7 @@ class Scin(Adapter):
                     holders.setdefault(path, []).append(cases[-1])
                     shot_types.setdefault(path, line.get(f"{picture}_shot_type", ""))
         groups = name_groups([[case.number for case in held] for held in holders.values() if len(held) > 1])
-        images = images_of(list(holders), folder)
+        images = images_of(list(holders), folder, notes=notes)
         rows = []
         for (path, held), image in zip(holders.items(), images, strict=True):
             case, tone = held[0], agreed([case.tone for case in held])
@@ -112,7 +116,7 @@ class Scin(Adapter):
                     },
                 )
             )
-        return Manifest.of(rows, folder)
+        return Manifest.of(rows, folder, notes)
 
     def _case(self, line: Mapping[str, str], labels: Mapping[str, str]) -> "_Case":
         name = f"case {line['case_id']}"

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.case_groups import case_problems
+from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
 from clients.data.manifests.csv_file import scan_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.partition.assign import name_of
 from clients.data.partition.splits import straddling
+from clients.data.pictures.causes import UnusablePicture, find_causes
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
 from clients.data.progress import progress
 from registry.bundle.cases.case_input import CaseInput
@@ -36,18 +38,29 @@ class ManifestProblem:
             different lesions), `case` (what cannot be a kind or a fact, or pictures of a lesion that
             contradict each other).
         text: where and what.
+        cause: of a picture that cannot be used, what it shares with others; empty for all other problems.
     """
 
     kind: Literal["value", "picture", "straddling", "duplicate", "case"]
     text: str
+    cause: str = ""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The number of pictures that a manifest lists, and all problems."""
+    """The number of pictures that a manifest lists, all problems, and what is none.
+
+    Attributes:
+        pictures: how many it lists.
+        problems: what is wrong.
+        notes: what reading the manifest took for granted, and how names were matched to files.
+        unlisted: pictures that lie where those of the manifest do, and that no line names.
+    """
 
     pictures: int
     problems: tuple[ManifestProblem, ...]
+    notes: tuple[str, ...] = ()
+    unlisted: UnlistedPictures = NONE_UNLISTED
 
 
 def check_manifest(path: Path, *, threads: int | None = None, case: CaseInput | None = None) -> CheckReport:
@@ -66,36 +79,40 @@ def check_manifest(path: Path, *, threads: int | None = None, case: CaseInput | 
     component_ids = components([linkage_keys(row) for row in rows])
     digests, broken = _read_all(scan.manifest, threads or min(8, os.cpu_count() or 1))
     problems = [ManifestProblem("value", text) for text in scan.problems]
-    problems += [ManifestProblem("picture", text) for text in broken]
+    for picture, cause in zip(broken, find_causes(broken), strict=True):
+        detail = f" ({cause.detail})" if cause.detail and cause.detail not in picture.reason else ""
+        text = f"{picture.shown}: {picture.reason}{detail}"
+        problems.append(ManifestProblem("picture", text, cause.common))
     problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
     problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, digests)]
     if case is not None:
         problems += [ManifestProblem("case", text) for text in case_problems(rows, case)]
-    return CheckReport(len(rows), tuple(problems))
+    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted_beside(scan.manifest))
 
 
-def _read_all(manifest: Manifest, threads: int) -> tuple[list[str], list[str]]:
-    """SHA-256 of each picture's bytes, empty where there are none, and the problems of pictures."""
+def _read_all(manifest: Manifest, threads: int) -> tuple[list[str], list[UnusablePicture]]:
+    """SHA-256 of each picture's bytes, empty where there are none, and the pictures that cannot be used."""
     with PictureReader() as reader:
 
-        def read(row: Row) -> tuple[str, str]:
-            digest = ""
+        def read(row: Row) -> tuple[str, UnusablePicture | None]:
+            digest, file = "", locate(row.image, manifest.folder)
             try:
-                content = reader.read(locate(row.image, manifest.folder))
+                content = reader.read(file)
                 digest = hashlib.sha256(content).hexdigest()
                 decode_picture(content, _RULE)
             except (UnreadablePictureError, PictureError) as error:
-                return digest, f"{row.image}: {error}"
-            return digest, ""
+                return digest, UnusablePicture(row.image, file, str(error))
+            return digest, None
 
-        digests, wrong = [], []
+        digests: list[str] = []
+        wrong: list[UnusablePicture] = []
         with (
             progress("checking pictures", len(manifest.rows)) as advance,
             ThreadPoolExecutor(threads) as pool,
         ):
             for digest, problem in pool.map(read, manifest.rows):
                 digests.append(digest)
-                wrong += [problem] if problem else []
+                wrong += [problem] if problem is not None else []
                 advance(1)
     return digests, wrong
 

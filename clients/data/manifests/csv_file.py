@@ -2,21 +2,22 @@
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clients.data.atomic_files import write_atomically
 from clients.data.errors import ManifestError
+from clients.data.manifests.delimited import DelimitedTable, TableLine, fold, read_delimited
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
+from clients.data.manifests.matched_images import match_images
+from clients.data.manifests.spreadsheet_traces import AS_TEXT, NOTHING, rounded
+from clients.data.manifests.text_file import UnreadableTableError
 from clients.data.pictures.files import relocate
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
 from registry.bundle.skin_tone.scales import read_scale, read_tone
 from training.data.dataset import SPLITS
-
-# How spreadsheets and data frames spell "nothing".
-_EMPTY = frozenset({"", "nan", "none", "null", "na", "n/a"})
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,19 @@ def read_manifest(path: Path) -> Manifest:
 def scan_manifest(path: Path) -> Scan:
     """Read a manifest and collect all that is wrong with its rows.
 
+    Images that are not there and mean exactly one file that is are read as that file, and noted.
+
     Raises:
-        ManifestError: the file is missing, is no CSV in UTF-8, has no rows, or its header lacks `image` or
-            has a column twice.
+        ManifestError: the file is missing, is no table that can be read, has no rows, or its header lacks
+            `image` or has a column twice.
     """
     if not path.is_file():
         raise ManifestError(f"manifest {path} does not exist; make one with `dermfed-data import`")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return _scan(csv.reader(file, strict=True), path)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path} is not a CSV file in UTF-8: {error}") from error
+        table = read_delimited(path, ("image",))
+        return _scan(table, path)
+    except UnreadableTableError as error:
+        raise ManifestError(f"{path} {error}") from error
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
@@ -76,37 +79,59 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _scan(lines: Iterator[list[str]], path: Path) -> Scan:
-    header = [name.strip() for name in next(lines, [])]
-    if "image" not in header:
+def _scan(table: DelimitedTable, path: Path) -> Scan:
+    image = table.column("image")
+    header = ["image" if name == image else name for name in table.header]
+    notes = list(table.notes)
+    if image is None:
         raise ManifestError(f"{path} has no column 'image'; its columns: {', '.join(header) or 'none'}")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    if image != "image":
+        notes.append(f"{path.name}: column 'image' is read from {image!r}")
+    twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ManifestError(f"{path} has the column {', '.join(twice)} more than once; keep one of each")
     extra_columns = tuple(name for name in header if name and name not in COLUMNS)
+    notes += [
+        f"{path.name}: {name!r} is kept as a column of its own; to be read as {fold(name)!r} it is spelt so"
+        for name in extra_columns
+        if fold(name) in COLUMNS and fold(name) not in header
+    ]
+    whole = [line for line in table.lines if not table.fault(line)]
+    cells = [dict(zip(header, map(_clean, line.cells), strict=True)) for line in whole]
+    images, matched = match_images([cell["image"] for cell in cells], path.parent)
     rows: list[Row] = []
-    problems: list[str] = []
+    problems = [(line.number, fault) for line in table.lines if (fault := table.fault(line))]
     seen: dict[str, int] = {}
-    for number, cells in enumerate(lines, start=2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(header):
-            problems.append(f"line {number}: {len(cells)} cells where the header has {len(header)}")
-            continue
-        row, wrong = _row(dict(zip(header, map(_clean, cells), strict=True)), extra_columns)
+    for line, cell, found in zip(whole, cells, images, strict=True):
+        row, wrong = _row({**cell, "image": found}, extra_columns)
         if row.image and row.image in seen:
             wrong.append(f"image {row.image!r} is on line {seen[row.image]} already")
-        seen.setdefault(row.image, number)
+        seen.setdefault(row.image, line.number)
         rows.append(row)
-        problems += [f"line {number}: {problem}" for problem in wrong]
+        problems += [(line.number, problem) for problem in wrong]
     if not rows and not problems:
         raise ManifestError(f"{path} lists no pictures; it needs a line below the header for each")
-    return Scan(Manifest(tuple(rows), path.parent, extra_columns), tuple(problems))
+    told = [f"line {number}: {problem}" for number, problem in sorted(problems, key=lambda found: found[0])]
+    manifest = Manifest(tuple(rows), path.parent, extra_columns, (*notes, *matched, *_notes_on(whole, cells)))
+    return Scan(manifest, tuple(told))
+
+
+def _notes_on(lines: Sequence[TableLine], cells: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """What a spreadsheet may have done to the ids."""
+    for column in ("lesion_id", "patient_id"):
+        spoilt = [
+            line.number for line, cell in zip(lines, cells, strict=True) if rounded(cell.get(column, ""))
+        ]
+        if spoilt:
+            yield (
+                f"{column}: {len(spoilt)} cells are numbers that a spreadsheet rounded, so that ids "
+                f"become one, the first on line {spoilt[0]}; {AS_TEXT}"
+            )
 
 
 def _clean(cell: str) -> str:
     text = cell.strip()
-    return "" if text.lower() in _EMPTY else text
+    return "" if text.lower() in NOTHING else text
 
 
 def _row(cells: dict[str, str], extra_columns: tuple[str, ...]) -> tuple[Row, list[str]]:

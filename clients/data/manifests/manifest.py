@@ -70,17 +70,20 @@ class Manifest:
         rows: one per picture.
         folder: what relative image paths start from.
         extra_columns: the columns beyond `COLUMNS`, in the file's order.
+        notes: what reading it took for granted, matched or left out, for whoever owns the pictures.
     """
 
     rows: tuple[Row, ...]
     folder: Path
     extra_columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: Iterable[Row], folder: Path) -> "Manifest":
+    def of(cls, rows: Iterable[Row], folder: Path, notes: Iterable[str] = ()) -> "Manifest":
         """A manifest whose extra columns are those that the rows have, in order of appearance."""
         kept = tuple(rows)
-        return cls(kept, folder, tuple(dict.fromkeys(name for row in kept for name in row.extra)))
+        extra = tuple(dict.fromkeys(name for row in kept for name in row.extra))
+        return cls(kept, folder, extra, tuple(notes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -89,7 +92,7 @@ class Manifest:
 
     def keep(self, rows: Sequence[Row]) -> "Manifest":
         """The same manifest with other rows."""
-        return Manifest(tuple(rows), self.folder, self.extra_columns)
+        return Manifest(tuple(rows), self.folder, self.extra_columns, self.notes)
 
     def values(self, column: str) -> list[str]:
         """The cells of one column.

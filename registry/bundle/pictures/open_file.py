@@ -9,6 +9,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
@@ -55,17 +56,56 @@ _PNG_END = b"IEND\xaeB`\x82"
 # The preamble of a DICOM file belongs to whoever wrote it: empty, it cannot be another file's beginning.
 _DICOM = bytes(128) + b"DICM"
 
-# Pictures that people do send, told apart from bytes that are no picture at all.
-_REFUSED_FORMATS: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"GIF8", "GIF"),
-    (0, b"BM", "BMP"),
-    (0, b"II*\x00", "TIFF"),
-    (0, b"MM\x00*", "TIFF"),
-    (4, b"ftypheic", "HEIC"),
-    (4, b"ftypmif1", "HEIF"),
-    (4, b"ftypavif", "AVIF"),
-    (0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000"),
-    (0, b"%PDF", "PDF"),
+
+@dataclass(frozen=True)
+class _Refused:
+    """A kind of file that people do send: where its first bytes are, what it is, and what to do with it."""
+
+    offset: int
+    magic: bytes
+    name: str
+    what_to_do: str
+
+
+def _convert(suffix: str) -> str:
+    return f"convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`"
+
+
+_PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
+_RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
+_PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
+_HEIF = {
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
+    **dict.fromkeys((b"mif1", b"mif2", b"msf1"), "HEIF"),
+}
+
+# Files that people do send, told apart from bytes that are no picture at all; the first that fits is taken.
+_REFUSED_FORMATS: tuple[_Refused, ...] = (
+    _Refused(0, b"GIF8", "GIF", _convert("gif")),
+    _Refused(0, b"BM", "BMP", _convert("bmp")),
+    _Refused(8, b"CR\x02", "a camera's raw file (CR2)", _RAW),
+    _Refused(0, b"II*\x00", "TIFF, or a camera's raw file of its kind", _convert("tif")),
+    _Refused(0, b"MM\x00*", "TIFF, or a camera's raw file of its kind", _convert("tif")),
+    _Refused(0, b"II+\x00", "TIFF", _convert("tif")),
+    _Refused(0, b"MM\x00+", "TIFF", _convert("tif")),
+    *(_Refused(4, b"ftyp" + brand, name, _PHONE) for brand, name in _HEIF.items()),
+    _Refused(4, b"ftypavif", "AVIF", _convert("avif")),
+    _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
+    _Refused(4, b"ftypcrx", "a camera's raw file (CR3)", _RAW),
+    _Refused(4, b"ftyp", "a film", "take the one picture out of it that is meant"),
+    _Refused(0, b"FUJIFILMCCD-RAW", "a camera's raw file (RAF)", _RAW),
+    _Refused(0, b"IIRO", "a camera's raw file (ORF)", _RAW),
+    _Refused(0, b"IIU\x00", "a camera's raw file (RW2)", _RAW),
+    _Refused(0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000", _convert("jp2")),
+    _Refused(0, b"\xffO\xffQ", "JPEG 2000", _convert("j2k")),
+    _Refused(0, b"\x00\x00\x00\x0cJXL ", "JPEG XL", _convert("jxl")),
+    _Refused(0, b"\xff\x0a", "JPEG XL", _convert("jxl")),
+    _Refused(0, b"8BPS", "a Photoshop file (PSD)", _convert("psd")),
+    _Refused(0, b"%PDF", "PDF", _PAGE),
+    _Refused(
+        0, b"\x00\x05\x16\x07", "what a Mac keeps beside a file (AppleDouble)", "name the picture itself"
+    ),
+    _Refused(0, b"PK\x03\x04", "a zip file or an Office document", "take the picture out of it"),
 )
 
 
@@ -113,10 +153,11 @@ def picture_format(content: bytes) -> Format:
         return "WebP"
     if content.startswith(_DICOM):
         return "DICOM"
-    for offset, magic, name in _REFUSED_FORMATS:
-        if content[offset : offset + len(magic)] == magic:
+    for refused in _REFUSED_FORMATS:
+        if content[refused.offset : refused.offset + len(refused.magic)] == refused.magic:
             raise UnsupportedPicture(
-                f"the picture is {name}; JPEG, PNG and WebP are accepted. Convert it first"
+                f"the picture is {refused.name}, which is not read; JPEG, PNG and WebP are accepted: "
+                f"{refused.what_to_do}"
             )
     if content[128:132] == _DICOM[128:]:
         raise UnsupportedPicture(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest
 
-COMMANDS = ("import", "check", "describe", "partition", "synth", "tones")
+COMMANDS = ("import", "adapters", "check", "describe", "partition", "synth", "tones")
 
 
 def run(*words: object) -> Result:

@@ -14,14 +14,15 @@ def test_pictures_are_found_in_folders_and_zip_files(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
         for name in ("images/b.png", "readme.md", "__MACOSX/._b.png"):
             archive.writestr(name, b"")
-    assert find_pictures(tmp_path) == {"a": "part 1/a.JPG", "b": "z.zip::images/b.png"}
+    assert find_pictures(tmp_path).pictures == ["part 1/a.JPG", "z.zip::images/b.png"]
 
 
 def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
     (tmp_path / "a.png").touch()
-    with pytest.raises(AdapterError, match=r"1 pictures .* share a name(?s:.*)a.jpg and a.png"):
-        find_pictures(tmp_path)
+    with pytest.raises(AdapterError, match=r"1 pictures .* share a name(?s:.*)a: a.jpg, a.png"):
+        images_of(["a"], tmp_path)
+    assert images_of(["a.png"], tmp_path) == ["a.png"]
 
 
 def test_what_is_not_there_or_broken_is_said(tmp_path: Path) -> None:
@@ -56,8 +57,13 @@ def test_where_no_picture_is_there_all_are_counted(tmp_path: Path) -> None:
 
 
 def test_tables_are_stripped_and_their_columns_checked(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("\ufeffa, b\n 1 ,2\n3\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text("\ufeffa, b\n 1 ,2\n3,\n", encoding="utf-8")
     assert read_table(tmp_path / "t.csv", ["b"]) == [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]
+    (tmp_path / "ragged.csv").write_text('a,b\n1,"2\n2"\n3\n4,5,6\n7,8,\n')
+    with pytest.raises(
+        AdapterError, match=r"2 lines of another length:\s+line 4: 1 cells.*\s+line 5: 3 cells"
+    ):
+        read_table(tmp_path / "ragged.csv", ["a"])
     with pytest.raises(AdapterError, match="has no column c; it has a, b"):
         read_table(tmp_path / "t.csv", ["a", "c"])
     with pytest.raises(AdapterError, match="put the published table there"):

@@ -1,0 +1,153 @@
+"""From the bytes of a table to its text: which encoding it is in, or why that cannot be told.
+
+A byte-order mark decides, then strict UTF-8. What is left is taken for cp1252, in which Excel on Windows
+saves "CSV", unless that gives words that nobody writes: then Mac OS and DOS are as likely, and whoever has
+the table has to say. Central European and Cyrillic code pages look like cp1252 to any rule, so an example
+of what was read goes with it.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins like UTF-16's mark, so it comes first
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_NO_TEXT = (
+    (b"PK\x03\x04", "an Excel workbook (.xlsx) or a zip file"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook (.xls)"),
+    (b"%PDF", "a PDF"),
+    (b"{\\rtf", "a text document (RTF)"),
+    (b"SQLite format 3", "a database (SQLite)"),
+    (b"\x1f\x8b", "a gzip file"),
+)
+_MARKUP = re.compile(rb"\s*<(!doctype|html|table|\?xml|meta)", re.IGNORECASE)
+SAVE_AS = "open it in the spreadsheet and save it as `CSV UTF-8`"
+
+# In cp1252 these stand between letters only where the text is of another encoding. Dashes, dots and the
+# apostrophe do stand there.
+_ODD = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f\xa0-\xff–—…’](?=[A-Za-z])|[¤§¶¦¬](?=[a-z])|(?<=[a-z])[¤§¶¦¬]")
+_UTF8_PAIR = re.compile(rb"[\xc3-\xc5][\x80-\xbf]|\xe2\x80[\x80-\xbf]")
+_CONTROLS = re.compile(r"[\x01-\x08\x0e-\x19\x1b-\x1f]")
+_OTHERS = ("mac-roman", "cp850")
+_WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
+
+
+class UnreadableTableError(Exception):
+    """A file cannot be read as a table; its text is the reason and what to do."""
+
+
+@dataclass(frozen=True)
+class TableText:
+    """The text of a table.
+
+    Attributes:
+        text: without a byte-order mark at its start.
+        encoding: what it was taken for.
+        example: a word that another encoding would have read otherwise; empty where the encoding is certain.
+    """
+
+    text: str
+    encoding: str
+    example: str = ""
+
+
+def decode_table(content: bytes, encoding: str | None = None) -> TableText:
+    """The text that `content` is, in `encoding` or in the one that it shows.
+
+    Raises:
+        UnreadableTableError: it is no text, is cut short, or is of an encoding that cannot be told.
+    """
+    for magic, what in _NO_TEXT:
+        if content.startswith(magic):
+            raise UnreadableTableError(f"is {what}, not a CSV file; {SAVE_AS}")
+    if _MARKUP.match(content):
+        raise UnreadableTableError(f"is a web page or XML, whatever its name says; {SAVE_AS}")
+    marked = next((name for mark, name in _MARKS if content.startswith(mark)), None)
+    if encoding is not None:
+        read = TableText(_decoded(content, encoding), encoding)
+    elif marked is not None:
+        read = TableText(_decoded(content, marked), marked.removesuffix("-sig"))
+    elif b"\x00" in content:
+        raise UnreadableTableError(
+            f"has a NUL byte at byte {content.index(0)}: it is UTF-16 without a byte-order mark, or damaged; "
+            f"{SAVE_AS}, or name its `encoding` (utf-16-le, utf-16-be)"
+        )
+    else:
+        read = _unmarked(content)
+    text = read.text.removeprefix("\ufeff").removesuffix("\x1a")  # the latter ends a file of DOS
+    if "\x00" in text:
+        line = text.count("\n", 0, text.index("\x00")) + 1
+        raise UnreadableTableError(
+            f"has a NUL byte on line {line}, which no table has: it is damaged or of another encoding than "
+            f"{read.encoding}; export it again, and {SAVE_AS}"
+        )
+    return TableText(text, read.encoding, read.example)
+
+
+def _unmarked(content: bytes) -> TableText:
+    """Bytes without a mark: UTF-8, or else cp1252 where that makes sense."""
+    try:
+        return TableText(content.decode("utf-8"), "utf-8")
+    except UnicodeDecodeError as error:
+        problem = error
+    line = content.count(b"\n", 0, problem.start) + 1
+    if problem.end == len(content) and "unexpected end" in problem.reason:
+        raise UnreadableTableError(
+            "is UTF-8 and ends in the middle of a character: it was cut short; export it again"
+        )
+    mixed = _UTF8_PAIR.search(content)
+    if mixed is not None:
+        also = content.count(b"\n", 0, mixed.start()) + 1
+        raise UnreadableTableError(
+            f"is UTF-8 on line {also} and something else on line {line}, as tables are that were put "
+            f"together from two; {SAVE_AS}, or name its `encoding`"
+        )
+    if any(mark in content for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UnreadableTableError(f"is not UTF-8, and has a byte-order mark of UTF-16 within; {SAVE_AS}")
+    try:
+        text = content.decode("cp1252")
+    except UnicodeDecodeError as error:
+        raise UnreadableTableError(
+            f"is neither UTF-8 nor cp1252 (line {content.count(bytes([10]), 0, error.start) + 1}); "
+            f"{_candidates(content, error.start)}"
+        ) from error
+    if _CONTROLS.search(text):
+        raise UnreadableTableError(f"is no text (it has control characters); {SAVE_AS}")
+    if odd := _ODD.search(text):
+        raise UnreadableTableError(
+            f"is not UTF-8, and its encoding cannot be told; {_candidates(content, odd.start())}"
+        )
+    word = _WORD.search(text[problem.start :])
+    around = re.search(r"[^\s;,\t|\"]*$", text[: problem.start])
+    example = f"{around[0] if around else ''}{word[0] if word else ''}"
+    return TableText(text, "cp1252", re.split(r"[;,\t|\"]", example)[0])
+
+
+def _candidates(content: bytes, place: int) -> str:
+    """How each likely encoding reads the word around a byte, and how to name one."""
+    start = max(
+        (content.rfind(mark, 0, place) for mark in (b"\n", b";", b",", b"\t", b"|", b'"')), default=-1
+    )
+    word = re.split(rb'[\r\n;,\t|"]', content[start + 1 : start + 60])[0]
+    readings = ", ".join(
+        f"{word.decode(name, errors='replace')!r} in {name}" for name in ("cp1252", *_OTHERS)
+    )
+    return f"a word is {readings}. Name its `encoding`, or {SAVE_AS}"
+
+
+def _decoded(content: bytes, encoding: str) -> str:
+    try:
+        return content.decode(encoding)
+    except LookupError as error:
+        raise UnreadableTableError(f"cannot be read: there is no encoding {encoding!r}") from error
+    except UnicodeError as error:
+        cut = "; it was cut short" if "truncated" in str(error) or "unexpected end" in str(error) else ""
+        name = encoding.removesuffix("-sig").upper()
+        raise UnreadableTableError(
+            f"is not whole {name} ({error}){cut}. Export it again, and {SAVE_AS}"
+        ) from error

@@ -1,0 +1,226 @@
+"""From what a table calls a picture to the file that it means, where exactly one fits.
+
+A file fits a name if both are alike but for what spreadsheets, other systems and people change: backslashes,
+the Unicode form of letters (NFC or NFD), case, blanks, the suffix of a picture that is read (`.jpeg` for
+`.jpg`), the folders in front, a Windows drive or share. Numbers are never compared as numbers: `12` is not
+`0012`. Of the files that fit, those count whose folders agree with the name from the right for longest, and
+of several in one folder the one that is spelt most alike.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from clients.data.pictures.files import ZIP_MARK
+from clients.data.pictures.suffixes import READ_SUFFIXES, SUFFIXES
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FOREIGN = re.compile(r"[A-Za-z]:[\\/]|\\\\|//")
+
+
+@dataclass(frozen=True)
+class NameMatch:
+    """The file that a name means.
+
+    Attributes:
+        place: the file, as the names of files were given; empty where none fits, or several.
+        how: in what the name differs from it; empty where it does not, or where there is none.
+        several: the files that fit alike, where there are several.
+    """
+
+    place: str = ""
+    how: str = ""
+    several: tuple[str, ...] = ()
+
+
+def is_url(name: str) -> bool:
+    """Whether `name` is an address on the network, from which nothing is fetched."""
+    return _URL.match(name) is not None
+
+
+def is_foreign(name: str) -> bool:
+    """Whether `name` begins with a Windows drive or a share."""
+    return _FOREIGN.match(name) is not None
+
+
+def slashed(name: str) -> str:
+    """A name as a path of this system: stripped, with slashes, without `./` in front."""
+    path = name.strip().replace("\\", "/")
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return path
+
+
+class PictureNames:
+    """Files by their names, to find those that tables mean."""
+
+    def __init__(self, places: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
+        """Take the files.
+
+        Args:
+            places: as manifests write them, relative to one folder; members of zip files behind `::`.
+            aliases: of some places, the name under which it is also known.
+        """
+        self._places = tuple(dict.fromkeys(places))
+        self._names = {place: (aliases or {}).get(place, place) for place in self._places}
+        self._by_stem: dict[str, list[str]] = defaultdict(list)
+        for place in self._places:
+            self._by_stem[_stem_key(_parts(self._names[place])[-1])].append(place)
+        self._known = frozenset(self._places)
+
+    def find(self, name: str, *, anywhere: bool = True) -> NameMatch:
+        """The file that `name` means.
+
+        Args:
+            name: as a table has it.
+            anywhere: whether the file may lie in another folder than the name says.
+        """
+        if name in self._known:
+            return NameMatch(name)
+        path = slashed(name)
+        wanted = _parts(path)
+        if not wanted or is_url(name):
+            return NameMatch()
+        suffixed = bool(_suffix(wanted[-1]))
+        fitting = [
+            place
+            for place in self._by_stem.get(_stem_key(wanted[-1]), ())
+            if not suffixed or _may_be_swapped(wanted[-1], _parts(self._names[place])[-1])
+        ]
+        agreeing = {place: _agreeing(wanted, _parts(self._names[place])) for place in fitting}
+        whole = len(wanted)
+        if not anywhere and not is_foreign(name):
+            agreeing = {
+                place: count
+                for place, count in agreeing.items()
+                if count == whole == len(_parts(self._names[place]))
+            }
+        if not agreeing:
+            return NameMatch()
+        longest = max(agreeing.values())
+        best = [place for place, count in agreeing.items() if count == longest]
+        if len({_folder(place) for place in best}) == 1:
+            tightest = max(_tightness(wanted[-1], _parts(self._names[place])[-1]) for place in best)
+            best = [
+                place for place in best if _tightness(wanted[-1], _parts(self._names[place])[-1]) == tightest
+            ]
+        if len(best) > 1:
+            return NameMatch(several=tuple(best))
+        how = _difference(name, self._names[best[0]], longest)
+        if self._names[best[0]] != best[0]:
+            how.append("another encoding of the names in the zip file")
+        return NameMatch(best[0], " and ".join(how))
+
+    def like(self, name: str) -> tuple[str, ...]:
+        """The files that `name` does not mean and may have meant, for whoever looks for it."""
+        wanted = _parts(slashed(name))
+        if not wanted:
+            return ()
+        key = _stem_key(wanted[-1])
+        other_suffix = self._by_stem.get(key, ())
+        if other_suffix or not key.isdecimal():
+            return tuple(other_suffix)
+        return tuple(
+            place
+            for stem, places in self._by_stem.items()
+            if stem.isdecimal() and stem.lstrip("0") == key.lstrip("0")
+            for place in places
+        )
+
+
+def matches_said(names: Sequence[str], found: Sequence[NameMatch]) -> list[str]:
+    """One line for each way in which names differ from the files they mean, with a count and an example."""
+    ways: dict[str, list[str]] = defaultdict(list)
+    for name, match in zip(names, found, strict=True):
+        if match.how:
+            ways[match.how].append(f"{name!r} for {match.place}")
+    return [
+        f"{len(examples)} pictures are named with {how}, e.g. {examples[0]}" for how, examples in ways.items()
+    ]
+
+
+def without_zeros(name: str, place: str) -> bool:
+    """Whether a name and a file are one number, written with and without leading zeros."""
+    one, other = (_stem_key(_parts(slashed(text))[-1]) for text in (name, place))
+    return one != other and one.isdecimal() and other.isdecimal() and one.lstrip("0") == other.lstrip("0")
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Folders and file of a name; a zip file counts as a folder."""
+    return tuple(part for part in name.replace(ZIP_MARK, "/").split("/") if part)
+
+
+def _folder(place: str) -> tuple[str, ...]:
+    return _parts(place)[:-1]
+
+
+def _composed(text: str) -> str:
+    """Letters in one Unicode form, and every blank as a plain one."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _suffix(name: str) -> str:
+    """The suffix of a name where it is one of pictures; nothing where it is not."""
+    suffix = PurePosixPath(_composed(name)).suffix
+    return suffix if suffix.lower() in SUFFIXES else ""
+
+
+def _stem_key(name: str) -> str:
+    """What all spellings of one file's name share."""
+    return _composed(name).removesuffix(_suffix(name)).casefold()
+
+
+def _may_be_swapped(name: str, other: str) -> bool:
+    """Whether the suffixes of two names are the same, or both of pictures that are read."""
+    one, two = _suffix(name).lower(), _suffix(other).lower()
+    return one == two or (one in READ_SUFFIXES and two in READ_SUFFIXES)
+
+
+def _agreeing(wanted: Sequence[str], place: Sequence[str]) -> int:
+    """How many parts of two names agree from the right, the file's own name being one of them."""
+    count = 1
+    for one, other in zip(reversed(wanted[:-1]), reversed(place[:-1]), strict=False):
+        if _composed(one).casefold() != _composed(other).casefold():
+            break
+        count += 1
+    return count
+
+
+def _tightness(name: str, other: str) -> int:
+    """How alike names are: 4 the same, 3 but for Unicode and blanks, 2 but for case, 1 but for the suffix."""
+    if name == other:
+        return 4
+    one, two = _composed(name), _composed(other)
+    if one == two:
+        return 3
+    return 2 if one.casefold() == two.casefold() else 1
+
+
+def _difference(name: str, place: str, agreeing: int) -> list[str]:
+    """In what a name differs from that of the file it means, in words."""
+    wanted, found = _parts(slashed(name)), _parts(place)
+    one, other = "/".join(wanted[-agreeing:]), "/".join(found[-agreeing:])
+    said = []
+    if is_foreign(name):
+        said.append("a Windows drive or share in front")
+    elif agreeing < len(wanted):
+        said.append("another folder")
+    if "\\" in name and not is_foreign(name):
+        said.append("backslashes")
+    if name.strip().startswith((".\\", "./")):
+        said.append("`./` in front")
+    if unicodedata.is_normalized("NFC", one) != unicodedata.is_normalized("NFC", other):
+        said.append("another Unicode form (NFC or NFD)")
+    if [letter for letter in one if letter.isspace()] != [letter for letter in other if letter.isspace()]:
+        said.append("other blanks")
+    suffix, kept = _suffix(one), _suffix(other)
+    bare, of_file = (_composed(text)[: len(_composed(text)) - len(_suffix(text))] for text in (one, other))
+    swapped = bool(suffix) and suffix.lower() != kept.lower()
+    if bare != of_file or (suffix and suffix != kept and not swapped):
+        said.append("other case")
+    if swapped:
+        said.append(f"{suffix} for {kept}")
+    return said
