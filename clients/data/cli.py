@@ -392,7 +392,8 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     """All problems, those of pictures by their cause."""
     causes: dict[str, list[str]] = {}
     for problem in report.problems:
-        causes.setdefault(problem.cause, []).append(f"{problem.kind}: {problem.text}")
+        shown = problem.text.removesuffix(f": {problem.cause}") if problem.cause else problem.text
+        causes.setdefault(problem.cause, []).append(f"{problem.kind}: {shown}")
     yield from causes.pop("", [])
     for cause, lines in sorted(causes.items(), key=lambda group: -len(group[1])):
         yield f"{len(lines)} pictures: {cause}"

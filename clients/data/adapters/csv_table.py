@@ -115,16 +115,15 @@ class CsvTable(Adapter):
             key=self.image,
             encoding=self.encoding,
             delimiter=self.delimiter,
-            skip_blank=True,
+            anybodys=True,
             notes=notes,
         )
         problems = self._spoilt(lines)
         if not problems:
             images = images_of([line[self.image] for line in lines], folder, notes=notes)
-            lines = self._emptied(lines, notes)
             rows: list[Row] = []
             first: dict[str, Line] = {}
-            for line, image in zip(lines, images, strict=True):
+            for line, image in zip(self._emptied(lines, notes), images, strict=True):
                 if image in first:
                     problems.append(
                         f"line {line.number}: {line[self.image]!r} is the picture {image}, which line "

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import DelimitedTable, read_delimited
-from clients.data.manifests.text_file import UnreadableTableError
+from clients.data.manifests.text_file import UnknownEncodingError, UnreadableTableError
 from clients.data.pictures.files import UnreadablePictureError
 from clients.data.pictures.folder import FolderFiles, files_of
 from clients.data.pictures.names import NameMatch, is_url, matches_said, slashed
@@ -27,7 +27,7 @@ def read_table(
     key: str | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
-    skip_blank: bool = False,
+    anybodys: bool = False,
     notes: list[str] | None = None,
 ) -> list[Line]:
     """The lines of a CSV file with at least the columns `required`, cells stripped.
@@ -39,7 +39,8 @@ def read_table(
         key: of those, the column that names each line: it is filled, and no value is there twice.
         encoding: of the file; by default what it shows.
         delimiter: between cells; by default what the header shows.
-        skip_blank: leave out lines that hold only delimiters, and say so, rather than refuse them.
+        anybodys: whether it is anybody's table rather than a published one: lines that hold only delimiters
+            are left out and told, and messages name the options `encoding` and `delimiter`.
         notes: takes what was taken for granted or left out; without it, that goes to standard error.
 
     Raises:
@@ -51,13 +52,16 @@ def read_table(
     told: list[str] = []
     try:
         table = read_delimited(path, required, encoding=encoding, delimiter=delimiter)
-        told += table.notes
+        told += [f"{note}{OPTIONS}" if anybodys and note == table.read_as else note for note in table.notes]
         columns = _columns(path, table, required, told)
+    except UnknownEncodingError as error:
+        named = ", or name its encoding: `--option encoding=...`" if anybodys else ""
+        raise AdapterError(f"{path} {error}{named}") from error
     except UnreadableTableError as error:
         raise AdapterError(f"{path} {error}") from error
     if not table.lines:
         raise AdapterError(f"{path} has no line below its header; put the whole published table there")
-    if table.blank and not skip_blank:
+    if table.blank and not anybodys:
         blank_lines = [f"line {number}: every cell is empty" for number in table.blank]
         raise AdapterError(f"{path} has {len(blank_lines)} problems:\n{listing(blank_lines)}")
     ragged = [f"line {line.number}: {fault}" for line in table.lines if (fault := table.fault(line))]
@@ -82,6 +86,7 @@ def read_table(
 
 
 _NO_BREAK = "\u00a0"
+OPTIONS = " (`--option encoding=...` and `--option delimiter=...` set them)"
 
 
 def tell(said: Iterable[str], notes: list[str] | None) -> None:
@@ -97,9 +102,11 @@ def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: l
     """What each column of `table` is called here: as `required` calls it, or as it stands there.
 
     Raises:
-        AdapterError: a required column is not there.
+        AdapterError: a required column is not there, or nothing is.
         UnreadableTableError: one is there twice.
     """
+    if not table.header:
+        raise AdapterError(f"{path} is empty; export it again")
     found = {name: table.column(name) for name in dict.fromkeys(required)}
     missing = [name for name, column in found.items() if column is None]
     if missing:

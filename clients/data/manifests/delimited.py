@@ -40,6 +40,7 @@ class DelimitedTable:
         lines: those below the header that hold anything.
         blank: the numbers of those that hold delimiters alone.
         how: encoding and delimiter, in words.
+        read_as: that one of `notes` which says so; empty where they are UTF-8 and commas.
         notes: what was taken for granted, and what was left out.
     """
 
@@ -47,6 +48,7 @@ class DelimitedTable:
     lines: tuple[TableLine, ...]
     blank: tuple[int, ...]
     how: str
+    read_as: str
     notes: tuple[str, ...]
 
     def column(self, name: str) -> str | None:
@@ -103,7 +105,8 @@ def read_delimited(
     _refuse_titles(lines, wanted)
     _refuse_quoted_whole(header)
     how = f"{read.encoding.replace('utf', 'UTF')} with {_SPOKEN.get(chosen, repr(chosen))}"
-    notes = [*_how_read(path, read, chosen, how)]
+    read_as = _how_read(path, read, chosen, how)
+    notes = [read_as] if read_as else []
     if marks:
         notes.append(
             f"{path.name}: {marks} byte-order marks within the file, as where several were put together, "
@@ -114,7 +117,14 @@ def read_delimited(
         notes.append(f"{path.name}: {_lines(blank)} hold only delimiters and are left out")
     empty = set(blank)
     filled = [line for line in lines if line.number not in empty]
-    return DelimitedTable(header, tuple(_kept(path, header, filled, notes)), tuple(blank), how, tuple(notes))
+    return DelimitedTable(
+        header=header,
+        lines=tuple(_kept(path, header, filled, notes)),
+        blank=tuple(blank),
+        how=how,
+        read_as=read_as,
+        notes=tuple(notes),
+    )
 
 
 def fold(name: str) -> str:
@@ -151,12 +161,12 @@ def _sniff(text: str, wanted: Sequence[str]) -> str:
     return max(having, key=lambda delimiter: having[delimiter], default=",")
 
 
-def _how_read(path: Path, read: TableText, delimiter: str, how: str) -> Iterator[str]:
-    """What to say of encoding and delimiter where they are not commas and UTF-8."""
+def _how_read(path: Path, read: TableText, delimiter: str, how: str) -> str:
+    """What to say of encoding and delimiter; nothing where they are commas and UTF-8."""
     if read.encoding == "utf-8" and delimiter == ",":
-        return
+        return ""
     example = f"; it has the word {read.example!r}" if read.example else ""
-    yield f"{path.name}: read as {how}{example}"
+    return f"{path.name}: read as {how}{example}"
 
 
 def _kept(

@@ -41,6 +41,10 @@ class UnreadableTableError(Exception):
     """A file cannot be read as a table; its text is the reason and what to do."""
 
 
+class UnknownEncodingError(UnreadableTableError):
+    """The encoding of a table cannot be told, and somebody may know it."""
+
+
 @dataclass(frozen=True)
 class TableText:
     """The text of a table.
@@ -73,9 +77,10 @@ def decode_table(content: bytes, encoding: str | None = None) -> TableText:
     elif marked is not None:
         read = TableText(_decoded(content, marked), marked.removesuffix("-sig"))
     elif b"\x00" in content:
-        raise UnreadableTableError(
-            f"has a NUL byte at byte {content.index(0)}: it is UTF-16 without a byte-order mark, or damaged; "
-            f"{SAVE_AS}, or name its `encoding` (utf-16-le, utf-16-be)"
+        line = content.count(b"\n", 0, content.index(0)) + 1
+        raise UnknownEncodingError(
+            f"has a NUL byte on line {line}: it is UTF-16 without a byte-order mark (utf-16-le, utf-16-be), "
+            f"or damaged; {SAVE_AS}"
         )
     else:
         read = _unmarked(content)
@@ -105,21 +110,21 @@ def _unmarked(content: bytes) -> TableText:
         also = content.count(b"\n", 0, mixed.start()) + 1
         raise UnreadableTableError(
             f"is UTF-8 on line {also} and something else on line {line}, as tables are that were put "
-            f"together from two; {SAVE_AS}, or name its `encoding`"
+            f"together from two; export each anew, or {SAVE_AS}"
         )
     if any(mark in content for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnreadableTableError(f"is not UTF-8, and has a byte-order mark of UTF-16 within; {SAVE_AS}")
     try:
         text = content.decode("cp1252")
     except UnicodeDecodeError as error:
-        raise UnreadableTableError(
+        raise UnknownEncodingError(
             f"is neither UTF-8 nor cp1252 (line {content.count(bytes([10]), 0, error.start) + 1}); "
             f"{_candidates(content, error.start)}"
         ) from error
     if _CONTROLS.search(text):
         raise UnreadableTableError(f"is no text (it has control characters); {SAVE_AS}")
     if odd := _ODD.search(text):
-        raise UnreadableTableError(
+        raise UnknownEncodingError(
             f"is not UTF-8, and its encoding cannot be told; {_candidates(content, odd.start())}"
         )
     word = _WORD.search(text[problem.start :])
@@ -129,7 +134,7 @@ def _unmarked(content: bytes) -> TableText:
 
 
 def _candidates(content: bytes, place: int) -> str:
-    """How each likely encoding reads the word around a byte, and how to name one."""
+    """How each likely encoding reads the word around a byte, and what to do."""
     start = max(
         (content.rfind(mark, 0, place) for mark in (b"\n", b";", b",", b"\t", b"|", b'"')), default=-1
     )
@@ -137,7 +142,7 @@ def _candidates(content: bytes, place: int) -> str:
     readings = ", ".join(
         f"{word.decode(name, errors='replace')!r} in {name}" for name in ("cp1252", *_OTHERS)
     )
-    return f"a word is {readings}. Name its `encoding`, or {SAVE_AS}"
+    return f"a word is {readings}; {SAVE_AS}"
 
 
 def _decoded(content: bytes, encoding: str) -> str:
