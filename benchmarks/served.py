@@ -61,12 +61,17 @@ def registering(job_file: Path, out: Path) -> Path:
     return written
 
 
+def first_scale(job: Job) -> str:
+    """The first scale that a group of the job names."""
+    return next(scale for by_scale in job.data.subgroups.tones.values() for scale in by_scale)
+
+
 def pictures_by_tone(job: Job, folder: Path, count: int) -> dict[str, list[Picture]]:
-    """Some pictures of each skin tone of the job's scale."""
-    found: dict[str, list[Picture]] = defaultdict(list)
+    """Some pictures of each skin tone of the job's first scale."""
+    scale, found = first_scale(job), defaultdict(list)
     for picture in filtered(read_sources(job.data, folder, cache_folder()), job.data):
         row = picture.row
-        declared = row.skin_tone and row.skin_tone_scale == job.data.subgroups.scale
+        declared = row.skin_tone and row.skin_tone_scale == scale
         if declared and len(found[row.skin_tone]) < count:
             found[row.skin_tone].append(picture)
     return dict(sorted(found.items()))
@@ -149,12 +154,12 @@ def compare(
     count: int,
 ) -> int:
     """Ask about every picture and print the table; returns how many answers were wrong."""
-    scale = job.data.subgroups.scale
+    scale = first_scale(job)
     owner = {
         tone: name
         for name, bundle in bundles.items()
         if not (subgroup := bundle.manifest.subgroup).is_global
-        for tone in subgroup.values
+        for tone in subgroup.by_scale.get(scale, ())
     }
     other = next(each for each in OTHER_SCALE if each != scale)
     ways = {

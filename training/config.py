@@ -14,6 +14,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from registry.bundle.nearest import nearest
+from training.config_errors import places_of
 
 IDENTITY = "identity"
 """The context of a dump that tells what determines a job's weights."""
@@ -55,16 +56,22 @@ class FrozenConfig(BaseModel):
         return value
 
 
-def describe(error: ValidationError) -> list[str]:
-    """One line for each thing that is wrong: where, what, and what is allowed."""
-    problems = error.errors(include_url=False)
-    inside = {problem["loc"][:-1] for problem in problems if len(problem["loc"]) > 1}
+def describe(error: ValidationError, raw: Any = None) -> list[str]:
+    """One line for each thing that is wrong: where, what, and what is allowed.
+
+    Where a setting may be one of several things, lines are of the one that was meant; see `places_of`.
+
+    Args:
+        error: what pydantic found.
+        raw: what it was given, as plain data.
+    """
+    problems = places_of(error, raw)
+    inside = {problem.place[:-1] for problem in problems if len(problem.place) > 1}
     lines = []
     for problem in problems:
-        where, value = problem["loc"], problem["input"]
-        if problem["type"] == "too_short" and any(place[: len(where)] == where for place in inside):
+        where, value = problem.place, problem.value
+        if problem.kind == "too_short" and any(place[: len(where)] == where for place in inside):
             continue  # it is short because of what is wrong inside it
         found = f"; found {value!r}" if isinstance(value, str | int | float) else ""
-        message = problem["msg"].removeprefix("Value error, ")
-        lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {message}{found}")
+        lines.append(f"  {'.'.join(map(str, where)) or 'job'}: {problem.message}{found}")
     return lines

@@ -116,4 +116,4 @@ def read_federation(path: Path) -> Federation:
     try:
         return Federation.model_validate(raw)
     except ValidationError as error:
-        raise FederationFileError(f"{path}:\n" + "\n".join(describe(error))) from error
+        raise FederationFileError(f"{path}:\n" + "\n".join(describe(error, raw))) from error

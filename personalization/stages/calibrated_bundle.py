@@ -22,8 +22,6 @@ from registry.bundle.counts.block import Block, Counts
 from registry.bundle.counts.decisions import Decisions
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import (
-    CASE_SCHEMA,
-    SCHEMA_VERSION,
     Abstention,
     Conformal,
     Guarantee,
@@ -31,6 +29,7 @@ from registry.bundle.manifest.schema import (
     PatternCalibration,
     ReferenceHistograms,
     SubgroupHistograms,
+    schema_for,
 )
 from registry.bundle.manifest.schema import Temperature as TemperatureEntry
 from registry.bundle.manifest.schema import WorkingPoint as WorkingPointEntry
@@ -90,7 +89,7 @@ def with_thresholds(
     manifest = bundle.manifest
     for_whom: Guarantee = "global" if manifest.subgroup.is_global else "subgroup"
     update = {
-        "schema_version": SCHEMA_VERSION if manifest.case is None else CASE_SCHEMA,
+        "schema_version": schema_for(manifest.case, manifest.named_subgroups),
         "conformal": conformal_entry(fit.conformal, coverage, for_whom),
         "abstention": abstention_entry(fit.abstention),
         "working_point": working_point_entry(fit.working_point),
@@ -184,16 +183,19 @@ def with_figures(
     figures = summarise(test, context.labels, present, details, context.job.evaluation.traits)
     of_all = decided(decisions_of(reduce(add, test.values())))
     intervals = {**figures["intervals"], **of_all["intervals"]}
+    manifest = bundle.manifest
+    tested = histograms_by_subgroup(test, context) if manifest.subgroup.is_global else ()
     update = {
+        "schema_version": schema_for(manifest.case, [manifest.subgroup, *(one.subgroup for one in tested)]),
         "metrics": {**figures, **of_all, "intervals": intervals},
         "reference": ReferenceHistograms.from_counts(
             pooled_counts(test, bundle),
             distances=tuple(histogram.tolist()) if histogram.any() else None,
-            by_subgroup=histograms_by_subgroup(test, context) if bundle.manifest.subgroup.is_global else (),
+            by_subgroup=tested,
             **merging(context, test),
         ),
     }
-    return BundleDraft(bundle.manifest.model_copy(update=update), bundle.graph)
+    return BundleDraft(manifest.model_copy(update=update), bundle.graph)
 
 
 def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:

@@ -31,7 +31,7 @@ from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
 from training.data.dataset import Split
-from training.data.settings import ToneSubgroups
+from training.data.subgroup_settings import ToneGroups
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.census import Census
@@ -352,9 +352,9 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
     Raises:
         JobError: when the job's subgroups are not skin tones, or no epoch can be chosen for one.
     """
-    if not isinstance(context.job.data.subgroups, ToneSubgroups):
+    if not isinstance(context.job.data.subgroups, ToneGroups):
         raise JobError(
-            "personalize needs data.subgroups by skin tone ({scale: ..., groups: ...}): a picture is "
+            "personalize needs data.subgroups by skin tone (`groups`): a picture is "
             "routed by its declared tone, and other columns are reported only; or personalize per client"
         )
     census = context.census

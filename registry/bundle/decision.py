@@ -287,8 +287,8 @@ def _warnings(
         )
     if not _is_for(manifest, skin_tone, scale):
         warnings.append(
-            f"The model for skin tones {', '.join(subgroup.values)} ({subgroup.scale}) answered; it was not "
-            f"calibrated for {skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The prediction set "
+            f"The model for skin tones {subgroup.described} answered; it was not calibrated for "
+            f"{skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The prediction set "
             "holds every class and promises nothing."
         )
     elif manifest.conformal.guarantee == "none":

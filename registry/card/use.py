@@ -39,7 +39,8 @@ def population(manifest: BundleManifest) -> str:
     subgroup = manifest.subgroup
     if subgroup.is_global:
         return "Everybody whose skin tone has no model of its own, or is not declared."
-    return f"People whose declared skin tone on the scale {subgroup.scale} is {', '.join(subgroup.values)}."
+    declared = (f"on the scale {scale} is {', '.join(tones)}" for scale, tones in subgroup.by_scale.items())
+    return f"People whose declared skin tone {', or '.join(declared)}."
 
 
 def how_to_use(manifest: BundleManifest) -> dict[str, str]:

@@ -52,7 +52,10 @@ def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, boo
             model_digest=manifest.file.sha256,
             subgroup=version.subgroup.name,
             scale=version.subgroup.scale,
-            tones=list(version.subgroup.values),
+            tones=(
+                {scale: list(values) for scale, values in version.subgroup.tones.items()}
+                or list(version.subgroup.values)
+            ),
             created=version.created,
         )
     )

@@ -175,7 +175,10 @@ def _version(row: "Row[*tuple[Any, ...]]") -> Version:
 
 @lru_cache(maxsize=1024)
 def _subgroup(name: str, scale: str | None, tones: str) -> Subgroup:
-    return Subgroup(name=name, scale=scale, values=tuple(json.loads(tones)))
+    read = json.loads(tones)
+    if isinstance(read, dict):
+        return Subgroup(name=name, tones={each: tuple(values) for each, values in read.items()})
+    return Subgroup(name=name, scale=scale, values=tuple(read))
 
 
 def _event(row: "Row[*tuple[Any, ...]]") -> Event:

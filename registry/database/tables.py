@@ -50,7 +50,11 @@ class SchemaChangeRow(Table):
 
 
 class VersionRow(Table):
-    """One version of a model; `tones` are the values of its subgroup."""
+    """One version of a model.
+
+    `tones` are the values of its subgroup on `scale`; of one over several scales, the values by scale. A
+    dermfed that does not know these refuses the version: it has no scale.
+    """
 
     __tablename__ = "versions"
     __table_args__ = (
@@ -64,7 +68,7 @@ class VersionRow(Table):
     model_digest: Mapped[str] = mapped_column(String(71))
     subgroup: Mapped[str] = mapped_column(Text)
     scale: Mapped[str | None] = mapped_column(Text)
-    tones: Mapped[list[str]] = mapped_column(JSON)
+    tones: Mapped[list[str] | dict[str, list[str]]] = mapped_column(JSON)
     created: Mapped[datetime] = mapped_column(UtcTime)
 
 

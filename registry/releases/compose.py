@@ -93,8 +93,8 @@ def _one_for_everybody(candidate: Candidate) -> None:
 def _each_tone_once(candidate: Candidate) -> None:
     owners: dict[tuple[str, str], Version] = {}
     for version in candidate.versions:
-        scale = version.subgroup.scale or ""
-        for tone in dict.fromkeys(version.subgroup.values):
+        declared = [(scale, tone) for scale, tones in version.subgroup.by_scale.items() for tone in tones]
+        for scale, tone in dict.fromkeys(declared):
             other = owners.setdefault((scale, canonical_tone(tone, scale)), version)
             if other != version:
                 raise ReleaseRefused(

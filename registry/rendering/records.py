@@ -48,7 +48,7 @@ def release_line(alias: str, release: Release, overridden: Event | None = None) 
 def version_page(version: Version, manifest: BundleManifest) -> str:
     """Figures by subgroup, calibration and lineage of one version."""
     subgroup, lineage = version.subgroup, manifest.lineage
-    tones = "" if subgroup.is_global else f", {subgroup.scale} {', '.join(subgroup.values)}"
+    tones = "".join(f", {scale} {', '.join(values)}" for scale, values in subgroup.by_scale.items())
     conformal, abstention = manifest.conformal, manifest.abstention
     return lines_of(
         [

@@ -204,6 +204,7 @@ def models() -> Models:
                         scale="fitzpatrick",
                         skin_tones=["V", "VI"],
                         digest=_DIGEST,
+                        tones={"fitzpatrick": ["V", "VI"]},
                     ),
                 ],
             )

@@ -145,10 +145,7 @@ def _route_reason(route: Route, version: Version, parameters: Parameters) -> str
     if subgroup.is_global:
         answered = f"version {version.number}, which is for everybody, answered."
     else:
-        answered = (
-            f"version {version.number}, which is for skin tones {', '.join(subgroup.values)} "
-            f"({subgroup.scale}), answered."
-        )
+        answered = f"version {version.number}, which is for skin tones {subgroup.described}, answered."
     declared = f"skin tone {parameters.skin_tone} ({parameters.skin_tone_scale})"
     begins = {
         "declared": f"A {declared} was declared: ",

@@ -3,11 +3,12 @@
 | declared | route | who answers |
 | --- | --- | --- |
 | no tone | `unknown-tone` | global |
-| a tone on a scale that no subgroup of the release is on | `other-scale` | global |
+| a tone on a scale that no subgroup of the release names | `other-scale` | global |
 | a tone that belongs to no subgroup with a version | `no-model-for-subgroup` | global |
 | a tone of a subgroup with a version | `declared` | the subgroup's |
 
-Scales are never converted into each other.
+A subgroup may name values of several scales: a tone declared on any of them is its own. Scales are never
+converted into each other.
 """
 
 from collections.abc import Mapping
@@ -42,6 +43,6 @@ def select_subgroup(subgroups: Mapping[str, Subgroup], skin_tone: str | None, sc
     for name, subgroup in own.items():
         if subgroup.covers(skin_tone, scale):
             return Routed(name, "declared")
-    if own and all(subgroup.scale != scale for subgroup in own.values()):
+    if own and all(scale not in subgroup.by_scale for subgroup in own.values()):
         return Routed(GLOBAL, "other-scale")
     return Routed(GLOBAL, "no-model-for-subgroup")

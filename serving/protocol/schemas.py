@@ -308,6 +308,8 @@ class ServedPattern(Answer):
 class ServedVersion(Answer):
     """One version that is served: whom it is for, by which tones of which scale.
 
+    `tones` are the declared tones that are routed to it, by scale; it is not there where it is for everybody.
+    `scale` and `skin_tones` say the same of a version of one scale, and are empty where there are several.
     `case` says which pictures and facts it takes, `patterns` which of these were calibrated; they are not
     there where it takes single pictures.
     """
@@ -317,6 +319,7 @@ class ServedVersion(Answer):
     scale: str | None
     skin_tones: list[str]
     digest: str
+    tones: Annotated[dict[str, list[str]], Field(exclude_if=lambda tones: not tones)] = {}
     case: Annotated[CaseInput | None, Field(exclude_if=lambda case: case is None)] = None
     patterns: Annotated[list[ServedPattern], Field(exclude_if=lambda patterns: not patterns)] = []
 

@@ -51,11 +51,12 @@ class Choice:
 
 
 def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
-    """Skin tones to choose from, by scale: those first on which a served version is."""
+    """Skin tones to choose from, by scale: those first that a served version names."""
     used = {
-        version.version.subgroup.scale
+        scale
         for release in state.releases.values()
         for version in release.versions.values()
+        for scale in version.version.subgroup.by_scale
     }
     return [
         (

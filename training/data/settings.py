@@ -16,29 +16,11 @@ from registry.bundle.nearest import nearest
 from registry.bundle.pictures.rule import Interpolation, PictureRule
 from training.config import FrozenConfig
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
+from training.data.subgroup_settings import ColumnSubgroups as ColumnSubgroups
+from training.data.subgroup_settings import Subgroups
+from training.data.subgroup_settings import ToneSubgroups as ToneSubgroups
 
 LabelMap = Literal["malignancy"] | Mapping[str, str | None] | None  # None drops the label's rows
-
-
-class ToneSubgroups(FrozenConfig):
-    """Subgroups by declared skin tone: values of one scale to group names."""
-
-    scale: str
-    groups: Mapping[str, tuple[str, ...]]
-
-    @model_validator(mode="after")
-    def _each_value_once(self) -> "ToneSubgroups":
-        values = [value for group in self.groups.values() for value in group]
-        twice = sorted({value for value in values if values.count(value) > 1})
-        if twice:
-            raise ValueError(f"skin tone {', '.join(twice)} is in two groups; each value belongs to one")
-        return self
-
-
-class ColumnSubgroups(FrozenConfig):
-    """Subgroups by any other column of the manifest: reported, never routed."""
-
-    column: str
 
 
 class ClientsConfig(FrozenConfig):
@@ -206,7 +188,7 @@ class DataConfig(FrozenConfig):
     label_map: LabelMap = None
     image_size: int = Field(64, ge=8, le=2048)  # pixels, both sides
     interpolation: Interpolation | None = None  # when resizing; null for what the encoder's weights say
-    subgroups: ToneSubgroups | ColumnSubgroups | None = None
+    subgroups: Subgroups | None = None
     clients: ClientsConfig = ClientsConfig()
     split: SplitConfig = SplitConfig()
     server: ServerConfig | None = None

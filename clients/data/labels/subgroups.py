@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from clients.data.errors import SubgroupError
 from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
-from registry.bundle.skin_tone.scales import read_scale, read_tone
-from training.data.settings import ColumnSubgroups, ToneSubgroups
+from registry.bundle.skin_tone.scales import read_tone
+from training.data.subgroup_settings import ColumnSubgroups, ToneGroups
 
 UNDECLARED = -1
 
@@ -33,16 +33,16 @@ class Grouping:
 
 def assign_subgroups(
     rows: Sequence[Row],
-    config: ToneSubgroups | ColumnSubgroups | None,
+    config: ToneGroups | ColumnSubgroups | None,
     seen: NDArray[np.bool_] | None = None,
     *,
     whole: bool = True,
 ) -> Grouping:
     """The subgroup of every row.
 
-    By tone: a tone that no group names, a tone of another scale and no tone at all are `UNDECLARED`; nothing
-    is converted. By column: one subgroup per value, sorted; an empty value is `UNDECLARED`. With None there
-    are no subgroups and every row is `UNDECLARED`.
+    By tone: each group has its values of one scale or of several; a tone that no group names and no tone at
+    all are `UNDECLARED`, and nothing is converted. By column: one subgroup per value, sorted; an empty value
+    is `UNDECLARED`. With None there are no subgroups and every row is `UNDECLARED`.
 
     Args:
         rows: the pictures.
@@ -51,7 +51,7 @@ def assign_subgroups(
         whole: whether these are all of a job's pictures; one hospital's own may lack a tone's subgroup.
 
     Raises:
-        SubgroupError: no such scale, a value that is not on it, or a subgroup without pictures.
+        SubgroupError: a subgroup without pictures, or a column without values.
     """
     if config is None:
         return Grouping((), np.full(len(rows), UNDECLARED, dtype=np.int64))
@@ -69,25 +69,23 @@ def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Gro
     return _grouping(names, values, Undeclared.by_column(values, column, names))
 
 
-def _by_tone(rows: Sequence[Row], config: ToneSubgroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
-    try:
-        scale = read_scale(config.scale)
-        group_of = {
-            read_tone(value, scale): name for name, values in config.groups.items() for value in values
-        }
-    except ValueError as error:
-        raise SubgroupError(f"`subgroups` of the job: {error}") from error
+def _by_tone(rows: Sequence[Row], config: ToneGroups, seen: NDArray[np.bool_], *, whole: bool) -> Grouping:
+    named: dict[str, dict[str, str]] = {}  # group names by scale and tone
+    for name, by_scale in config.tones.items():
+        for scale, values in by_scale.items():
+            named.setdefault(scale, {}).update({read_tone(value, scale): name for value in values})
     grouping = _grouping(
-        tuple(config.groups),
-        [group_of.get(row.skin_tone, "") if row.skin_tone_scale == scale else "" for row in rows],
-        Undeclared.by_tone(rows, {scale: tuple(group_of)}),
+        tuple(config.tones),
+        [named.get(row.skin_tone_scale, {}).get(row.skin_tone, "") for row in rows],
+        Undeclared.by_tone(rows, {scale: tuple(groups) for scale, groups in named.items()}),
     )
     held = Counter(grouping.members[seen].tolist())
     empty = [name for number, name in enumerate(grouping.names) if not held[number]]
     if whole and empty:
         tones = _tones([row for row, counts in zip(rows, seen, strict=True) if counts])
+        scales = f"scale{'s' if len(named) > 1 else ''} {' and '.join(named)}"
         raise SubgroupError(
-            f"no picture belongs to the subgroup {', '.join(empty)} (scale {scale}); "
+            f"no picture belongs to the subgroup {', '.join(empty)} ({scales}); "
             f"the pictures' tones: {tones}; name groups that have pictures"
         )
     return grouping

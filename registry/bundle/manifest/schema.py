@@ -47,6 +47,13 @@ SCHEMA_VERSION: Final = 2
 CASE_SCHEMA: Final = 3
 """That of bundles whose model takes cases, which an older dermfed cannot serve."""
 
+SCALES_SCHEMA: Final = 4
+"""That of bundles that name a subgroup over several scales, which an older dermfed cannot route; otherwise as
+2, or as 3 where the model takes cases."""
+
+NEWEST_SCHEMA: Final = SCALES_SCHEMA
+"""The newest that this dermfed reads."""
+
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
 
@@ -78,32 +85,79 @@ class Subgroup(Frozen):
 
     Attributes:
         name: the subgroup's name; `global` is the model for everybody.
-        scale: the scale of the skin tones below; None for the global model.
-        values: the declared skin tones that are this subgroup; empty for the global model.
+        scale: the scale of the skin tones below; None for the global model, and for one of several scales.
+        values: the declared skin tones that are this subgroup; empty for the global model, and for one of
+            several scales.
+        tones: of a subgroup of several scales the declared skin tones that are it, by scale; else empty, and
+            then not written.
     """
 
     name: str = Field(GLOBAL, min_length=1)
     scale: str | None = None
     values: tuple[str, ...] = ()
+    tones: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @classmethod
+    def of_tones(cls, name: str, tones: Mapping[str, Sequence[str]]) -> "Subgroup":
+        """The subgroup of these values of one scale or of several."""
+        if len(tones) == 1:
+            ((scale, values),) = tones.items()
+            return cls(name=name, scale=scale, values=tuple(values))
+        return cls(name=name, tones={scale: tuple(values) for scale, values in tones.items()})
 
     @property
     def is_global(self) -> bool:
         """Whether the model is for everybody."""
         return self.name == GLOBAL
 
+    @property
+    def by_scale(self) -> Mapping[str, tuple[str, ...]]:
+        """The declared skin tones that are this subgroup, by scale: of one scale, of several, or none."""
+        return self.tones if self.scale is None else {self.scale: self.values}
+
+    @property
+    def described(self) -> str:
+        """Its skin tones as sentences name them: `5, 6 (fitzpatrick) or 0, 1 (milk10k)`."""
+        return " or ".join(f"{', '.join(values)} ({scale})" for scale, values in self.by_scale.items())
+
     def covers(self, skin_tone: str | None, scale: str | None) -> bool:
-        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type."""
-        if skin_tone is None or scale is None or scale != self.scale:
+        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type.
+
+        It is one on any scale that the subgroup names; no tone is converted from one to another.
+        """
+        if skin_tone is None or scale is None:
             return False
-        return canonical_tone(skin_tone, scale) in {canonical_tone(value, scale) for value in self.values}
+        known = {canonical_tone(value, scale) for value in self.by_scale.get(scale, ())}
+        return canonical_tone(skin_tone, scale) in known
+
+    def __hash__(self) -> int:
+        """By all fields, of which a mapping has no hash of its own."""
+        return hash((self.name, self.scale, self.values, tuple(sorted(self.tones.items()))))
 
     @model_validator(mode="after")
     def _tones_unless_global(self) -> "Subgroup":
-        if self.is_global and (self.scale is not None or self.values):
+        if self.is_global and (self.scale is not None or self.values or self.tones):
             raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
-        if not self.is_global and (self.scale is None or not self.values):
+        if not self.is_global and not self.tones and (self.scale is None or not self.values):
             raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
+        if self.tones and (self.scale is not None or self.values):
+            raise ValueError(
+                f"subgroup {self.name} has `tones` for several scales, and `scale` and `values` for one; a "
+                "bundle names either"
+            )
+        if self.tones and (len(self.tones) < 2 or not all(self.tones.values())):
+            raise ValueError(
+                f"the `tones` of subgroup {self.name} are values of two scales or more; those of "
+                "one scale are its `scale` and `values`"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _one_scale_is_written_as_ever(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name in ("scale", "values") if self.tones else ("tones",):
+            plain.pop(name, None)
+        return plain
 
 
 class SubgroupHistograms(ScoreHistograms):
@@ -182,7 +236,8 @@ class BundleManifest(Frozen):
     """The whole of `bundle.json`.
 
     Attributes:
-        schema_version: tells in which bins scores are counted and compared, see `bins`.
+        schema_version: tells in which bins scores are counted and compared, see `bins`, and what an older
+            dermfed cannot serve; see `schema_for`.
         parity: the largest difference in a probability between `model.onnx` and the network it was made of;
             None where that is not told, as in bundles of older versions, and then not written either.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
@@ -195,7 +250,7 @@ class BundleManifest(Frozen):
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
     """
 
-    schema_version: Literal[1, 2, 3] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3, 4] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -213,6 +268,12 @@ class BundleManifest(Frozen):
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
+
+    @property
+    def named_subgroups(self) -> tuple[Subgroup, ...]:
+        """Whom the model is for, and the subgroups that it was tested on by themselves."""
+        tested = self.reference.by_subgroup if self.reference else ()
+        return (self.subgroup, *(one.subgroup for one in tested))
 
     @property
     def bins(self) -> ScoreBins:
@@ -298,7 +359,13 @@ class BundleManifest(Frozen):
 
     @model_validator(mode="after")
     def _cases_have_their_schema(self) -> "BundleManifest":
-        if (self.schema_version == CASE_SCHEMA) != (self.case is not None):
+        over_scales = any(one.tones for one in self.named_subgroups)
+        if (self.schema_version == SCALES_SCHEMA) != over_scales:
+            raise ValueError(
+                f"a bundle has schema {SCALES_SCHEMA} if a subgroup is of several scales and only then; this "
+                f"one has schema {self.schema_version} and {'one' if over_scales else 'none'}"
+            )
+        if not over_scales and (self.schema_version == CASE_SCHEMA) != (self.case is not None):
             raise ValueError(
                 f"a bundle has schema {CASE_SCHEMA} if its model takes cases and only then; this one has "
                 f"schema {self.schema_version} and {'no ' if self.case is None else ''}`case`"
@@ -372,6 +439,18 @@ class BundleManifest(Frozen):
                 "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
             )
         return self
+
+
+def schema_for(case: CaseInput | None, subgroups: Sequence[Subgroup]) -> Literal[2, 3, 4]:
+    """The schema of a new bundle: the oldest that has what it says.
+
+    Args:
+        case: what its model takes of a case, if it takes cases.
+        subgroups: those that it names.
+    """
+    if any(one.tones for one in subgroups):
+        return SCALES_SCHEMA
+    return SCHEMA_VERSION if case is None else CASE_SCHEMA
 
 
 def _repeated(names: Sequence[str]) -> list[str]:

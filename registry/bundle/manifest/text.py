@@ -5,7 +5,7 @@ import json
 from pydantic import ValidationError
 
 from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
-from registry.bundle.manifest.schema import CASE_SCHEMA, BundleManifest
+from registry.bundle.manifest.schema import NEWEST_SCHEMA, BundleManifest
 
 ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
@@ -35,13 +35,13 @@ def read_manifest(content: bytes) -> BundleManifest:
     version = record.get("schema_version")
     if type(version) is not int or version < 1:
         raise ManifestError(
-            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {CASE_SCHEMA}"
+            f"bundle.json has schema_version {version!r}; it is a whole number from 1 to {NEWEST_SCHEMA}"
         )
-    if version > CASE_SCHEMA:
+    if version > NEWEST_SCHEMA:
         lineage = record.get("lineage")
         writer = lineage.get("code_version") if isinstance(lineage, dict) else None
         raise SchemaTooNew(
-            f"bundle.json has schema_version {version}; this dermfed reads up to {CASE_SCHEMA}. Install "
+            f"bundle.json has schema_version {version}; this dermfed reads up to {NEWEST_SCHEMA}. Install "
             + (f"dermfed {writer} or newer, which wrote it" if writer else "a newer dermfed")
         )
     if content != _text(record):

@@ -43,9 +43,15 @@ def read_tone(value: str, scale: str) -> str:
     # A column with gaps that passed through a float column comes back as "4.0".
     tone = tone.removesuffix(".0")
     if tone not in SCALES[name]:
-        allowed = ", ".join(SCALES[name]) + (" (or I to VI)" if name == "fitzpatrick" else "")
-        raise ValueError(f"skin tone {value!r} is not on the scale {name}; allowed: {allowed}, or empty")
+        raise ValueError(
+            f"skin tone {value!r} is not on the scale {name}; allowed: {allowed_tones(name)}, or empty"
+        )
     return tone
+
+
+def allowed_tones(scale: str) -> str:
+    """The values of a known scale as messages list them."""
+    return ", ".join(SCALES[scale]) + (" (or I to VI)" if scale == "fitzpatrick" else "")
 
 
 def canonical_tone(value: str, scale: str) -> str:

@@ -72,6 +72,7 @@ def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion
         scale=version.subgroup.scale,
         skin_tones=list(version.subgroup.values),
         digest=version.digest,
+        tones={scale: list(values) for scale, values in version.subgroup.by_scale.items()},
         case=manifest.case,
         patterns=[
             ServedPattern(

@@ -9,16 +9,15 @@ import torch
 from pydantic import Field
 
 from registry.bundle.manifest.schema import (
-    CASE_SCHEMA,
-    SCHEMA_VERSION,
     BundleManifest,
     Lineage,
     ModelFile,
     Subgroup,
+    schema_for,
 )
 from training.algorithms.client import Client
 from training.data.dataset import Split
-from training.data.settings import ToneSubgroups
+from training.data.subgroup_settings import ToneGroups
 from training.errors import ExportError
 from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
@@ -120,15 +119,15 @@ class Export(Stage):
 
 def manifest(context: StageContext, name: str, graph: bytes, parity: float | None = None) -> BundleManifest:
     """The manifest of a model that is not calibrated: it promises nothing and refers everything."""
-    case = context.job.data.case
+    case, subgroup = context.job.data.case, subgroup_of(context, name)
     return BundleManifest(
-        schema_version=SCHEMA_VERSION if case is None else CASE_SCHEMA,
+        schema_version=schema_for(case, [subgroup]),
         case=case,
         model=context.job.name,
         file=ModelFile.of(graph),
         labels=tuple(context.labels),
         picture=context.job.picture,
-        subgroup=subgroup_of(context, name),
+        subgroup=subgroup,
         parity=parity,
         lineage=Lineage(
             job=context.digest,
@@ -145,6 +144,6 @@ def manifest(context: StageContext, name: str, graph: bytes, parity: float | Non
 def subgroup_of(context: StageContext, name: str) -> Subgroup:
     """Whom a model is for: everybody, or the declared skin tones of its subgroup."""
     groups = context.job.data.subgroups
-    if name == GLOBAL or not isinstance(groups, ToneSubgroups):
+    if name == GLOBAL or not isinstance(groups, ToneGroups):
         return Subgroup()
-    return Subgroup(name=name, scale=groups.scale, values=groups.groups[name])
+    return Subgroup.of_tones(name, groups.tones[name])

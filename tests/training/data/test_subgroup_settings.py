@@ -1,0 +1,209 @@
+"""How a job names its subgroups: the forms, what each comes to, and what is said of a wrong one."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from training.config import IDENTITY
+from training.data.settings import DataConfig
+from training.data.subgroup_settings import ToneGroups
+from training.errors import JobError
+from training.jobs.job import Job, read_job
+
+JOB = {
+    "name": "identity",
+    "seed": 4,
+    "data": {"manifest": "a.csv", "image_size": 32, "clients": {"by": "iid", "count": 3}},
+    "model": {"name": "resnet18"},
+    "stages": [
+        {
+            "stage": "federate",
+            "rounds": 3,
+            "objective": {"name": "supervised", "augment": {"rotation": 10}},
+            "aggregator": {"name": "fedauto"},
+        }
+    ],
+}
+TWO_SCALES = """
+groups:
+  dark: {fitzpatrick: [5, VI], milk10k: [0, 1, 2]}
+  light: {fitzpatrick: [I, "2", 3.0, 4], milk10k: [3, 4, 5]}
+"""
+
+
+def job(text: str) -> dict[str, object]:
+    found = deepcopy(JOB)
+    found["data"]["subgroups"] = yaml.safe_load(text)  # type: ignore[index]
+    return found
+
+
+def tones(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    groups = Job.model_validate(job(text)).data.subgroups
+    assert isinstance(groups, ToneGroups)
+    return {name: dict(by_scale) for name, by_scale in groups.tones.items()}
+
+
+def refused(text: str, tmp_path: Path) -> list[str]:
+    """The lines after the file's name."""
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job(text)))
+    with pytest.raises(JobError) as found:
+        read_job(path)
+    return str(found.value).splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        (
+            '{scale: fitzpatrick, groups: {dark: [V, "6"], light: ["1"]}}',
+            "sha256:b5c2c9697dbf75c1395dd162f04f94763a5b54eaf1f8de194d5c39a66681fae8",
+        ),
+        (
+            '{scale: milk10k, groups: {dark: ["0", "1", "2"], light: ["4", "5"]}}',
+            "sha256:666ebe1d663d2ae7fb5515f7287721f035084fbb365685b7197faea7d2496ccd",
+        ),
+        ("{column: clinic}", "sha256:93a39b8ee8d6deb46d1829b95b2f362753312de7ead66d1eba89a3cd2ac487e3"),
+    ],
+)
+def test_forms_of_before_are_the_jobs_that_they_were(text, digest):
+    """As the version before told it: a run begun with it is continued."""
+    assert Job.model_validate(job(text)).digest == digest
+
+
+def test_numbers_stand_for_their_texts():
+    as_numbers = Job.model_validate(job("{scale: milk10k, groups: {dark: [0, 1, 2], light: [4, 5]}}"))
+    as_texts = Job.model_validate(job('{scale: milk10k, groups: {dark: ["0", "1", "2"], light: ["4", "5"]}}'))
+    assert as_numbers == as_texts
+    assert as_numbers.digest == as_texts.digest
+
+
+def test_a_group_has_values_of_several_scales_each_in_its_own_spelling():
+    assert tones(TWO_SCALES) == {
+        "dark": {"fitzpatrick": ("5", "6"), "milk10k": ("0", "1", "2")},
+        "light": {"fitzpatrick": ("1", "2", "3", "4"), "milk10k": ("3", "4", "5")},
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [TWO_SCALES, "{scale: fitzpatrick, groups: {dark: [5, VI]}}", "{column: clinic}"]
+)
+def test_a_resolved_job_is_read_as_the_same_job(text):
+    first = Job.model_validate(job(text))
+    again = Job.model_validate(first.resolved())
+    assert again == first
+    assert again.digest == first.digest
+
+
+def test_which_values_make_a_group_is_part_of_a_jobs_identity():
+    other = TWO_SCALES.replace("milk10k: [0, 1, 2]", "milk10k: [0, 1]")
+    assert Job.model_validate(job(TWO_SCALES)).digest != Job.model_validate(job(other)).digest
+
+
+def test_groups_may_name_different_scales_and_one_alone():
+    assert tones("{groups: {dark: {Monk: [9, 10]}, light: {fitzpatrick: [1]}}}") == {
+        "dark": {"monk": ("9", "10")},
+        "light": {"fitzpatrick": ("1",)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "parts"),
+    [
+        (
+            "{groups: {dark: [5, 6]}}",
+            "groups",
+            ["dark is a plain list", "dark: {fitzpatrick: [...]}", "scale: fitz"],
+        ),
+        ("{groups: {a: {monk: [1]}, dark: []}}", "groups", ["dark is a plain list"]),
+        ("{scale: monk, groups: {dark: {monk: [5]}}}", "groups", ["dark names scales", "remove `scale`"]),
+        ("{scale: monk, groups: {a: [1], dark: {monk: [5]}}}", "groups", ["dark names scales"]),
+        (
+            "{scale: fitzpatric, groups: {a: [1]}}",
+            "scale",
+            ["'fitzpatric'", "did you mean `fitzpatrick`", "monk"],
+        ),
+        ("{groups: {a: {monkk: [1]}}}", "groups", ["group a", "'monkk'", "did you mean `monk`", "milk10k"]),
+        (
+            "{groups: {a: {fitzpatrick: [7]}}}",
+            "groups",
+            ["group a: '7'", "1, 2, 3, 4, 5, 6 (or I to VI)", "correct"],
+        ),
+        (
+            "{scale: fitzpatrick, groups: {a: [0]}}",
+            "groups",
+            ["group a: '0'", "scale fitzpatrick", "correct it"],
+        ),
+        ("{groups: {a: {monk: [IV]}}}", "groups", ["'IV' is not on the scale monk"]),
+        (
+            "{scale: fitzpatrick, groups: {a: [4], b: [IV]}}",
+            "groups",
+            ["4 (scale fitzpatrick)", "a and b", "remove"],
+        ),
+        ("{groups: {a: {monk: [4], ddi: [12]}, b: {monk: [5, 4]}}}", "groups", ["4 (scale monk)", "a and b"]),
+        ("{scale: monk, groups: {a: [4, 4]}}", "groups", ["group a names monk 4 twice"]),
+        ("{groups: {a: {monk: [4], MONK: [5]}}}", "groups", ["group a names the scale monk twice"]),
+        (
+            "{scale: monk, groups: {a: []}}",
+            "groups",
+            ["group a names no value of the scale monk", "10", "remove it"],
+        ),
+        ("{groups: {a: {}}}", "groups", ["group a is empty", "fitzpatrick: [5, 6]", "remove it"]),
+        ("{groups: {a: {monk: []}}}", "groups", ["group a names no value of the scale monk"]),
+        ("{groups: {}}", "groups", ["no group", "remove `subgroups`"]),
+        ("{scale: monk, groups: {}}", "groups", ["no group", "remove `subgroups`"]),
+        ("{scale: monk}", "groups", ["Field required"]),
+        ("{}", "groups", ["Field required"]),
+        ("{groups: {a: {monk: 5}}}", "groups.a.monk", ["should be a list; found 5"]),
+        ("{groups: {a: 5}}", "groups.a", ["should be a mapping; found 5"]),
+        ("{groups: {a: {monk: [yes]}}}", "groups.a.monk.0", ["valid string; found True"]),
+        ("{scale: monk, groups: {a: [[5]]}}", "groups.a.0", ["valid string"]),
+        ("{scle: monk, groups: {a: [5]}}", "", ["unknown key `scle`; did you mean `scale`"]),
+        ("{scale: monk, group: {a: [5]}}", "", ["unknown key `group`; did you mean `groups`"]),
+        ("{group: {a: {monk: [5]}}}", "", ["unknown key `group`; did you mean `groups`"]),
+        ("{colum: clinic}", "", ["unknown key `colum`; did you mean `column`"]),
+        ("{column: [clinic]}", "column", ["valid string"]),
+        (
+            "{column: clinic, groups: {a: {monk: [5]}}}",
+            "",
+            ["by skin tone (`groups`) or by a `column`", "remove"],
+        ),
+        ("fitzpatrick", "", ["scale: fitzpatrick, groups:", "{column: clinic}", "found 'fitzpatrick'"]),
+        ("[clinic]", "", ["scale: fitzpatrick, groups:", "{column: clinic}"]),
+    ],
+)
+def test_a_wrong_form_gets_one_line_about_what_was_meant(text, place, parts, tmp_path):
+    (line,) = refused(text, tmp_path)
+    assert line.startswith(f"  data.subgroups{place and '.'}{place}: ")
+    assert [part for part in parts if part not in line] == []
+    assert "Subgroups" not in line
+    assert "[one scale]" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        (TWO_SCALES.replace("3.0", "3"), True),
+        ("{scale: milk10k, groups: {dark: [0, 1], light: ['4']}}", True),
+        ("{column: clinic}", True),
+        ("{groups: {dark: {monkk: [1]}}}", False),
+        ("{groups: {dark: [1]}}", False),
+        ("{scale: monk, groups: {dark: {monk: [1]}}}", False),
+    ],
+)
+def test_the_schema_of_a_job_knows_all_forms(text, fits):
+    schema = jsonschema_rs.validator_for(DataConfig.model_json_schema())
+    assert schema.is_valid({"manifest": "a", "subgroups": yaml.safe_load(text)}) is fits
+
+
+def test_identity_leaves_nothing_of_the_groups_out():
+    dumped = Job.model_validate(job(TWO_SCALES)).model_dump(mode="json", context=IDENTITY)
+    assert dumped["data"]["subgroups"] == {
+        "groups": {
+            "dark": {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1", "2"]},
+            "light": {"fitzpatrick": ["1", "2", "3", "4"], "milk10k": ["3", "4", "5"]},
+        }
+    }
