@@ -3,8 +3,9 @@
 Runs the job with a stage `register` at its end, into a registry of its own; promotes all its versions;
 starts `dermfed-serve`; and sends pictures of every skin tone as the files they are. Checked, and counted:
 
-- a picture with its declared tone is answered by the version of that tone's subgroup; without a tone, and
-  with a tone of another scale, by the global one, each with its route and a warning;
+- a picture with its declared tone, on whichever scale of the job, is answered by the version of that tone's
+  subgroup; without a tone, and with a tone of another scale, by the global one, each with its route and a
+  warning;
 - the probabilities equal, to the last bit, those of ONNX Runtime called directly on the same bytes, and
   those of torch with the weights that the run ended with, to the tolerance of the stage export.
 
@@ -46,7 +47,7 @@ from training.models.export import ServedModel
 from training.wiring import train
 
 MODEL = "skin-lesion"
-OTHER_SCALE = {"monk": "7", "fitzpatrick": "3"}
+OTHER_SCALE = {"monk": "7", "fitzpatrick": "3", "ddi": "34"}
 TYPES = {b"\xff\xd8": "image/jpeg", b"\x89P": "image/png", b"RI": "image/webp"}
 
 
@@ -61,19 +62,19 @@ def registering(job_file: Path, out: Path) -> Path:
     return written
 
 
-def first_scale(job: Job) -> str:
-    """The first scale that a group of the job names."""
-    return next(scale for by_scale in job.data.subgroups.tones.values() for scale in by_scale)
+def scales_of(job: Job) -> set[str]:
+    """The scales that the job's groups name."""
+    return {scale for by_scale in job.data.subgroups.tones.values() for scale in by_scale}
 
 
-def pictures_by_tone(job: Job, folder: Path, count: int) -> dict[str, list[Picture]]:
-    """Some pictures of each skin tone of the job's first scale."""
-    scale, found = first_scale(job), defaultdict(list)
+def pictures_by_tone(job: Job, folder: Path, count: int) -> dict[tuple[str, str], list[Picture]]:
+    """Some pictures of each skin tone of each of the job's scales."""
+    scales, found = scales_of(job), defaultdict(list)
     for picture in filtered(read_sources(job.data, folder, cache_folder()), job.data):
         row = picture.row
-        declared = row.skin_tone and row.skin_tone_scale == scale
-        if declared and len(found[row.skin_tone]) < count:
-            found[row.skin_tone].append(picture)
+        tone = row.skin_tone_scale, row.skin_tone
+        if row.skin_tone and row.skin_tone_scale in scales and len(found[tone]) < count:
+            found[tone].append(picture)
     return dict(sorted(found.items()))
 
 
@@ -154,18 +155,18 @@ def compare(
     count: int,
 ) -> int:
     """Ask about every picture and print the table; returns how many answers were wrong."""
-    scale = first_scale(job)
     owner = {
-        tone: name
+        (scale, tone): name
         for name, bundle in bundles.items()
         if not (subgroup := bundle.manifest.subgroup).is_global
-        for tone in subgroup.by_scale.get(scale, ())
+        for scale, tones in subgroup.by_scale.items()
+        for tone in tones
     }
-    other = next(each for each in OTHER_SCALE if each != scale)
+    other = next(each for each in OTHER_SCALE if each not in scales_of(job))
     ways = {
-        "declared": lambda tone: {"skin_tone": tone, "skin_tone_scale": scale},
-        "unknown-tone": lambda tone: {},
-        "other-scale": lambda tone: {"skin_tone": OTHER_SCALE[other], "skin_tone_scale": other},
+        "declared": lambda scale, tone: {"skin_tone": tone, "skin_tone_scale": scale},
+        "unknown-tone": lambda scale, tone: {},
+        "other-scale": lambda scale, tone: {"skin_tone": OTHER_SCALE[other], "skin_tone_scale": other},
     }
     graphs = {name: Graph(bundle.model) for name, bundle in bundles.items()}
     in_torch = Torch(job, run, bundles)
@@ -180,14 +181,14 @@ def compare(
         httpx.Client(base_url=address, timeout=60) as client,
         PictureReader() as reader,
     ):
-        for tone, chosen in pictures_by_tone(job, folder, count).items():
+        for (scale, tone), chosen in pictures_by_tone(job, folder, count).items():
             for way, parameters in ways.items():
-                own = owner.get(tone, GLOBAL) if way == "declared" else GLOBAL
+                own = owner.get((scale, tone), GLOBAL) if way == "declared" else GLOBAL
                 route = "no-model-for-subgroup" if way == "declared" and own == GLOBAL else way
                 differences, from_torch, bad = [], [], 0
                 for picture in chosen:
                     content = reader.read(picture.file)
-                    answer = ask(client, content, **parameters(tone))
+                    answer = ask(client, content, **parameters(scale, tone))
                     manifest = bundles[own].manifest
                     pixels = decode_picture(content, manifest.picture)
                     direct = graphs[own].run(pixels[None]).probabilities[0]

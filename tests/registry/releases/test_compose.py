@@ -71,6 +71,14 @@ def test_a_tone_belongs_to_one_subgroup(bundle, tones, tone, scale):
         check(bundle, version(1), version(2, first), version(3, tones("second", tone, scale=scale)))
 
 
+@pytest.mark.parametrize(("tone", "scale"), [("IV", "fitzpatrick"), ("2", "milk10k")])
+def test_a_tone_of_any_scale_belongs_to_one_subgroup(bundle, tones, tone, scale):
+    over = Subgroup(name="over", tones={"fitzpatrick": ("4",), "milk10k": ("2", "3")})
+    with pytest.raises(ReleaseRefused, match=rf"3 \(other\) and 2 \(over\) .* of the scale '{scale}'"):
+        check(bundle, version(1), version(2, over), version(3, tones("other", tone, scale=scale)))
+    check(bundle, version(1), version(2, over), version(3, tones("other", "5", scale=scale)))
+
+
 def test_the_same_value_on_another_scale_is_another_tone(bundle, tones):
     check(
         bundle, version(1), version(2, tones("a", "4")), version(3, tones("b", "4", scale="monk")),

@@ -13,6 +13,12 @@ TONES = {
     "light": Subgroup(name="light", scale="fitzpatrick", values=("1", "2")),
     "dark": Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI")),
 }
+OVER_SCALES = {
+    "global": Subgroup(),
+    "light": Subgroup(name="light", tones={"fitzpatrick": ("1", "2"), "milk10k": ("4", "5")}),
+    "dark": Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")}),
+    "darkest": Subgroup(name="darkest", scale="monk", values=("10",)),
+}
 MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values=("1", "2"))}
 
 
@@ -27,6 +33,17 @@ MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values
         (TONES | MONK, "1", "monk", "pale", "declared"),
         (TONES | MONK, "7", "monk", "global", "no-model-for-subgroup"),
         (TONES | MONK, "12", "ddi", "global", "other-scale"),
+        (OVER_SCALES, "6", "fitzpatrick", "dark", "declared"),
+        (OVER_SCALES, "0", "milk10k", "dark", "declared"),
+        (OVER_SCALES, "1", "fitzpatrick", "light", "declared"),
+        (OVER_SCALES, "1", "milk10k", "dark", "declared"),
+        (OVER_SCALES, "5", "milk10k", "light", "declared"),
+        (OVER_SCALES, "10", "monk", "darkest", "declared"),
+        (OVER_SCALES, "3", "milk10k", "global", "no-model-for-subgroup"),
+        (OVER_SCALES, "3", "fitzpatrick", "global", "no-model-for-subgroup"),
+        (OVER_SCALES, "9", "monk", "global", "no-model-for-subgroup"),
+        (OVER_SCALES, "12", "ddi", "global", "other-scale"),
+        (OVER_SCALES, None, "milk10k", "global", "unknown-tone"),
         ({"global": Subgroup()}, "1", "fitzpatrick", "global", "no-model-for-subgroup"),
         ({"global": Subgroup()}, None, "monk", "global", "unknown-tone"),
     ],

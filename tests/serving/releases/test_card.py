@@ -90,6 +90,7 @@ def test_the_models_are_listed_with_their_versions(service, released):
             "scale": version.subgroup.scale,
             "skin_tones": list(version.subgroup.values),
             "digest": version.digest,
+            **({"tones": {"fitzpatrick": list(version.subgroup.values)}} if version.subgroup.scale else {}),
         }
         for version in released.versions
     ]

@@ -17,11 +17,14 @@ from registry.bundle.manifest.schema import (
     ReferenceHistograms,
     Subgroup,
     SubgroupHistograms,
+    schema_for,
     sha256,
 )
 from registry.bundle.manifest.text import canonical, read_manifest
 from tests.case_bundles import case_bundle
 from tests.thresholds import at_log_odds
+
+OVER_SCALES = Subgroup(name="dark", tones={"fitzpatrick": ("V", "6"), "milk10k": ("0", "1")})
 
 
 def test_a_digest_is_the_published_sha256():
@@ -80,6 +83,15 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
         ({"metrics": {"auroc": object()}}, "metrics"),
         ({"subgroup": {"name": "dark"}}, "needs the scale and the values"),
         ({"subgroup": {"name": "global", "scale": "monk"}}, "for everybody"),
+        ({"subgroup": {"name": "global", "tones": {"monk": ["1"], "ddi": ["12"]}}}, "for everybody"),
+        ({"subgroup": {"name": "dark", "tones": {"monk": ["1"]}}}, "of one scale are its `scale`"),
+        ({"subgroup": {"name": "dark", "tones": {"monk": ["1"], "ddi": []}}}, "two scales or more"),
+        (
+            {"subgroup": {"name": "dark", "scale": "ddi", "values": ["12"], "tones": {"monk": ["1"]}}},
+            "a bundle names either",
+        ),
+        ({"subgroup": OVER_SCALES}, "schema 4 if a subgroup is of several scales .* schema 2 and one"),
+        ({"schema_version": 4}, "schema 4 .* schema 4 and none"),
         ({"conformal": {"threshold_bin": 7}}, "full set, threshold_bin 0"),
         (
             {"abstention": {"threshold_bin": SCORE_BINS + 1}},
@@ -120,6 +132,59 @@ def test_what_cannot_be_is_refused(manifest, parts, message):
 )
 def test_a_subgroup_covers_its_tones_however_they_are_spelt(values, tone, scale, theirs):
     assert Subgroup(name="dark", scale="fitzpatrick", values=values).covers(tone, scale) is theirs
+
+
+@pytest.mark.parametrize(
+    ("tone", "scale", "theirs"),
+    [
+        ("5", "fitzpatrick", True),
+        ("VI", "fitzpatrick", True),
+        ("0", "milk10k", True),
+        ("1", "milk10k", True),
+        ("5", "milk10k", False),
+        ("1", "fitzpatrick", False),
+        ("5", "monk", False),
+        (None, "milk10k", False),
+    ],
+)
+def test_a_subgroup_over_scales_covers_the_values_of_each_and_converts_none(tone, scale, theirs):
+    assert OVER_SCALES.covers(tone, scale) is theirs
+
+
+def test_a_bundle_over_scales_has_a_schema_of_its_own(manifest, predictions):
+    """So that an older dermfed says that it is too new, and routes nobody by the half that it knows."""
+    text = canonical(manifest(schema_version=4, subgroup=OVER_SCALES))
+    record = json.loads(text)
+    assert record["schema_version"] == 4
+    assert record["subgroup"] == {"name": "dark", "tones": {"fitzpatrick": ["V", "6"], "milk10k": ["0", "1"]}}
+    assert read_manifest(text).subgroup == OVER_SCALES
+    assert hash(read_manifest(text).subgroup) == hash(OVER_SCALES)
+    assert read_manifest(text).bins == LOGIT_BINS
+    counts = count(*predictions(0, 30, 3), malignant=np.arange(3) < 1).point
+    tested = (SubgroupHistograms.from_counts(counts, subgroup=OVER_SCALES),)
+    reference = ReferenceHistograms.from_counts(counts, by_subgroup=tested)
+    with pytest.raises(ValidationError, match="schema 2 and one"):
+        manifest(reference=reference)
+    assert read_manifest(canonical(manifest(schema_version=4, reference=reference))).reference == reference
+
+
+def test_the_model_of_a_case_may_be_of_a_subgroup_over_scales():
+    case = case_bundle().manifest
+    said = case.model_dump() | {"subgroup": OVER_SCALES.model_dump(), "conformal": Conformal()}
+    assert BundleManifest.model_validate({**said, "schema_version": 4}).case == case.case
+    with pytest.raises(ValidationError, match="schema 3 and one"):
+        BundleManifest.model_validate(said)
+
+
+def test_a_subgroup_of_one_scale_is_written_as_ever(manifest):
+    one = Subgroup.of_tones("dark", {"fitzpatrick": ["V", "VI"]})
+    assert one == Subgroup(name="dark", scale="fitzpatrick", values=("V", "VI"))
+    assert json.loads(canonical(manifest(subgroup=one)))["subgroup"] == {
+        "name": "dark", "scale": "fitzpatrick", "values": ["V", "VI"],
+    }  # fmt: skip
+    assert json.loads(canonical(manifest()))["subgroup"] == {"name": "global", "scale": None, "values": []}
+    assert (schema_for(None, [one]), schema_for(None, [Subgroup(), OVER_SCALES])) == (2, 4)
+    assert schema_for(case_bundle().manifest.case, [one]) == 3
 
 
 def test_the_global_model_is_no_tones_own():
