@@ -215,6 +215,7 @@ class ReportData:
         calibration: one entry per calibrated model; empty where the job does not calibrate.
         smallest_cell: scores of fewer patients than this, of a subgroup at a client, were counted together in
             histograms of the last stage; 1 where none were, as in runs of the version before.
+        tones: per subgroup by declared skin tone, its values by scale; empty where there is none.
         notes: sentences that the run wants read, such as how many broken pictures were left out.
     """
 
@@ -227,6 +228,7 @@ class ReportData:
     fine_tuning: FineTuning | None = None
     calibration: Sequence[CalibratedModel] = ()
     smallest_cell: int = 1
+    tones: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     @property

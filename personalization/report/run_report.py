@@ -21,6 +21,7 @@ from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
+from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
@@ -32,6 +33,7 @@ def report_data(result: RunResult) -> ReportData:
     names = stage_names(result)
     lines = result.context.metrics_log.lines()
     counts = judged(result)
+    groups = result.job.data.subgroups
     last = bins_of_counts(list(counts.values())[-1]) if counts else LOGIT_BINS
     return ReportData(
         summary=with_stage_names(result.summary, list(names.values())),
@@ -57,6 +59,7 @@ def report_data(result: RunResult) -> ReportData:
             (),
         ),
         smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
+        tones=groups.tones if isinstance(groups, ToneGroups) else {},
         notes=[
             *dismissed(result.summary),
             *(f"{line}." for line in result.summary.get("notes", ())),

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from registry.bundle.errors import FolderError
-from registry.bundle.manifest.schema import ModelFile
+from registry.bundle.manifest.schema import ModelFile, Subgroup
 from registry.errors import BundleRefused, InvalidName, NotFound, StoreError
+from registry.rendering.records import version_page
 
 MODEL = "skin-lesion"
 
@@ -31,6 +32,21 @@ def test_a_version_says_whom_it_is_for_and_when_it_was_added(registry, bundle, d
     assert version.created.utcoffset() == timedelta(0)
     assert abs(datetime.now(UTC) - version.created) < timedelta(minutes=1)
     assert registry.version(MODEL, 1) == version
+
+
+def test_a_version_of_several_scales_says_the_tones_of_each(registry, bundle):
+    over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
+    given = bundle(over, schema_version=4)
+    (version,) = registry.add([given])
+    assert registry.version(MODEL, 1) == version
+    assert registry.versions(MODEL)[0].subgroup == version.subgroup == over
+    assert registry.bundle(version) == given
+    (told,) = registry.history(MODEL)[0].details["versions"]
+    # A dermfed of before finds neither a scale nor a list, and refuses the version.
+    assert (told["scale"], told["tones"]) == (None, {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1"]})
+    assert registry.verify() == ()
+    page = version_page(version, given.manifest)
+    assert "version 1 for dark, fitzpatrick 5, 6, milk10k 0, 1\n" in page
 
 
 def test_a_bundle_reads_back_as_it_was(registry, bundle, dark, folders):

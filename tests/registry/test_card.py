@@ -15,6 +15,7 @@ from registry.bundle.manifest.schema import (
     Conformal,
     OutOfDistribution,
     ReferenceHistograms,
+    Subgroup,
     Temperature,
 )
 from registry.bundle.metrics.summary import summarise
@@ -183,6 +184,15 @@ def test_a_calibrated_model_tells_how_to_use_its_answers(bundle, dark):
     assert "fitzpatrick is 4, 5, 6" in card["intended_use"]["population"]
     assert any("other or undeclared skin tones" in one for one in card["intended_use"]["not_for"])
     assert "only 80 pictures" in " ".join(card["limits"])
+
+
+def test_a_card_tells_the_tones_of_every_scale_and_converts_none(bundle):
+    over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
+    card = card_json(bundle(over, schema_version=4).manifest)
+    assert card["intended_use"]["population"] == (
+        "People whose declared skin tone on the scale fitzpatrick is 5, 6, or on the scale milk10k is 0, 1."
+    )
+    assert card["subgroup"] == {"name": "dark", "tones": {"fitzpatrick": ["5", "6"], "milk10k": ["0", "1"]}}
 
 
 @pytest.mark.parametrize(

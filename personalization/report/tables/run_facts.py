@@ -1,7 +1,7 @@
 """The run itself: job, stages, census, and clients that did not answer."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from personalization.report.data import CensusCell, ReportData, Round
@@ -22,9 +22,16 @@ def facts(data: ReportData) -> tuple[tuple[str, str], ...]:
         ("Seed", summary.get("seed")),
         ("Digest", summary.get("digest")),
         ("Classes", ", ".join(label.code for label in data.labels)),
+        ("Subgroups", "; ".join(map(_group, data.tones.items())) or None),
         ("Registered", ", ".join(released) or None),
     )
     return tuple((name, str(value)) for name, value in named if value is not None)
+
+
+def _group(named: tuple[str, Mapping[str, Sequence[str]]]) -> str:
+    """A subgroup and its tones: `dark: 5, 6 (fitzpatrick) or 0, 1, 2 (milk10k)`."""
+    name, tones = named
+    return f"{name}: " + " or ".join(f"{', '.join(values)} ({scale})" for scale, values in tones.items())
 
 
 def stages_table(data: ReportData) -> Table | None:

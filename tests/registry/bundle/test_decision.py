@@ -105,6 +105,24 @@ def test_a_subgroup_model_promises_only_to_its_own_tones(manifest, tone, scale, 
     assert decision.warnings == () if warned is None else any(warned in said for said in decision.warnings)
 
 
+@pytest.mark.parametrize(
+    ("tone", "scale", "guarantee"),
+    [
+        ("VI", "fitzpatrick", "subgroup"),
+        ("0", "milk10k", "subgroup"),
+        ("5", "milk10k", "none"),
+        ("5", "monk", "none"),
+    ],
+)
+def test_a_model_of_several_scales_promises_to_the_tones_of_each(manifest, tone, scale, guarantee):
+    over = Subgroup(name="dark", tones={"fitzpatrick": ("5", "6"), "milk10k": ("0", "1")})
+    whole = manifest(schema_version=4, subgroup=over, conformal=FOR_DARK)
+    decision = decide(PROBABILITIES, whole, skin_tone=tone, skin_tone_scale=scale)
+    assert decision.guarantee == guarantee
+    said = "for skin tones 5, 6 (fitzpatrick) or 0, 1 (milk10k) answered; it was not calibrated for 5"
+    assert any(said in each for each in decision.warnings) is (guarantee == "none")
+
+
 def test_the_global_model_says_whom_it_answers_for(manifest):
     undeclared = decide(PROBABILITIES, manifest())
     declared = decide(PROBABILITIES, manifest(), skin_tone="5", skin_tone_scale="fitzpatrick")

@@ -1,0 +1,58 @@
+"""A release whose subgroup has values of two scales: who is routed to it, and what is said of it."""
+
+import pytest
+
+from registry.bundle.manifest.schema import Subgroup
+from tests.serving.conftest import MODEL
+
+OVER = Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")})
+
+
+@pytest.fixture
+def asked(serve, registry, promote, bundle, light):
+    promote(registry, bundle(), bundle(light), bundle(OVER, schema_version=4))
+    with serve() as service:
+        yield service
+
+
+def test_a_tone_on_any_of_its_scales_is_answered_by_its_model(asked, picture):
+    found = {}
+    for tone, scale in [
+        ("5", "fitzpatrick"),
+        ("0", "milk10k"),
+        ("5", "milk10k"),
+        ("1", "fitzpatrick"),
+        ("1", "monk"),
+    ]:
+        told = asked.diagnose(picture(), params={"skin_tone": tone, "skin_tone_scale": scale}).json()
+        found[tone, scale] = told["model"]["subgroup"], told["model"]["route"]
+        last = told["reasons"][-1]["text"]
+        if found[tone, scale][0] == "dark":
+            assert last.endswith("is for skin tones V, VI (fitzpatrick) or 0, 1 (milk10k), answered.")
+            assert f"skin tone {tone} ({scale}) was declared" in last
+    assert found == {
+        ("5", "fitzpatrick"): ("dark", "declared"),
+        ("0", "milk10k"): ("dark", "declared"),
+        ("5", "milk10k"): ("global", "no-model-for-subgroup"),
+        ("1", "fitzpatrick"): ("light", "declared"),
+        ("1", "monk"): ("global", "other-scale"),
+    }
+
+
+def test_the_models_that_are_listed_say_which_tones_of_which_scales_they_answer_for(asked):
+    (listed,) = asked.client.get("/v1/models").json()["models"]
+    assert listed["name"] == MODEL
+    told = {
+        one["subgroup"]: (one["scale"], one["skin_tones"], one.get("tones")) for one in listed["versions"]
+    }
+    assert told == {
+        "global": (None, [], None),
+        "light": ("fitzpatrick", ["1", "2"], {"fitzpatrick": ["1", "2"]}),
+        "dark": (None, [], {"fitzpatrick": ["V", "VI"], "milk10k": ["0", "1"]}),
+    }
+
+
+def test_the_page_offers_the_scales_of_the_release_first(asked):
+    offered = asked.client.get("/", headers={"Accept": "text/html"}).text
+    places = [offered.index(f'value="{scale} ') for scale in ("fitzpatrick", "milk10k", "monk", "ddi")]
+    assert places == sorted(places)
