@@ -29,7 +29,8 @@ from clients.data.wording import listing_by_cause
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.intersections import IntersectionConfig
-from training.data.settings import DataConfig, ToneSubgroups
+from training.data.settings import DataConfig
+from training.data.subgroup_settings import ToneGroups
 from training.data.unused import Unused
 
 
@@ -162,7 +163,7 @@ def _undeclared(pictures: Sequence[Picture], held: NDArray[np.bool_], config: Da
     if not rows or config.subgroups is None:
         return {}
     undeclared = assign_subgroups(rows, config.subgroups, whole=False).undeclared
-    return undeclared.reasons(by_tone=isinstance(config.subgroups, ToneSubgroups))
+    return undeclared.reasons(by_tone=isinstance(config.subgroups, ToneGroups))
 
 
 def _broken(

@@ -9,7 +9,8 @@ from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers import Codebook
 from training.algorithms.trains import TrainsAll
-from training.data.settings import DataConfig, ToneSubgroups
+from training.data.settings import DataConfig
+from training.data.subgroup_settings import ToneGroups
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Stage
 from training.jobs.stages.federate import Federate
@@ -114,7 +115,7 @@ def refuse_routing_by_others(stages: Sequence[Stage], data: DataConfig) -> None:
         ValueError: saying what to declare.
     """
     routing = [stage.stage for stage in stages if stage.routes_by_tone]
-    if routing and not isinstance(data.subgroups, ToneSubgroups):
+    if routing and not isinstance(data.subgroups, ToneGroups):
         raise ValueError(
             f"{routing[0]} needs data.subgroups by skin tone ({{scale: ..., groups: ...}}): a picture is "
             "routed by its declared tone, and other columns are reported only; or set per: client"

@@ -120,4 +120,4 @@ def job_of(plain: dict[str, Any], path: Path) -> Job:
     try:
         return Job.model_validate(plain)
     except ValidationError as error:
-        raise JobError(f"{path}:\n" + "\n".join(describe(error, raw))) from error
+        raise JobError(f"{path}:\n" + "\n".join(describe(error, plain))) from error
