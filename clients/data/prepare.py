@@ -22,7 +22,7 @@ from clients.data.pictures.cache import DecodedPictures, decode_once
 from clients.data.pictures.causes import UnusablePicture, by_cause
 from clients.data.pictures.files import PictureFile
 from clients.data.prepared import PreparedDataset
-from clients.data.report import BrokenPicture, DataReport, causes_of, count_cells
+from clients.data.report import BrokenPicture, DataReport, count_cells
 from clients.data.sources import read_sources
 from clients.data.table import PictureTable
 from clients.data.wording import listing_by_cause
@@ -73,7 +73,7 @@ def prepare(
     files = list(dict.fromkeys(picture.file for picture, _ in labelled))
     rule = rule or config.picture
     decoded = decode_once(files, rule, cache)
-    broken = _broken(files, decoded, config)
+    broken, causes = _broken(files, decoded, config)
     place = {file: number for number, file in enumerate(files) if number not in decoded.broken}
     usable = [(picture, number) for picture, number in labelled if picture.file in place]
     if not usable:
@@ -145,7 +145,8 @@ def prepare(
                 nobody=int((~held).sum()),
                 beyond_slots=beyond_slots,
                 listed=total,
-                causes=causes_of(broken),
+                causes=causes,
+                reading=tuple(note for source in sources for note in source.manifest.notes),
                 undeclared=_undeclared(pictures, held, config),
             ),
             broken=broken,
@@ -168,24 +169,27 @@ def _undeclared(pictures: Sequence[Picture], held: NDArray[np.bool_], config: Da
 
 def _broken(
     files: Sequence[PictureFile], decoded: DecodedPictures, config: DataConfig
-) -> tuple[BrokenPicture, ...]:
-    """The pictures that cannot be decoded.
+) -> tuple[tuple[BrokenPicture, ...], dict[str, int]]:
+    """The pictures that cannot be decoded, and how many there are of each cause.
 
     Raises:
         BrokenPicturesError: there are some, and the job refuses them.
     """
-    broken = tuple(BrokenPicture(str(files[number]), why) for number, why in sorted(decoded.broken.items()))
+    broken = [
+        UnusablePicture(str(files[number]), files[number], why)
+        for number, why in sorted(decoded.broken.items())
+    ]
+    causes = by_cause(broken)
     if broken and config.on_broken == "refuse":
-        unusable = [
-            UnusablePicture(str(files[number]), files[number], why)
-            for number, why in sorted(decoded.broken.items())
-        ]
         raise BrokenPicturesError(
             f"{len(broken)} of {len(files)} pictures cannot be used:\n"
-            f"{listing_by_cause(by_cause(unusable))}\n"
+            f"{listing_by_cause(causes)}\n"
             f"mend or remove them, or set `on_broken: skip`"
         )
-    return broken
+    return (
+        tuple(BrokenPicture(picture.shown, picture.reason) for picture in broken),
+        {cause: len(pictures) for cause, pictures in causes.items()},
+    )
 
 
 def _fingerprint(contents: NDArray[np.uint8], table: PictureTable, names: Sequence[str]) -> str:

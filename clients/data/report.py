@@ -19,11 +19,6 @@ class BrokenPicture:
     reason: str
 
 
-def causes_of(broken: Sequence[BrokenPicture]) -> Mapping[str, int]:
-    """How many pictures cannot be decoded for the same cause, the most frequent first."""
-    return dict(Counter(picture.reason for picture in broken).most_common())
-
-
 @dataclass(frozen=True)
 class Cell:
     """One cell of the census; an empty subgroup is "undeclared", an empty label "unlabelled".

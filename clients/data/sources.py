@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,14 +55,14 @@ def read_sources(config: DataConfig, folder: Path, cache: Path) -> list[Source]:
     if not named:
         raise ClientDataError("`manifest` names no file; name at least one")
     paths = [_place(name, folder) for name in named]
-    return [Source(name, _read(path)) for name, path in zip(_client_names(paths), paths, strict=True)]
+    return [Source(name, read_manifest(path)) for name, path in zip(_client_names(paths), paths, strict=True)]
 
 
 def _read_source(config: SourceConfig, folder: Path, cache: Path) -> Source:
     if config.adapter is not None:
         manifest = _adapt(config.adapter, config.options, config.folder, folder, cache)
     else:
-        manifest = _read(_place(config.manifest or "", folder))
+        manifest = read_manifest(_place(config.manifest or "", folder))
     return Source(config.name, manifest, config.where, config.label_map, config.count, config.unseen)
 
 
@@ -71,22 +70,11 @@ def _adapt(name: str, options: Mapping[str, Any], place: str | None, folder: Pat
     """Run the adapter `name` on the folder `place`, or on pictures that it makes itself."""
     adapter = make_adapter(name, options)
     if place is not None:
-        return _told(adapter.manifest(_place(place, folder)))
+        return adapter.manifest(_place(place, folder))
     if not adapter.makes_pictures:
         raise AdapterError(f"adapter {name} needs `folder`: where its pictures and tables are")
     settings = hashlib.sha256(adapter.model_dump_json().encode()).hexdigest()[:16]
     return adapter.manifest(cache / f"{name}-{settings}")
-
-
-def _read(path: Path) -> Manifest:
-    return _told(read_manifest(path))
-
-
-def _told(manifest: Manifest) -> Manifest:
-    """The manifest, after what reading it took for granted has been told on standard error."""
-    for note in manifest.notes:
-        print(note, file=sys.stderr)
-    return manifest
 
 
 def _place(name: str, folder: Path) -> Path:

@@ -28,6 +28,7 @@ class Unused:
         beyond_slots: their lesion has more pictures than a case has slots.
         listed: how many the manifests list.
         causes: of `broken`, by what is wrong with them; known to their owner alone.
+        reading: what reading the manifests took for granted, matched or left out; known to their owner alone.
         undeclared: of the pictures that are used, those in no subgroup, by reason: `no_tone`; `no_value` or
             `other_value` in the column that names subgroups; `scale monk`, `tone monk 4`.
     """
@@ -39,6 +40,7 @@ class Unused:
     beyond_slots: int = 0
     listed: int = 0
     causes: Mapping[str, int] = field(default_factory=dict)
+    reading: tuple[str, ...] = ()
     undeclared: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -58,6 +60,7 @@ class Unused:
             "listed": self.listed,
             "not_used": self.reasons,
             **({"causes": dict(self.causes)} if self.causes else {}),
+            **({"reading": list(self.reading)} if self.reading else {}),
             "undeclared": dict(self.undeclared),
         }
 
@@ -86,8 +89,8 @@ class Unused:
         )
 
     def lines(self) -> list[str]:
-        """A sentence on the pictures that are not used, and one on those in no subgroup; if there are any."""
-        return [*self._not_used(), *self._in_no_subgroup()]
+        """What reading them took for granted, and a sentence on pictures not used or in no subgroup."""
+        return [*self.reading, *self._not_used(), *self._in_no_subgroup()]
 
     def _not_used(self) -> Iterator[str]:
         if self.all:

@@ -88,7 +88,9 @@ class _Lenient(GenerateJsonSchema):
         return {"anyOf": [self.generate_inner(choice) for choice in choices]}
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        key, told = str(schema["discriminator"]), schema.get("metadata") or {}
+        if not isinstance(schema["discriminator"], str):  # by the keys that there are
+            return {"anyOf": [self.generate_inner(choice) for choice in schema["choices"].values()]}
+        key, told = schema["discriminator"], schema.get("metadata") or {}
         foreign = {point.name for point in installed(str(told.get("group"))) if distribution(point) != OURS}
         parts = {
             str(name): self.generate_inner(choice)
@@ -110,6 +112,10 @@ class _Lenient(GenerateJsonSchema):
             "wanted": f"{BLOCK} with `{key}`",
             "table": told.get("group"),
         }
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        return made if "properties" in made else {}  # what another form may be made into these settings
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         made = self.generate_inner(schema["schema"])
