@@ -4,7 +4,7 @@
 - `cases`, `patterns`: lesions with their pictures and facts, and what of them is shown
 - `view`, `of_patients`: views of a dataset, such as one with a picture of each patient
 - `subgroups`, `intersections`, `small_cells`: parts of a client's pictures, and which may be disclosed
-- `settings`: the `data` block
+- `settings`, `subgroup_settings`: the `data` block
 """
 
 from registry.bundle.old_names import hand_on
