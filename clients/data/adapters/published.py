@@ -194,6 +194,9 @@ def images_of(
             stem, suffix = (_stem(name), name[len(_stem(name)) :])
             match = index.find(stem.removesuffix(ending) + suffix)
         found.append(match)
+    # What another line names is that line's: `test/1.jpg` is missing, and not `train/1.jpg`.
+    taken = {match.place for match in found if match.place and not match.how}
+    found = [NameMatch() if match.elsewhere and match.place in taken else match for match in found]
     several = [
         f"{name}: {', '.join(match.several)}"
         for name, match in zip(names, found, strict=True)

@@ -30,7 +30,10 @@ SAVE_AS = "open it in the spreadsheet and save it as `CSV UTF-8`"
 
 # In cp1252 these stand between letters only where the text is of another encoding. Dashes, dots and the
 # apostrophe do stand there.
-_ODD = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f\xa0-\xff–—…’](?=[A-Za-z])|[¤§¶¦¬](?=[a-z])|(?<=[a-z])[¤§¶¦¬]")
+_LETTER = "[A-Za-zÀ-ÖØ-öø-ÿ]"
+_ODD = re.compile(
+    rf"(?<={_LETTER})[^\x00-\x7f\xa0-\xff–—…’](?={_LETTER})|[¤§¶¦¬](?={_LETTER})|(?<={_LETTER})[¤§¶¦¬]"
+)
 _UTF8_PAIR = re.compile(rb"[\xc3-\xc5][\x80-\xbf]|\xe2\x80[\x80-\xbf]")
 _CONTROLS = re.compile(r"[\x01-\x08\x0e-\x19\x1b-\x1f]")
 _OTHERS = ("mac-roman", "cp850")

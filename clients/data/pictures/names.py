@@ -29,11 +29,13 @@ class NameMatch:
         place: the file, as the names of files were given; empty where none fits, or several.
         how: in what the name differs from it; empty where it does not, or where there is none.
         several: the files that fit alike, where there are several.
+        elsewhere: whether the file lies in another folder than the name says.
     """
 
     place: str = ""
     how: str = ""
     several: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 def is_url(name: str) -> bool:
@@ -112,7 +114,7 @@ class PictureNames:
         how = _difference(name, self._names[best[0]], longest)
         if self._names[best[0]] != best[0]:
             how.append("another encoding of the names in the zip file")
-        return NameMatch(best[0], " and ".join(how))
+        return NameMatch(best[0], " and ".join(how), elsewhere=longest < len(wanted))
 
     def like(self, name: str) -> tuple[str, ...]:
         """The files that `name` does not mean and may have meant, for whoever looks for it."""

@@ -1,4 +1,5 @@
 import json
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -6,8 +7,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from clients.data.adapters.options import adapter_options
+from clients.data.adapters.table import adapter_names, find_adapter
 from clients.data.cli import app
 from clients.data.manifests.csv_file import read_manifest
+from clients.data.synthetic.write import write_synthetic
 
 COMMANDS = ("import", "adapters", "check", "describe", "partition", "synth", "tones")
 
@@ -108,3 +112,116 @@ def test_partition_writes_a_manifest_for_each_client(made_up: Path, tmp_path: Pa
         assert all((part.folder / row.image).is_file() for row in part.rows)
     assert run(*words).exit_code == 1
     assert run(*words, "--force").exit_code == 0
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """An export of thirty lines; of the pictures, 25 are not there, and two are named by no line."""
+    folder = tmp_path / "export"
+    write_synthetic(folder / "drawn", pictures=6, size=32, seed=1)
+    for number, picture in enumerate(sorted((folder / "drawn" / "images").iterdir())):
+        picture.rename(folder / f"{number}.png")
+    shutil.rmtree(folder / "drawn")
+    lines = "".join(f"{number}.png,NV\n" for number in range(4)) + "".join(
+        f"x{n}.png,NV\n" for n in range(24)
+    )
+    (folder / "t.csv").write_text(f'image,label\n{lines}y.png,NV\n"4.JPG",MEL\n')
+    (folder / "y.heic").write_bytes(b"\x00\x00\x00\x18ftypheic")
+    return folder
+
+
+def test_import_tells_what_is_missing_by_cause_and_what_no_line_names(exported: Path) -> None:
+    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv", "--json")
+    answered = run(*words)
+    answer = json.loads(answered.stdout)
+    assert (answer["pictures"], answer["left_out"]) == (30, [])
+    counts = {group["cause"]: group["count"] for group in answer["unusable"]}
+    assert list(counts.values()) == [24, 1]
+    assert len(answer["unusable"][0]["examples"]) == 20
+    assert answer["unlisted"] == {"count": 2, "examples": ["5.png", "y.heic"]}
+    (note,) = answer["notes"]
+    assert note == "1 pictures are named with .JPG for .png, e.g. '4.JPG' for 4.png"
+    for line in (note, "25 of 30 pictures cannot be used", "24: there is no such file", "... and 4 more"):
+        assert line in answered.stderr
+    assert "2 pictures on disk are named by no line: 5.png, y.heic" in answered.stderr
+
+
+def test_present_only_leaves_out_lines_without_a_picture_and_says_so(exported: Path) -> None:
+    (exported / "0.png").write_bytes(b"")
+    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv", "--json")
+    answered = run(*words, "--present-only")
+    answer = json.loads(answered.stdout)
+    assert answer["pictures"] == 5
+    assert [(group["count"], group["examples"][0]) for group in answer["left_out"]] == [
+        (24, "x0.png"),
+        (1, "y.png: y.heic"),
+    ]
+    assert [group["examples"] for group in answer["unusable"]] == [["0.png"]]  # it is there, with no bytes
+    assert "25 of 30 lines are left out" in answered.stderr
+    assert [row.image for row in read_manifest(exported / "m.csv").rows] == [
+        *(f"{number}.png" for number in range(5))
+    ]
+
+
+def test_check_shows_twenty_of_each_cause_and_all_in_json(exported: Path) -> None:
+    run("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv")
+    found = run("check", exported / "m.csv")
+    assert found.exit_code == 1
+    lines = found.stdout.splitlines()
+    assert lines[0] == "24 pictures: there is no such file"
+    assert lines[1] == "  picture: x0.png"
+    assert lines[21] == "  ... and 4 more"
+    assert lines[22] == "1 pictures: there is no such file, but one with another suffix"
+    assert "2 pictures on disk are named by no line: 5.png, y.heic" in found.stderr
+    answer = json.loads(run("check", exported / "m.csv", "--json").stdout)
+    assert len(answer["problems"]) == 25
+    assert {problem["cause"] for problem in answer["problems"]} == {
+        "there is no such file",
+        "there is no such file, but one with another suffix",
+    }
+    assert answer["unlisted"]["count"] == 2
+
+
+def test_pictures_that_no_line_names_are_no_problem(made_up: Path) -> None:
+    lines = made_up.read_text().splitlines(keepends=True)
+    made_up.write_text("".join(lines[:-1]))
+    found = run("check", made_up)
+    assert found.exit_code == 0
+    assert "1 pictures on disk are named by no line: images/000029.png" in found.stderr
+
+
+def test_the_help_of_import_has_every_option_of_every_adapter() -> None:
+    help_text = " ".join(run("import", "--help").stdout.split())
+    for name in adapter_names():
+        for option in adapter_options(find_adapter(name)):
+            given = "(needed)" if option.required else f"= {json.dumps(option.default, ensure_ascii=False)}"
+            assert f"{option.name} {given}" in help_text
+            assert option.meaning, f"the docstring of {name} does not say what {option.name} is"
+            assert option.meaning in help_text
+
+
+def test_adapters_are_told_with_their_options() -> None:
+    assert 'picture = "derm" [derm, clinic, both]' in run("adapters", "derm7pt").stdout
+    answer = json.loads(run("adapters", "--json").stdout)
+    assert list(answer) == adapter_names()
+    assert [option["name"] for option in answer["scin"]] == ["scale", "graders", "ties"]
+    assert answer["csv"][0] | {"meaning": ""} == {
+        "name": "table", "required": True, "default": None, "values": [], "meaning": ""
+    }  # fmt: skip
+    wrong = run("adapters", "scim")
+    assert wrong.exit_code == 2
+    assert "did you mean `scin`" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("encoding=cp-1252x", "there is no encoding 'cp-1252x'; common ones"),
+        ("delimiter=semi", "'semi' is no delimiter; name comma, semicolon, tab, pipe"),
+    ],
+)
+def test_wrong_options_of_a_table_name_the_valid_ones(exported: Path, option: str, said: str) -> None:
+    words = ("import", "csv", exported, "--out", exported / "m.csv", "--option", "table=t.csv")
+    answered = run(*words, "--option", option)
+    assert answered.exit_code == 2
+    assert said in answered.stderr
