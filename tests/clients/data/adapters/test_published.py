@@ -83,3 +83,35 @@ def test_a_table_without_lines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n")
     with pytest.raises(AdapterError, match="no line below its header"):
         read_table(tmp_path / "t.csv", ["a"])
+
+
+def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
+    for name in ("train/1.jpg", "train/2.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    notes: list[str] = []
+    named = ["train/1.jpg", "test/1.jpg", "test/2.jpg"]
+    assert images_of(named, tmp_path, notes=notes) == ["train/1.jpg", "test/1.jpg", "train/2.jpg"]
+    assert notes == ["1 pictures are named with another folder, e.g. 'test/2.jpg' for train/2.jpg"]
+
+
+def test_what_is_said_goes_to_the_notes_or_to_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("A;b\n1;2\n")
+    said = ["t.csv: read as UTF-8 with semicolons", "t.csv: column 'a' is read from 'A'"]
+    notes: list[str] = []
+    assert read_table(tmp_path / "t.csv", ["a"], notes=notes) == [{"a": "1", "b": "2"}]
+    assert notes == said
+    assert capsys.readouterr().err == ""
+    read_table(tmp_path / "t.csv", ["a"])
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_a_suffix_is_no_matter_where_files_are_found_as_they_are_named(tmp_path: Path) -> None:
+    for name in ("a.tif", "scan/IM0001", "b.dcm"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert images_of(["a.tif", "IM0001", "b", "c", "d.dcm"], tmp_path) == [
+        "a.tif", "scan/IM0001", "b.dcm", "c.jpg", "d.dcm"
+    ]  # fmt: skip
