@@ -213,7 +213,12 @@ def images_of(
             f"sub-folders or the zip files in it, which hold {len(files.pictures)} other pictures; unpack or "
             f"copy them there"
         )
-    tell(matches_said(names, found), notes)
+    closed = (
+        [f"{len(files.closed)} folders may not be looked into, e.g. {files.closed[0]}"]
+        if files.closed
+        else []
+    )
+    tell([*matches_said(names, found), *closed], notes)
     return [
         match.place or (slashed(name) if _suffixed(name) else f"{slashed(name)}.jpg")
         for name, match in zip(names, found, strict=True)

@@ -125,5 +125,20 @@ def _unlisted(manifest: Manifest, shown: Sequence[str], folder: Path) -> Unliste
         return f"{parent}/{path.name}{mark}{member}"
 
     listed = {key(row.image, manifest.folder) for row in manifest.rows}
-    unlisted = [place for place in shown if key(place, folder) not in listed]
+    folded = {name.casefold(): name for name in listed}
+
+    def named(place: str) -> bool:
+        name = key(place, folder)
+        other = folded.get(name.casefold())
+        return name in listed or (other is not None and _same(name, other))
+
+    unlisted = [place for place in shown if not named(place)]
     return UnlistedPictures(len(unlisted), tuple(unlisted[:EXAMPLES]))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two spellings are one file, as on a disk that does not tell case apart."""
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        return False

@@ -149,12 +149,12 @@ def _numbered(text: str, delimiter: str) -> Iterator[tuple[int, tuple[str, ...]]
 
 def _sniff(text: str, wanted: Sequence[str]) -> str:
     """The delimiter with which the header has the columns `wanted`, or else the one it has most of."""
-    head = next((line for line in text.splitlines() if line.strip()), "")
     names = {fold(name) for name in wanted}
     having = {}
     for delimiter in _SPOKEN:
         try:
-            cells = next(csv.reader([head], delimiter=delimiter), [])
+            lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+            cells = next((cells for cells in lines if cells), [])
         except csv.Error:
             continue
         having[delimiter] = (len(names & {fold(cell) for cell in cells}), len(cells))

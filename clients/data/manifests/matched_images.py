@@ -52,7 +52,10 @@ class _Places:
         """Whether `image` is there; arrays of a `.npz` file are not looked at, and pass."""
         name, mark, member = image.partition(ZIP_MARK)
         if not mark:
-            return (self._folder / name).is_file()
+            try:
+                return (self._folder / name).is_file()
+            except OSError:  # too long for a name
+                return False
         if name.lower().endswith(ARRAYS):
             return True
         if name not in self._members:
@@ -93,6 +96,12 @@ class _Places:
 
     def _resolved(self, path: str) -> str | None:
         """The folder of `path` as it is spelt on disk; None where there is none, or several."""
+        try:
+            return self._folder_of(path)
+        except OSError:  # too long for a name
+            return None
+
+    def _folder_of(self, path: str) -> str | None:
         shown = PurePosixPath("/" if path.startswith("/") else ".")
         for part in PurePosixPath(path).parent.parts:
             if part == "/":

@@ -2,7 +2,7 @@
 
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -21,10 +21,12 @@ class FolderFiles:
         places: their paths, with slashes; members of zip files behind `::`.
         aliases: of some members of zip files, the name that was meant: a zip file of a Mac has names in UTF-8
             and does not say so.
+        closed: folders that may not be looked into.
     """
 
     places: list[str] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
+    closed: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> PictureNames:
@@ -63,7 +65,7 @@ def files_of(folder: Path) -> FolderFiles:
     """
     found = FolderFiles()
     archives = []
-    for path in _walk(folder, set()):
+    for path in _walk(folder, set(), found.closed):
         if path.parent == folder and path.suffix.lower() == ".zip":
             archives.append(path)
         else:
@@ -76,21 +78,35 @@ def files_of(folder: Path) -> FolderFiles:
     return found
 
 
-def _walk(folder: Path, seen: set[str]) -> Iterator[Path]:
+def _walk(folder: Path, seen: set[str], closed: list[str]) -> Iterator[Path]:
     """The files in and below a folder in order of their names; links are followed, each folder once."""
     real = os.path.realpath(folder)
     if real in seen:
         return
     seen.add(real)
-    with os.scandir(folder) as entries:
-        found = sorted((entry for entry in entries if not _hidden(entry.name)), key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(
+                (entry for entry in entries if not _hidden(entry.name)), key=lambda entry: entry.name
+            )
+    except PermissionError:
+        closed.append(str(folder))
+        return
     for entry in found:
-        if entry.is_file():
+        if _is(entry.is_file):
             yield folder / entry.name
     # Links come last, so that a folder which is there under two names is taken under its own.
     for entry in sorted(found, key=lambda entry: (entry.is_symlink(), entry.name)):
-        if entry.is_dir():
-            yield from _walk(folder / entry.name, seen)
+        if _is(entry.is_dir):
+            yield from _walk(folder / entry.name, seen, closed)
+
+
+def _is(asked: Callable[[], bool]) -> bool:
+    """What a folder's entry says of itself; no where it cannot, as a link that leads to itself."""
+    try:
+        return asked()
+    except OSError:
+        return False
 
 
 def _hidden(name: str) -> bool:
@@ -112,4 +128,4 @@ def _meant(member: zipfile.ZipInfo) -> str:
 def files_beside(folder: Path) -> list[str]:
     """The names of the files that lie in `folder` itself; hidden ones are left out."""
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if not _hidden(entry.name) and entry.is_file())
+        return sorted(entry.name for entry in entries if not _hidden(entry.name) and _is(entry.is_file))

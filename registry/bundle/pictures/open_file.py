@@ -74,6 +74,8 @@ def _convert(suffix: str) -> str:
 _PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
 _RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
 _PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
+_FILM = "take the one picture out of it that is meant"
+_WEB = "it was saved in place of the picture, as where one is not let in: fetch it again"
 _HEIF = {
     **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
     **dict.fromkeys((b"mif1", b"mif2", b"msf1"), "HEIF"),
@@ -92,7 +94,10 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(4, b"ftypavif", "AVIF", _convert("avif")),
     _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
     _Refused(4, b"ftypcrx", "a camera's raw file (CR3)", _RAW),
-    _Refused(4, b"ftyp", "a film", "take the one picture out of it that is meant"),
+    *(
+        _Refused(4, b"ftyp" + brand, "a film", _FILM)
+        for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc")
+    ),
     _Refused(0, b"FUJIFILMCCD-RAW", "a camera's raw file (RAF)", _RAW),
     _Refused(0, b"IIRO", "a camera's raw file (ORF)", _RAW),
     _Refused(0, b"IIU\x00", "a camera's raw file (RW2)", _RAW),
@@ -105,6 +110,7 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(
         0, b"\x00\x05\x16\x07", "what a Mac keeps beside a file (AppleDouble)", "name the picture itself"
     ),
+    *(_Refused(0, mark, "a web page", _WEB) for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")),
     _Refused(0, b"PK\x03\x04", "a zip file or an Office document", "take the picture out of it"),
 )
 

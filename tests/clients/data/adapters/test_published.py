@@ -1,5 +1,7 @@
+import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +117,29 @@ def test_a_suffix_is_no_matter_where_files_are_found_as_they_are_named(tmp_path:
     assert images_of(["a.tif", "IM0001", "b", "c", "d.dcm"], tmp_path) == [
         "a.tif", "scan/IM0001", "b.dcm", "c.jpg", "d.dcm"
     ]  # fmt: skip
+
+
+def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jpg").touch()
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(folder: Path) -> Any:
+        if folder.name == "closed":
+            raise PermissionError(13, "Permission denied")  # root may look into every folder
+        return scandir(folder)
+
+    monkeypatch.setattr("clients.data.pictures.folder.os.scandir", refuse)
+    notes: list[str] = []
+    assert images_of(["a"], tmp_path, notes=notes) == ["a.jpg"]
+    assert notes == [f"1 folders may not be looked into, e.g. {tmp_path / 'closed'}"]
+
+
+def test_links_are_followed_once_and_those_that_lead_nowhere_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.jpg").touch()
+    (tmp_path / "again").symlink_to("real")
+    (tmp_path / "real" / "up").symlink_to("..")
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "gone.jpg").symlink_to("nowhere.jpg")
+    assert find_pictures(tmp_path).places == ["real/a.jpg"]

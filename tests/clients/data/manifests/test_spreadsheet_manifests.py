@@ -134,3 +134,16 @@ def test_a_drive_is_looked_for_where_the_others_are(there: Path) -> None:
         read_manifest(path)
     path.write_text("image\nimages/two.jpg\nC:\\x\\A.jpg\n")
     assert images(path) == ["images/two.jpg", "images/a.jpg"]
+
+
+def test_a_name_that_is_too_long_is_no_file(there: Path) -> None:
+    path, name = there / "manifest.csv", "x" * 300
+    path.write_text(f"image\n{name}.jpg\n{name}/a.jpg\n")
+    assert images(path) == [f"{name}.jpg", f"{name}/a.jpg"]
+
+
+def test_a_header_with_a_line_break_is_read(there: Path) -> None:
+    path = there / "manifest.csv"
+    path.write_text('"note; of\nthe archive",image;label\n'.replace(",", ";") + "x;images/a.jpg;MEL\n")
+    (row,) = read_manifest(path).rows
+    assert (row.image, row.label) == ("images/a.jpg", "MEL")

@@ -209,6 +209,25 @@ def test_another_format_is_named(kind, name):
         decode_picture(encoded(photograph(16, 16), kind), RULE)
 
 
+@pytest.mark.parametrize(
+    ("content", "name", "advice"),
+    [
+        (b"\x00\x00\x00\x18ftypheic", "HEIC", "`magick in.heic out.jpg`"),
+        (b"\x00\x00\x00\x18ftypmif1", "HEIF", "`magick in.heic out.jpg`"),
+        (b"\x00\x00\x00\x18ftypmp42", "a film", "the one picture"),
+        (b"II*\x00\x10\x00\x00\x00CR\x02\x00", r"a camera's raw file \(CR2\)", "develop it"),
+        (b"\x00\x00\x00\x18ftypcrx ", r"a camera's raw file \(CR3\)", "develop it"),
+        (b"MM\x00*\x00\x00\x00\x08", "TIFF, or a camera's raw file", "`magick in.tif out.jpg`"),
+        (b"%PDF-1.7", "PDF", "`pdfimages"),
+        (b"\x00\x05\x16\x07\x00\x02", "what a Mac keeps beside a file", "name the picture itself"),
+        (b"<!DOCTYPE html><title>Sign in", "a web page", "fetch it again"),
+    ],
+)
+def test_what_else_is_sent_is_named_with_what_to_do(content, name, advice):
+    with pytest.raises(UnsupportedPicture, match=f"is {name}.*, which is not read; JPEG.*{advice}"):
+        decode_picture(content + bytes(64), RULE)
+
+
 @pytest.mark.parametrize("content", [b"", b"hello", b"<svg></svg>", b"RIFF\x04\x00\x00\x00WAVE"])
 def test_what_is_no_picture_is_refused(content):
     with pytest.raises(NotAPicture, match="JPEG, PNG and WebP"):
