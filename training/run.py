@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 hand_on(__name__, RUN)
 
 DONE, REFUSED, WRONG = 0, 1, 2
-ENCODERS = "encoders"  # in the place of a job file: the one command beside it
+ENCODERS = "encoders"  # in the place of a job file: a command beside it
+INIT = "init"  # the other
 EXAMPLES = """Examples:
 
 \b
@@ -44,6 +45,7 @@ EXAMPLES = """Examples:
   dermfed-train --check job.yaml
   dermfed-train --check job.yaml --kit kits/admin
   dermfed-train encoders
+  dermfed-train init manifest.csv
 """
 
 app = typer.Typer(add_completion=False)
@@ -219,6 +221,10 @@ def main() -> None:
             from training.encoder_command import app as encoder_app
 
             encoder_app(sys.argv[2:], prog_name=f"dermfed-train {ENCODERS}", standalone_mode=True)
+        elif sys.argv[1:2] == [INIT]:
+            from clients.new_job.command import app as init_app
+
+            init_app(sys.argv[2:], prog_name=f"dermfed-train {INIT}", standalone_mode=True)
         else:
             app(standalone_mode=True)
     except QuorumError as error:

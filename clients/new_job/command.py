@@ -1,0 +1,209 @@
+"""`dermfed-train init`: from a manifest of one's own to a commented job, by five questions."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from pydantic import ValidationError
+
+from clients.data.atomic_files import write_atomically
+from clients.data.errors import ClientDataError
+from clients.data.wording import listing
+from clients.new_job.answers import Answers, Ask, Question, answered
+from clients.new_job.labels import read_given
+from clients.new_job.lesions import lesions_of
+from clients.new_job.machines import work_on
+from clients.new_job.manifests import read_manifests
+from clients.new_job.parties import PARTS
+from clients.new_job.plans import Plan, chosen, plans
+from clients.new_job.rehearsal import Rehearsal, rehearse
+from clients.new_job.warnings import warnings_of
+from clients.new_job.writing import MIN_COUNT, SEED, job_text
+from training.config import describe
+from training.data.settings import DataConfig
+
+REFUSED = 1
+EXAMPLES = """Examples:
+
+\b
+  dermfed-train init manifest.csv
+  dermfed-train init manifest.csv --yes --on processor --out job.yaml
+  dermfed-train init north.csv south.csv --asks malignancy --map wart=benign
+  dermfed-train init manifest.csv --clients column:clinic --subgroups column:sex
+"""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog=EXAMPLES)
+def init(
+    manifests: Annotated[list[Path], typer.Argument(metavar="MANIFEST.csv...", help="Your manifests.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The job file to write.")] = Path("job.yaml"),
+    name: Annotated[str | None, typer.Option(help="The job's name; by default after the manifest.")] = None,
+    asks: Annotated[
+        str | None, typer.Option(metavar="malignancy|diagnoses", help="What is asked of the model.")
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="LABEL=CLASS", help="What a label counts as; null leaves its pictures out."
+        ),
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option(metavar="files|column:NAME|parts:N", help="Who the clients are.")
+    ] = None,
+    subgroups: Annotated[
+        str | None,
+        typer.Option(metavar="SCALE|column:NAME|none", help="Of which subgroups figures are told apart."),
+    ] = None,
+    unit: Annotated[str | None, typer.Option(metavar="picture|lesion", help="What is diagnosed.")] = None,
+    on: Annotated[str | None, typer.Option(metavar="try-out|processor|gpu", help="Where it runs.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and take what is proposed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON on standard output.")] = False,
+) -> None:
+    """Write a commented job for your own manifests, from five questions that the manifests mostly answer.
+
+    Asks in a terminal; elsewhere, and with --yes, it takes what is proposed. No picture is opened, and
+    nothing is trained. Exit codes: 0 done, 1 refused (the file is there already), 2 wrong use or bad input.
+    """
+    if out.exists() and not force:
+        print(
+            f"{out} is there already; add --force to replace it, or name another with --out", file=sys.stderr
+        )
+        raise typer.Exit(REFUSED)
+    options = {"asks": asks, "clients": clients, "subgroups": subgroups, "unit": unit, "on": on}
+    proposals = yes or as_json or not sys.stdin.isatty()
+    if proposals and not yes and None in options.values():
+        print("no terminal to ask in: what is not given is taken as proposed", file=sys.stderr)
+    taken: dict[str, str] = {}  # each answer, and what it means
+    read = read_manifests(manifests)
+    lesions = lesions_of(read)
+    given = read_given(mapped or [])
+    answers = answered(read, lesions, given, _asker(options, taken, proposals=proposals))
+    work = work_on(answers.machine)
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)  # paths in the job start there
+
+    def text_of(plan: Plan) -> str:
+        return job_text(read, answers, work, plan, out, name or _name_of(manifests[0]))
+
+    def rehearsed(plan: Plan) -> Rehearsal:
+        data = DataConfig.model_validate(yaml.safe_load(text_of(plan))["data"])
+        return rehearse(data, out.absolute().parent, seed=SEED, min_count=MIN_COUNT)
+
+    tried = [*plans(answers, work.split, fixed=clients is not None or answers.parties.clients.count != PARTS)]
+    plan, rehearsal = chosen(tried, rehearsed)
+    text = text_of(plan)
+    _check(text)
+    _write(text, out)
+    if plan.parties is not answers.parties:
+        taken = _with_fewer_parts(taken, plan)
+    warnings = warnings_of(read, lesions, answers, work, plan, rehearsal)
+    if as_json:
+        print(json.dumps(_told(out, taken, answers, rehearsal, warnings), indent=2))
+        return
+    _print(out, taken, rehearsal, warnings)
+
+
+def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposals: bool) -> Ask:
+    """What answers questions: the options, then the proposals, or else the person at the terminal."""
+
+    def ask(question: Question) -> str:
+        answer = options.get(question.name)
+        if answer is None:
+            answer = question.proposal if proposals else _prompt(question)
+        if question.name in options:
+            taken[f"--{question.name} {answer}"] = question.choices.get(answer, "")
+        return answer
+
+    return ask
+
+
+def _prompt(question: Question) -> str:
+    """Ask at the terminal; the questions go to standard error."""
+    typer.echo(f"\n{question.text}", err=True)
+    for fact in question.facts:
+        typer.echo(f"  {fact}", err=True)
+    for choice, meaning in question.choices.items():
+        typer.echo(f"  {choice:<14} {meaning}", err=True)
+    answer: str = typer.prompt(f"--{question.name}", default=question.proposal or None, err=True)
+    return answer.strip()
+
+
+def _name_of(manifest: Path) -> str:
+    """A name for a job: the manifest's, or its folder's if every manifest is called so."""
+    path = manifest.absolute()
+    word = path.parent.name if path.stem == "manifest" else path.stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", word).strip("-._") or "job"
+
+
+def _with_fewer_parts(taken: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """The answers, where the plan has another number of parts than was proposed."""
+    count = plan.parties.clients.count
+    fewer = (
+        {f"--clients parts:{count}": f"for a trial {count} equal parts, since patients are few"}
+        if count
+        else {"--clients files": "one client, since patients are few"}
+    )
+    pairs = [
+        [*fewer.items()] if of.startswith("--clients ") else [(of, means)] for of, means in taken.items()
+    ]
+    return dict(pair for each in pairs for pair in each)
+
+
+def _check(text: str) -> None:
+    """Read the job as `--check` would, but for its pictures.
+
+    Raises:
+        JobError: the job would be refused.
+    """
+    from training.errors import JobError
+    from training.jobs.job import Job  # torch, which takes seconds
+
+    try:
+        Job.model_validate(yaml.safe_load(text))
+    except ValidationError as error:
+        raise JobError("these answers make no job:\n" + "\n".join(describe(error))) from error
+
+
+def _write(text: str, out: Path) -> None:
+    try:
+        with write_atomically(out.absolute()) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ClientDataError(f"cannot write {out}: {error}; name another file with --out") from error
+
+
+def _told(
+    out: Path, taken: Mapping[str, str], answers: Answers, rehearsal: Rehearsal, warnings: list[str]
+) -> dict[str, Any]:
+    """The answer for programs."""
+    return {
+        "job": str(out),
+        "answers": list(taken),
+        "classes": answers.labels.classes,
+        "clients": rehearsal.clients,
+        "subgroups": [asdict(group) for group in rehearsal.groups],
+        "left_out": rehearsal.left_out,
+        "of_nobody": rehearsal.of_nobody,
+        "warnings": warnings,
+    }
+
+
+def _print(out: Path, taken: Mapping[str, str], rehearsal: Rehearsal, warnings: list[str]) -> None:
+    print(f"{out}:")
+    for answer, meaning in taken.items():
+        print(f"  {answer:<24} {meaning}".rstrip())
+    held = [f"{name}: {count} to train on" for name, count in rehearsal.clients.items()]
+    print(f"clients:\n{listing(held)}")
+    if rehearsal.of_nobody:
+        print(f"{rehearsal.of_nobody} pictures are nobody's")
+    for warning in warnings:
+        print(f"! {warning}")
+    print(f"next: dermfed-train --check {out}, then dermfed-train {out}")

@@ -1,0 +1,116 @@
+"""The job file's text, with comments, from `job.yaml.j2`."""
+
+from functools import cache
+from os.path import relpath
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from clients.data.labels.taxonomy import describe
+from clients.new_job.answers import Answers
+from clients.new_job.machines import SENSITIVITY, Work
+from clients.new_job.manifests import Manifests
+from clients.new_job.plans import Plan
+from training.updates.settings import PrivacyConfig
+
+SEED = 0
+MIN_COUNT = PrivacyConfig().min_count
+
+
+def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out: Path, name: str) -> str:
+    """The text of a job file.
+
+    Args:
+        manifests: what they hold.
+        answers: to the five questions.
+        work: what suits the machine.
+        plan: how pictures are dealt.
+        out: where the file will be, from whose folder paths start.
+        name: of the job.
+    """
+    folder = out.absolute().parent
+    places = [Path(relpath(path.absolute(), folder)).as_posix() for path in manifests.paths]
+    labels, parties, clients = answers.labels, plan.parties, plan.parties.clients
+    classes = sorted({of for of in labels.classes.values() if of is not None})
+    calibrate = dict(work.calibrate)
+    if not labels.both_kinds:
+        calibrate.pop(SENSITIVITY, None)
+    told: dict[str, Any] = {
+        "manifests": one_line(" ".join(quote(str(path)) for path in manifests.paths)),
+        "file": one_line(quote(str(out))),
+        "name": name,
+        "seed": SEED,
+        "min_count": MIN_COUNT,
+        "manifest": places[0] if len(places) == 1 else places,
+        "where": {clients.column: list(parties.values)} if parties.without else {},
+        "without": parties.without,
+        "label_map": labels.label_map,
+        "counts": labels.counts,
+        "unknown": labels.unknown,
+        "of_unknown_kind": [one_line(code) for code in classes if describe(code).malignancy == "unknown"],
+        "cases": answers.cases.model_dump(mode="json") if answers.cases else None,
+        "subgroups": answers.subgroups.model_dump(mode="json") if answers.subgroups else None,
+        "tones": answers.tones,
+        "clients": clients.model_dump(mode="json", exclude_none=True),
+        "values": {one_line(value): count for value, count in parties.values.items()},
+        "has_splits": any(row.split for row in manifests.rows),
+        "split": plan.split.model_dump(mode="json"),
+        "usual_split": plan.split == work.split,
+        "personalize": plan.personalize,
+        "work": work,
+        "intersections": intersections(answers),
+        "calibrate": calibrate if plan.calibrate else None,
+    }
+    return _environment().get_template("job.yaml.j2").render(told)
+
+
+def intersections(answers: Answers) -> list[dict[str, Any]]:
+    """The facts of a case by which figures are told apart, too."""
+    facts = answers.cases.facts if answers.cases and answers.subgroups else ()
+    of: dict[str, dict[str, Any]] = {"age": {"column": "age", "bands": [40, 65]}, "sex": {"column": "sex"}}
+    return [of[name] for name in facts if isinstance(name, str) and name in of]
+
+
+def one_line(text: str) -> str:
+    """A text as part of a comment."""
+    return " ".join(text.split())
+
+
+def flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    text: str = yaml.safe_dump(
+        plain(value), default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def block(value: Any) -> str:
+    """A list of stages as YAML in lines, as they stand under `stages`."""
+    text: str = yaml.safe_dump(
+        plain(value), default_flow_style=None, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def plain(value: Any) -> Any:
+    """Mappings and sequences as `yaml` writes them."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=False,  # YAML, whose values go through `flow`
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"flow": flow, "block": block}
+    return environment

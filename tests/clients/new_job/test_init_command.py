@@ -1,0 +1,385 @@
+"""`dermfed-train init`: the job that it writes for manifests of many kinds, and what it says beside it."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+from clients.data.synthetic.write import write_synthetic
+from clients.new_job.machines import RECIPES
+from training.jobs.job import Job, read_job
+from training.jobs.recipes import FOLDER
+
+Change = Callable[[int, Row], Row]
+
+
+def with_extra(row: Row, **cells: str) -> Row:
+    return replace(row, extra={**row.extra, **cells})
+
+
+def as_it_is(number: int, row: Row) -> Row:
+    return row
+
+
+def without_tones(number: int, row: Row) -> Row:
+    return replace(row, skin_tone="", skin_tone_scale="")
+
+
+def with_own_labels(number: int, row: Row) -> Row:
+    own = {"MEL": "melanoma", "NV": "naevus", "BCC": "Basal cell carcinoma", "BKL": "wart, common"}
+    return replace(row, label=own[row.label])
+
+
+def with_clinics(number: int, row: Row) -> Row:
+    return with_extra(row, clinic=("north", "south", "Östra")[int(row.patient_id[1:]) % 3])
+
+
+def two_kinds_of_picture(number: int, row: Row) -> Row:
+    lesion = number // 2
+    return with_extra(
+        replace(
+            row,
+            lesion_id=f"L{lesion}",
+            patient_id=f"P{lesion}",
+            site="trunk",
+            label=("MEL", "NV")[lesion % 2],
+            skin_tone=str(1 + lesion % 6),
+        ),
+        image_kind=("close-up", "dermoscopic")[number % 2],
+        age=str(20 + lesion % 60),
+        sex=("female", "male")[lesion % 2],
+    )
+
+
+def names_that_yaml_would_misread(number: int, row: Row) -> Row:
+    odd = {"MEL": "yes", "NV": "null: [x] # no", "BCC": "1e3", "BKL": "{{ seed }}"}
+    return replace(row, label=odd[row.label])
+
+
+MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
+    "drawn": (as_it_is, {"label_map": "malignancy", "unit": "lesion", "clients": {"by": "manifest"}}),
+    "no tones": (without_tones, {"subgroups": None}),
+    "own labels": (
+        with_own_labels,
+        {
+            "label_map": {
+                "naevus": "NV",
+                "melanoma": "MEL",
+                "Basal cell carcinoma": "BCC",
+                "wart, common": "wart, common",
+            }
+        },
+    ),
+    "clinics": (with_clinics, {"clients": {"by": "column", "column": "clinic"}}),
+    "two kinds of picture": (
+        two_kinds_of_picture,
+        {
+            "unit": "lesion",
+            "cases": {
+                "slots": 2,
+                "kinds": ["close-up", "dermoscopic"],
+                "facts": ["age", "sex", "site"],
+            },
+        },
+    ),
+    "names that YAML would misread": (names_that_yaml_would_misread, {"label_map": None}),
+}
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    folder = tmp_path_factory.mktemp("drawn")
+    return write_synthetic(folder / "pictures", pictures=360, size=32, seed=1)
+
+
+@pytest.fixture
+def write(tmp_path: Path, drawn: Manifest) -> Callable[..., Path]:
+    """Write the drawn manifest with each row changed; gives its path."""
+
+    def write(change: Change = as_it_is, name: str = "manifest.csv", rows: slice = slice(None)) -> Path:
+        kept = [change(number, row) for number, row in enumerate(drawn.rows)][rows]
+        write_manifest(Manifest.of(kept, drawn.folder), tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_the_job_of_a_manifest_is_as_it_should_be_and_passes_check(kind, write, tmp_path, train_command):
+    change, expected = MANIFESTS[kind]
+    manifest, out = write(change), tmp_path / "jobs" / "job.yaml"
+    ended = train_command("init", str(manifest), "--out", str(out))
+    assert ended.code == 0, ended.err
+    assert "no terminal to ask in" in ended.err
+    data = yaml.safe_load(out.read_text())["data"]
+    assert {key: data.get(key) for key in expected} == expected
+    assert data["manifest"] == "../manifest.csv"
+    checked = train_command("--check", str(out), "--json")
+    assert checked.code == 0, checked.err
+    assert sum(row["n"] for row in json.loads(checked.out)) > 0
+
+
+@pytest.mark.parametrize("machine", RECIPES)
+def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    assert train_command("init", str(write()), "--out", str(out), "--on", machine, "--yes").code == 0
+    job, recipe = read_job(out), read_job(FOLDER / "use" / f"{RECIPES[machine]}.yaml")
+    assert job.model == recipe.model
+    assert job.engine == recipe.engine
+    assert job.stages == recipe.stages
+    assert job.data.image_size == recipe.data.image_size
+
+
+def test_a_job_trains_to_a_report(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    assert train_command("init", str(write()), "--out", str(out), "--clients", "parts:2").code == 0
+    run = tmp_path / "run"
+    small = ["--set", "stages.federate.rounds=1", "--set", "data.image_size=32"]
+    ended = train_command(str(out), "--out", str(run), *small)
+    assert ended.code == 0, ended.err
+    assert "<h2" in (run / "report.html").read_text()
+    assert sorted(path.name for path in (run / "bundles").iterdir())
+
+
+def test_several_manifests_are_a_client_each_and_paths_start_from_the_job(write, tmp_path, train_command):
+    first, second = write(rows=slice(0, 180), name="a.csv"), write(rows=slice(180, 360), name="b.csv")
+    ended = train_command("init", str(first), str(second), "--out", str(tmp_path / "job.yaml"), "--json")
+    answer = json.loads(ended.out)
+    assert list(answer["clients"]) == ["a", "b"]
+    assert yaml.safe_load((tmp_path / "job.yaml").read_text())["data"]["manifest"] == ["a.csv", "b.csv"]
+
+
+def test_who_holds_what_is_what_check_counts(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    answer = json.loads(train_command("init", str(write()), "--out", str(out), "--json").out)
+    census = json.loads(train_command("--check", str(out), "--json").out)
+    for group in answer["subgroups"]:
+        rows = [r for r in census if (r["subgroup"], r["split"]) == (group["subgroup"], group["split"])]
+        assert group["malignant"] == sum(row["n"] for row in rows if row["label"] == "malignant")
+        assert group["others"] == sum(row["n"] for row in rows if row["label"] == "benign")
+
+
+def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(write, tmp_path, train_command):
+    manifest, out = str(write(with_own_labels)), tmp_path / "job.yaml"
+    asked = ("init", manifest, "--out", str(out), "--asks", "malignancy", "--yes")
+    refused = train_command(*asked)
+    assert refused.code == 2
+    assert "'wart, common': " in refused.err
+    assert "--map LABEL=null" in refused.err
+    assert not out.exists()
+    told = train_command(*asked, "--map", "wart, common=null")
+    assert told.code == 0, told.err
+    assert "pictures are left out by their label: wart, common" in told.out
+    assert yaml.safe_load(out.read_text())["data"]["label_map"] == {
+        "naevus": "benign",
+        "melanoma": "malignant",
+        "Basal cell carcinoma": "malignant",
+        "wart, common": None,
+    }
+    assert ", left out" in out.read_text()
+
+
+def test_few_dark_pictures_are_warned_of_and_joined_with_their_neighbours(write, tmp_path, train_command):
+    def three_dark_patients(number: int, row: Row) -> Row:
+        dark = row.patient_id in ("P000000", "P000004", "P000008")
+        return replace(row, skin_tone="6" if dark else str(1 + int(row.patient_id[1:]) % 4))
+
+    out = tmp_path / "job.yaml"
+    ended = train_command("init", str(write(three_dark_patients)), "--out", str(out))
+    assert "3 of dark" in ended.out
+    assert "Collect more of them" in ended.out
+    job = out.read_text()
+    assert yaml.safe_load(job)["data"]["subgroups"]["groups"] == {
+        "light": ["1", "2"],
+        "medium-dark": ["3", "4", "5", "6"],
+    }
+    assert re.search(r"# Labelled patients: light \d+, medium \d+, dark 3\.", job)
+
+
+def test_dark_skin_without_a_picture_is_said_to_be_missing(write, tmp_path, train_command):
+    out, manifest = tmp_path / "job.yaml", write(lambda n, row: replace(row, skin_tone=str(1 + n % 4)))
+    ended = train_command("init", str(manifest), "--out", str(out), "--unit", "picture")
+    assert "no labelled picture of dark skin: nothing can be said of it" in ended.out
+    assert "There is no labelled picture of dark skin" in out.read_text()
+
+
+def test_missing_pictures_are_counted(write, tmp_path, train_command):
+    manifest = write(lambda n, row: replace(row, image=f"gone/{n}.png") if n < 5 else row)
+    ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"))
+    assert ended.code == 0
+    assert "5 of 360 pictures cannot be read; a job stops at them" in ended.out
+
+
+def test_weights_that_are_not_installed_are_named(write, tmp_path, train_command, monkeypatch):
+    monkeypatch.setattr("training.models.encoders.packages.is_installed", lambda package: False)
+    monkeypatch.setattr("training.models.encoders.source.is_installed", lambda package: False, raising=False)
+    ended = train_command("init", str(write()), "--out", str(tmp_path / "job.yaml"), "--on", "processor")
+    assert "pip install 'dermfed[encoders]'" in ended.out
+
+
+def test_nothing_is_replaced_without_force(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    out.write_text("mine")
+    refused = train_command("init", str(write()), "--out", str(out))
+    assert refused.code == 1
+    assert "add --force" in refused.err
+    assert out.read_text() == "mine"
+    assert train_command("init", str(write()), "--out", str(out), "--force").code == 0
+    assert out.read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--asks", "malignant"], "did you mean `malignancy`"),
+        (["--clients", "everybody"], "`files`, `column:NAME` or `parts:N`"),
+        (["--clients", "column:klinik"], "no column 'klinik'"),
+        (["--clients", "parts:1"], "N of 2 or more"),
+        (["--subgroups", "monk"], "scales that occur: fitzpatrick"),
+        (["--subgroups", "column:sex"], "no column 'sex'"),
+        (["--on", "phone"], "--on 'phone' is none of the answers"),
+        (["--unit", "patient"], "--unit 'patient' is none of the answers"),
+        (["--map", "MEL"], "write it as LABEL=CLASS"),
+        (["--map", "WART=benign"], "no picture has the label 'WART'"),
+        (
+            ["--asks", "malignancy", "--map", "NV=malignant", "--map", "BKL=malignant"],
+            "all pictures are of one class, malignant",
+        ),
+        (["--name", "a b"], "name: String should match pattern"),
+    ],
+)
+def test_answers_that_cannot_be_are_refused(options, said, write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    ended = train_command("init", str(write()), "--out", str(out), *options)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not out.exists()
+
+
+def test_pictures_without_a_clinic_are_left_out_and_counted(write, tmp_path, train_command):
+    def some_without(number: int, row: Row) -> Row:
+        return with_extra(
+            row, clinic="" if int(row.patient_id[1:]) % 10 == 0 else f"c{int(row.patient_id[1:]) % 2}"
+        )
+
+    out = tmp_path / "job.yaml"
+    manifest = write(some_without)
+    empty = sum(not row.extra["clinic"] for row in read_manifest(manifest).rows)
+    proposed = train_command("init", str(manifest), "--out", str(out), "--json")
+    assert "--clients files" in json.loads(proposed.out)["answers"]
+    asked = train_command("init", str(manifest), "--out", str(out), "--clients", "column:clinic", "--force")
+    assert asked.code == 0, asked.err
+    assert f"{empty} pictures have no clinic" in out.read_text()
+    assert f"{empty} pictures have no clinic" in asked.out
+    assert read_job(out).data.where == {"clinic": ("c0", "c1")}
+    assert train_command("--check", str(out), "--json").code == 0
+
+
+def test_a_body_site_is_no_hospital(write, tmp_path, train_command):
+    manifest = write(lambda n, row: replace(row, site=("trunk", "hand")[int(row.patient_id[1:]) % 2]))
+    ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"), "--json")
+    assert "--clients files" in json.loads(ended.out)["answers"]
+
+
+def test_lesions_that_contradict_themselves_are_pictures_and_it_is_said(write, tmp_path, train_command):
+    manifest = write(lambda n, row: with_extra(row, age=str(20 + 7 * n % 50)))
+    ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"))
+    assert "--unit picture" in ended.out
+    assert "are not diagnosed as a whole for 60 problems" in ended.out
+    refused = train_command("init", str(manifest), "--out", str(tmp_path / "other.yaml"), "--unit", "lesion")
+    assert refused.code == 2
+    assert "lesions cannot be cases" in refused.err
+
+
+def test_a_fact_that_cannot_be_read_is_left_out_and_named(write, tmp_path, train_command):
+    manifest, out = (
+        write(lambda n, row: with_extra(replace(row, site="Rücken"), sex="female")),
+        tmp_path / "job.yaml",
+    )
+    ended = train_command("init", str(manifest), "--out", str(out))
+    assert "a fact is left out, since not all of it can be read: site 'Rücken'" in ended.out
+    assert read_job(out).data.cases.facts == ("sex",)
+
+
+def test_at_a_terminal_it_asks_and_takes_an_empty_answer_as_proposed(
+    write, tmp_path, train_command, monkeypatch
+):
+    typed = io.StringIO("malignancy\nbenign\nparts:2\n\npicture\n\n")
+    typed.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", typed)
+    out = tmp_path / "job.yaml"
+    ended = train_command("init", str(write(with_own_labels)), "--out", str(out))
+    assert ended.code == 0, ended.err
+    assert "What is asked of the model?" in ended.err
+    assert "Is 'wart, common' (" in ended.err
+    assert "no terminal" not in ended.err
+    job = read_job(out)
+    assert (job.data.clients.count, job.data.unit, job.model.name) == (2, "picture", "resnet18")
+    assert job.data.label_map["wart, common"] == "benign"
+    assert job.data.subgroups.scale == "fitzpatrick"
+
+
+def test_patients_enough_get_the_usual_shares_and_three_parts(tmp_path, train_command):
+    tones, labels = ("1", "3", "5"), ("MEL", "NV")
+    rows = [
+        Row(f"p/{n}.png", labels[n % 2], tones[n % 3], "fitzpatrick", patient_id=str(n)) for n in range(1200)
+    ]
+    (tmp_path / "p").mkdir()
+    for row in rows:
+        (tmp_path / row.image).touch()  # no picture is opened
+    write_manifest(Manifest.of(rows, tmp_path), tmp_path / "manifest.csv")
+    ended = train_command("init", "manifest.csv", "--json", "--on", "processor")
+    assert ended.code == 0, ended.err
+    job = read_job(tmp_path / "job.yaml")
+    assert job.data.split == read_job(FOLDER / "use" / "hospital-frozen.yaml").data.split
+    assert job.data.clients.count == 3
+    told = json.loads(ended.out)
+    assert told["warnings"] == []
+    assert {row["told"] for row in told["subgroups"] if row["subgroup"] == "undeclared"} == {0}
+
+
+def test_of_too_few_patients_nothing_could_be_told_and_no_job_is_written(write, tmp_path, train_command):
+    manifest = write(rows=slice(0, 60))
+    ended = train_command("init", str(manifest), "--out", str(tmp_path / "job.yaml"))
+    assert ended.code == 2
+    assert "too few patients" in ended.err
+    assert not (tmp_path / "job.yaml").exists()
+
+
+def test_stages_that_would_be_told_nothing_are_left_out_and_named(write, tmp_path, train_command):
+    manifest, out = write(rows=slice(0, 120)), tmp_path / "job.yaml"
+    ended = train_command(
+        "init", str(manifest), "--out", str(out), "--subgroups", "none", "--clients", "files"
+    )
+    assert ended.code == 0, ended.err
+    assert [stage.stage for stage in read_job(out).stages] == ["federate", "export", "calibrate"]
+    ended = train_command("init", str(manifest), "--out", str(out), "--clients", "files", "--force")
+    assert ended.code == 0, ended.err
+    stages = [stage.stage for stage in read_job(out).stages]
+    assert "personalize" not in stages
+    assert "stage personalize): too few validation patients" in ended.out
+    assert (
+        train_command(str(out), "--out", str(tmp_path / "run"), "--set", "stages.federate.rounds=1").code == 0
+    )
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_every_setting_of_the_job_is_commented(kind, write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    train_command("init", str(write(MANIFESTS[kind][0])), "--out", str(out))
+    text = out.read_text()
+    Job.model_validate(yaml.safe_load(text))
+    for page in ("docs/jobs.md", "docs/data.md", "docs/encoders.md", "docs/privacy.md", "docs/metrics.md"):
+        assert page in text
+    for number, line in enumerate(lines := text.splitlines()):
+        if line[:1].isalpha() and not line.startswith("data:"):
+            assert (
+                "#" in line or lines[number - 1].startswith("#") or lines[number - 1].lstrip().startswith("#")
+            ), line
