@@ -131,9 +131,14 @@ def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:
 
     Of two classes one of which is malignant, AUROC is that of malignancy.
     """
-    malignant = malignant_classes(labels)
-    twice = len(labels) == 2 and malignant.any() and not malignant.all()
+    twice = auroc_is_of_malignancy(labels)
     return tuple(measure for measure in MEASURES if not (twice and measure.key == "auroc"))
+
+
+def auroc_is_of_malignancy(labels: Sequence[Label]) -> bool:
+    """Whether AUROC, of either class and in the mean, is that of malignancy: one of two is malignant."""
+    malignant = malignant_classes(labels)
+    return len(labels) == 2 and bool(malignant.any()) and not malignant.all()
 
 
 def estimate(key: str, block: Block, malignant: Malignant | None = None) -> Estimate:

@@ -15,7 +15,6 @@ does not know shows the text.
 """
 
 from collections.abc import Sequence
-from math import floor
 from typing import Literal, get_args
 
 import numpy as np
@@ -129,14 +128,13 @@ def _suspicious(decision: Decision) -> str:
 def _beside(confidence: float, threshold: float) -> tuple[str, str]:
     """A confidence and a threshold, in as many places as show on which side of it the confidence lies.
 
-    The confidence is cut, not rounded: below the threshold it is never shown at it.
+    Rounded as the same confidence is wherever else it is shown; below the threshold it is never shown at it.
     """
     shown = probability_text(threshold)
     for places in range(len(shown.partition(".")[2]), 13):
-        cut = f"{floor(confidence * 10**places) / 10**places:.{places}f}"
-        limit = f"{threshold:.{places}f}"
-        if (cut >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
-            return cut, limit
+        rounded, limit = f"{confidence:.{places}f}", f"{threshold:.{places}f}"
+        if (rounded >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
+            return rounded, limit
     return repr(confidence), repr(threshold)
 
 

@@ -66,6 +66,8 @@ def refused(words):
     module = import_module(COMMANDS[name.removeprefix("dermfed-")])
     if name == "dermfed-train" and rest[:1] == ["encoders"]:
         return ""  # an app of its own, which takes one file
+    if name == "dermfed-train" and rest[:1] == ["init"]:
+        module, rest = import_module("clients.new_job.command"), rest[1:]
     command = typer.main.get_command(module.app)
     while getattr(command, "commands", None):
         if rest[0] not in command.commands:
@@ -95,6 +97,7 @@ def test_our_commands_take_what_they_are_typed_with(language, block):
     [
         "dermfed-data chek manifest.csv",
         "dermfed-train job.yaml --resum",
+        "dermfed-train init manifest.csv --ask malignancy",
         "dermfed-serve --port",
         "dermfed-registry gates shows demo",
         "dermfed-data check one.csv two.csv",

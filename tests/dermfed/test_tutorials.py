@@ -25,30 +25,50 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-@pytest.mark.long
-def test_the_tutorials_lead_from_pictures_to_an_answer(tmp_path):
-    port = free_port()
+def typed(page: str, folder: Path) -> str:
+    """Save and type what a page says, in `folder`; gives what is printed."""
+    for job in blocks(page, "yaml"):
+        (folder / "job.yaml").write_text(job)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "BENTOML_HOME": str(tmp_path / "bentoml"),
-        "DERMFED_CACHE": str(tmp_path / "cache"),
+        "BENTOML_HOME": str(folder / "bentoml"),
+        "DERMFED_CACHE": str(folder / "cache"),
     }
+    script = "\n".join(
+        ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *blocks(page, "bash")]
+    )
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, f"{page.partition(chr(10))[0]}: {ended.stdout}{ended.stderr}"
+    return ended.stdout + ended.stderr
+
+
+@pytest.mark.long
+def test_the_tutorials_lead_from_pictures_to_an_answer(tmp_path):
+    port = free_port()
     said = {}
     for name in TUTORIALS:
         page = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text().replace(PORT, port)
-        for job in blocks(page, "yaml"):
-            (tmp_path / "job.yaml").write_text(job)
-        script = "\n".join(
-            ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *blocks(page, "bash")]
-        )
-        ended = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 0, f"{name}: {ended.stdout}{ended.stderr}"
-        said[name] = ended.stdout + ended.stderr
+        said[name] = typed(page, tmp_path)
     assert re.search(r"dark .*\n", said["hospital-engineer"])
     assert "GateRefusal" in said["promoter"]
     assert "nothing wrong" in said["promoter"]
     assert "first, version" in said["app-developer"]
+
+
+@pytest.mark.long
+def test_a_table_of_ones_own_leads_to_a_report(tmp_path):
+    said = typed((ROOT / "docs" / "tutorials" / "own-csv.md").read_text(), tmp_path)
+    assert "manifest.csv: 1800 pictures, no problems" in said
+    for proposed in (
+        "--asks malignancy",
+        "--clients column:clinic",
+        "--subgroups fitzpatrick",
+        "--unit lesion",
+    ):
+        assert proposed in said
+    assert "nothing will be told" not in said
+    assert re.search(r"^dark .*\d", said, flags=re.MULTILINE)

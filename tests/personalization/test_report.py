@@ -24,6 +24,7 @@ from personalization.report.measures import Estimate, measures_of
 from personalization.report.numerals import duration, interval, number, size, with_interval
 from personalization.report.overview import overview
 from personalization.report.tables.calibration import calibration_table
+from personalization.report.tables.classes import figures_of
 from personalization.report.tables.run_facts import census_tables, silent_clients
 from personalization.report.tables.subgroups import recall_table
 from personalization.selection.select import SelectionConfig, select
@@ -426,6 +427,12 @@ def test_what_nobody_reads_is_folded_away():
     folded = " ".join(re.findall(r"<details>.*?</details>", page, flags=re.DOTALL))
     for part in ("Area under risk-coverage", "Communication of stage", "Answering only where confident"):
         assert page.count(part) == folded.count(part) > 0, part
+
+
+def test_auroc_of_a_class_is_left_to_malignancy_where_there_are_two_classes():
+    assert "auroc" not in figures_of(LABELS)
+    assert "auprc" in figures_of(LABELS)
+    assert "auroc" in figures_of((*LABELS, Label(code="DF", name="Fibroma")))
 
 
 def test_auroc_is_told_once_where_there_are_two_classes():

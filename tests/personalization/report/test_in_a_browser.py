@@ -71,6 +71,34 @@ def test_a_phone_scrolls_tables_and_not_the_page(shown, scheme):
     assert all(name == "scroll" and index == 0 and label for name, index, label in wide)
 
 
+LONG = "hospital_of_a_very_long_name_without_any_space_in_it_at_all"
+
+
+@pytest.mark.parametrize("name", ["light", LONG], ids=["names of the job", "a long name"])
+def test_on_a_narrow_screen_nothing_is_cut_and_every_table_scrolls_to_its_end(shown, name):
+    tab = shown({"width": 400, "height": 900})
+    tab.set_content(tab.content().replace(">light<", f">{name}<"))
+    assert name in tab.content()
+
+    over = tab.evaluate(
+        """() => [...document.querySelectorAll('body *')]
+            .filter(of => !of.closest('table') && !of.closest('svg'))
+            .filter(of => of.getBoundingClientRect().right > innerWidth + 1)
+            .map(of => of.outerHTML.slice(0, 100))"""
+    )
+    assert not over
+    hidden = tab.evaluate(
+        """() => [...document.querySelectorAll('.scroll')].filter(box => {
+            box.scrollLeft = box.scrollWidth;
+            const head = box.querySelector('thead tr'), shown = box.getBoundingClientRect();
+            const first = head.firstElementChild.getBoundingClientRect();
+            const last = head.lastElementChild.getBoundingClientRect();
+            return last.right > shown.right + 1 || last.right > innerWidth || last.left < first.right - 1;
+        }).map(box => box.getAttribute('aria-label'))"""
+    )
+    assert not hidden
+
+
 def test_letters_in_figures_can_be_read_on_a_phone(shown):
     tab = shown(PHONE)
 

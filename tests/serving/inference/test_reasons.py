@@ -196,6 +196,8 @@ def agree(ask, top, schema, threshold_bin, number):
         (0.9999, at_log_odds(9), ["0.999900", "0.999877"]),
         (0.99987, at_log_odds(9), ["0.999870", "0.999877"]),
         (0.7, at_log_odds(0.25), ["0.700", "0.562"]),
+        (0.97168, at_log_odds(0.25), ["0.972", "0.562"]),  # rounded as in the table of findings
+        (0.5621, at_log_odds(0.25), ["0.5621", "0.5622"]),  # not as 0.562, where the threshold is
     ],
 )
 def test_near_one_as_many_places_are_said_as_it_takes(ask, top, threshold_bin, words):
