@@ -1,4 +1,4 @@
-"""`dermfed-data`: import, check, describe, partition and make up pictures, and look at their skin tones."""
+"""`dermfed-data`: import, check, link, describe, part and make up pictures, and look at their skin tones."""
 
 import inspect
 import json
@@ -19,20 +19,29 @@ from typer.core import TyperCommand
 from clients.data.adapters.options import adapter_options, describe_adapter
 from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
 from clients.data.errors import ClientDataError
-from clients.data.inspect.check import CheckReport, check_manifest
+from clients.data.inspect.check import CheckReport, check_manifest, read_all
 from clients.data.inspect.describe import describe_manifest, tabulate
+from clients.data.inspect.near_duplicates import link as link_manifest
+from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
 from clients.data.inspect.tone_angles import measure_tones
 from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifests.groups import components, linkage_keys
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
 from clients.data.partition.partition_manifest import partition_manifest
-from clients.data.pictures.causes import counted
+from clients.data.partition.splits import straddling
+from clients.data.pictures.causes import by_cause, counted
+from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
 from clients.data.synthetic.write import MANIFEST, write_synthetic
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
 
+NOT_SOUGHT = (
+    "near-duplicates are not looked for: ImageHash is not installed; `pip install ImageHash` does it, and "
+    "--no-near-duplicates leaves this line out"
+)
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
 
 app = typer.Typer(name="dermfed-data", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -178,23 +187,35 @@ def adapters(
     "check",
     "manifest.csv",
     "manifest.csv --cases --json",
+    "manifest.csv --no-near-duplicates",
 )
 def check(
     manifest: ManifestPath,
     cases: Annotated[
         bool, typer.Option("--cases", help="Also as a job with `unit: lesion` reads it by default.")
     ] = False,
+    near_duplicates: Annotated[
+        bool, typer.Option(help="Look for near-duplicates; takes some ms for each picture.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """List every picture and row that is wrong; exit with 1 if there are any.
 
-    Missing or broken pictures, impossible values, lesions on both sides of a split, and pictures that appear
-    under two lesions. With --cases also kinds, ages, sexes and sites that cannot be, and pictures of one
-    lesion that contradict each other. Of pictures, twenty are shown of each cause; --json has all. Pictures
-    beside those of the manifest that no line names are told, and are no problem.
+    Missing or broken pictures, impossible values, lesions on both sides of a split or at two patients, and
+    pictures that appear under two lesions or with two diagnoses, also where they were saved, resized or
+    cropped anew (near-duplicates; `dermfed-data link` keeps them together). With --cases also kinds, ages,
+    sexes and sites that cannot be, and pictures of one lesion that contradict each other. Of pictures, twenty
+    are shown of each cause; --json has all. Pictures beside those of the manifest that no line names are
+    told, and are no problem.
     """
     with _explained():
-        report = check_manifest(manifest.absolute(), case=CasesConfig().input if cases else None)
+        if near_duplicates and not can_fingerprint():
+            _say(f"dermfed-data: {NOT_SOUGHT}")
+        report = check_manifest(
+            manifest.absolute(),
+            case=CasesConfig().input if cases else None,
+            near_duplicates=near_duplicates and can_fingerprint(),
+        )
     found = f"{len(report.problems)} problems" if report.problems else "no problems"
     for note in report.notes:
         _say(note)
@@ -204,6 +225,53 @@ def check(
     _answer(asdict(report), "\n".join(lines), as_json)
     if report.problems:
         raise typer.Exit(REFUSED)
+
+
+@_command(
+    "link",
+    "manifest.csv --out linked.csv",
+)
+def link(
+    manifest: ManifestPath,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a manifest whose `duplicate_group` keeps together pictures that are the same.
+
+    The same bytes, or near-duplicates: saved, resized or cropped a little anew. Groups that are there stay,
+    and become one where their pictures are the same. Look at what is linked, `dermfed-data check` names it.
+    """
+    with _explained():
+        _refuse_overwriting(out, force)
+        require_hashing()
+        read = read_manifest(manifest.absolute())
+        digests, broken, fingerprints = read_all(read, fingerprints=True)
+        same = same_pictures(digests, fingerprints)
+        linked = link_manifest(read, same)
+        write_manifest(linked, out.absolute())
+    parted = straddling(linked.rows, components([linkage_keys(row) for row in linked.rows]))
+    answer = {
+        "manifest": str(out),
+        "pictures": len(linked.rows),
+        "groups": len(set(linked.values(DUPLICATE_GROUP)) - {""}),
+        "identical": sum(len(rows) - 1 for rows in same.identical),
+        "near_duplicates": len(same.near),
+        "broken": [f"{picture.shown}: {picture.reason}" for picture in broken],
+        "straddling": parted,
+    }
+    lines = [
+        f"{out}: {answer['pictures']} pictures, {answer['groups']} groups; {answer['identical']} files are "
+        f"copies, {answer['near_duplicates']} pairs near-duplicates"
+    ]
+    if broken:
+        lines.append(f"{len(broken)} pictures were not looked at:\n{listing_by_cause(by_cause(broken))}")
+    if parted:
+        lines.append(
+            f"{len(parted)} groups are on two sides of a split, which a job refuses; give each one split:\n"
+            f"{listing(parted)}"
+        )
+    _answer(answer, "\n".join(lines), as_json)
 
 
 @_command(

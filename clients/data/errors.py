@@ -9,7 +9,8 @@ training.errors.DataError
     ├── SubgroupError          groups that nobody belongs to
     ├── SplitError             one lesion or patient was put on both sides of a split
     ├── PartitionError         pictures cannot be partitioned as the job asks
-    └── BrokenPicturesError    pictures that cannot be decoded
+    ├── BrokenPicturesError    pictures that cannot be decoded
+    └── MissingLibraryError    what was asked needs a library that is not installed
 """
 
 from typing import ClassVar
@@ -61,3 +62,7 @@ class PartitionError(ClientDataError):
 
 class BrokenPicturesError(ClientDataError):
     """Pictures that cannot be decoded, where the job refuses them."""
+
+
+class MissingLibraryError(ClientDataError):
+    """What was asked needs a library that is not installed."""

@@ -12,6 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.case_groups import case_problems
+from clients.data.inspect.near_duplicates import (
+    contradictions,
+    lesions_of_two_patients,
+    same_pictures,
+    unlinked,
+)
 from clients.data.inspect.presence import NONE_UNLISTED, UnlistedPictures, unlisted_beside
 from clients.data.manifests.csv_file import scan_manifest
 from clients.data.manifests.groups import components, linkage_keys
@@ -20,12 +26,14 @@ from clients.data.partition.assign import name_of
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import UnusablePicture, find_causes
 from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
+from clients.data.pictures.fingerprints import DECODED, Fingerprints, can_fingerprint, fingerprint
 from clients.data.progress import progress
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
 _RULE = PictureRule(size=32)  # whether a picture decodes does not depend on the size
+_LARGER = PictureRule(size=DECODED)  # for fingerprints
 
 
 @dataclass(frozen=True)
@@ -36,12 +44,23 @@ class ManifestProblem:
         kind: `value` (a row says something impossible), `picture` (missing or broken), `straddling` (one
             lesion, patient or duplicate group on both sides of a split), `duplicate` (the same file under
             different lesions), `case` (what cannot be a kind or a fact, or pictures of a lesion that
-            contradict each other).
+            contradict each other), `near-duplicate` (pictures that are alike but for how they were saved,
+            under different lesions), `contradiction` (one picture with two diagnoses), `lesion` (one lesion
+            at two patients).
         text: where and what.
         cause: of a picture that cannot be used, what it shares with others; empty for all other problems.
     """
 
-    kind: Literal["value", "picture", "straddling", "duplicate", "case"]
+    kind: Literal[
+        "value",
+        "picture",
+        "straddling",
+        "duplicate",
+        "case",
+        "near-duplicate",
+        "contradiction",
+        "lesion",
+    ]
     text: str
     cause: str = ""
 
@@ -55,29 +74,41 @@ class CheckReport:
         problems: what is wrong.
         notes: what reading the manifest took for granted, and how names were matched to files.
         unlisted: pictures that lie where those of the manifest do, and that no line names.
+        near_duplicates: whether near-duplicates were sought.
     """
 
     pictures: int
     problems: tuple[ManifestProblem, ...]
     notes: tuple[str, ...] = ()
     unlisted: UnlistedPictures = NONE_UNLISTED
+    near_duplicates: bool = False
 
 
-def check_manifest(path: Path, *, threads: int | None = None, case: CaseInput | None = None) -> CheckReport:
+def check_manifest(
+    path: Path,
+    *,
+    threads: int | None = None,
+    case: CaseInput | None = None,
+    near_duplicates: bool | None = None,
+) -> CheckReport:
     """Check every row and decode every picture of a manifest.
 
     Args:
         path: the manifest.
         threads: how many pictures are decoded at once; by default one per processor, at most eight.
         case: what its lesions have, where they are to be cases.
+        near_duplicates: whether to look for them; by default where the library that this needs is installed.
 
     Raises:
         ManifestError: the file is no manifest at all.
+        MissingLibraryError: near-duplicates are asked for, and the library is not installed.
     """
+    seek = can_fingerprint() if near_duplicates is None else near_duplicates
     scan = scan_manifest(path)
     rows = scan.manifest.rows
     component_ids = components([linkage_keys(row) for row in rows])
-    digests, broken = _read_all(scan.manifest, threads or min(8, os.cpu_count() or 1))
+    digests, broken, fingerprints = read_all(scan.manifest, threads, fingerprints=seek)
+    same = same_pictures(digests, fingerprints)
     problems = [ManifestProblem("value", text) for text in scan.problems]
     for picture, cause in zip(broken, find_causes(broken), strict=True):
         detail = f" ({cause.detail})" if cause.detail and cause.detail not in picture.reason else ""
@@ -85,36 +116,50 @@ def check_manifest(path: Path, *, threads: int | None = None, case: CaseInput | 
         problems.append(ManifestProblem("picture", text, cause.common))
     problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
     problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, digests)]
+    problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
+    problems += [ManifestProblem("contradiction", text) for text in contradictions(rows, same)]
+    problems += [ManifestProblem("lesion", text) for text in lesions_of_two_patients(rows)]
     if case is not None:
         problems += [ManifestProblem("case", text) for text in case_problems(rows, case)]
-    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted_beside(scan.manifest))
+    unlisted = unlisted_beside(scan.manifest)
+    return CheckReport(len(rows), tuple(problems), scan.manifest.notes, unlisted, seek)
 
 
-def _read_all(manifest: Manifest, threads: int) -> tuple[list[str], list[UnusablePicture]]:
-    """SHA-256 of each picture's bytes, empty where there are none, and the pictures that cannot be used."""
+def read_all(
+    manifest: Manifest, threads: int | None = None, *, fingerprints: bool = False
+) -> tuple[list[str], list[UnusablePicture], dict[int, Fingerprints]]:
+    """Read and decode every picture.
+
+    Returns:
+        SHA-256 of each picture's bytes, empty where there are none; the pictures that cannot be used; and
+        where they are asked for the fingerprints of those that can be decoded, by row.
+    """
+    threads = threads or min(8, os.cpu_count() or 1)
     with PictureReader() as reader:
 
-        def read(row: Row) -> tuple[str, UnusablePicture | None]:
+        def read(row: Row) -> tuple[str, UnusablePicture | None, Fingerprints | None]:
             digest, file = "", locate(row.image, manifest.folder)
             try:
                 content = reader.read(file)
                 digest = hashlib.sha256(content).hexdigest()
-                decode_picture(content, _RULE)
+                pixels = decode_picture(content, _LARGER if fingerprints else _RULE)
             except (UnreadablePictureError, PictureError) as error:
-                return digest, UnusablePicture(row.image, file, str(error))
-            return digest, None
+                return digest, UnusablePicture(row.image, file, str(error)), None
+            return digest, None, fingerprint(pixels) if fingerprints else None
 
         digests: list[str] = []
         wrong: list[UnusablePicture] = []
+        made: dict[int, Fingerprints] = {}
         with (
             progress("checking pictures", len(manifest.rows)) as advance,
             ThreadPoolExecutor(threads) as pool,
         ):
-            for digest, problem in pool.map(read, manifest.rows):
+            for number, (digest, problem, one) in enumerate(pool.map(read, manifest.rows)):
                 digests.append(digest)
                 wrong += [problem] if problem is not None else []
+                made |= {number: one} if one is not None else {}
                 advance(1)
-    return digests, wrong
+    return digests, wrong, made
 
 
 def _duplicates(rows: Sequence[Row], component_ids: NDArray[np.int64], digests: Sequence[str]) -> list[str]:
