@@ -1,0 +1,103 @@
+"""Every messy export in a job: refused with what to do, or what was dropped is told everywhere."""
+
+import html
+import json
+
+import pytest
+
+from clients.data.adapters.table import make_adapter
+from clients.data.labels.taxonomy import TAXONOMY
+from clients.data.synthetic.write import write_synthetic
+from tests.fixtures.making.messy_exports import EXPORTS, Imports, Refused
+
+READ = [export for export in EXPORTS if isinstance(export.expect, Imports)]
+DROPPED = [export for export in READ if export.expect.broken or export.expect.left_out]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A hospital whose pictures are all there, so that there is enough to train on."""
+    folder = tmp_path_factory.mktemp("sound")
+    write_synthetic(folder, pictures=60, size=32, seed=4)
+    return folder / "manifest.csv"
+
+
+@pytest.fixture
+def job_of(sound, tmp_path, tiny, job_file):
+    """A job on that hospital and on a messy export, whose broken pictures are skipped."""
+
+    def write(export):
+        folder = export.write(tmp_path / "export")
+        labels = export.expect.rows.values() if isinstance(export.expect, Imports) else ()
+        known = {label: label if label in TAXONOMY else None for label in labels if label}
+        data = {
+            "sources": [
+                {"name": "sound", "manifest": str(sound)},
+                {
+                    "name": "messy",
+                    "adapter": "csv",
+                    "folder": str(folder),
+                    "options": dict(export.options),
+                    **({"label_map": known} if None in known.values() else {}),
+                },
+            ],
+            "label_map": "malignancy",
+            "image_size": 16,
+            "clients": {"by": "iid", "count": 2},
+            "split": tiny["data"]["split"],
+            "on_broken": "skip",
+        }
+        return job_file({**tiny, "data": data, "stages": [{**tiny["stages"][0], "rounds": 1}]})
+
+    return write
+
+
+def dropped_by(expect):
+    """The pictures of an export that a job does not use: they are missing or broken, or of no known label."""
+    broken = {image for images in expect.broken.values() for image in images}
+    return broken | {image for image, label in expect.rows.items() if label and label not in TAXONOMY}
+
+
+def told_of(export, folder):
+    """What must be told of what reading an export took for granted, and of the pictures that it lacks."""
+    words = list(make_adapter("csv", export.options).manifest(folder).notes)
+    if export.expect.left_out:
+        assert any(said in note for said in export.expect.says for note in words), "lines left out are told"
+    if dropped := len(dropped_by(export.expect)):
+        words.append(f"{dropped} of {60 + len(export.expect.rows)} pictures are not used: ")
+    return words
+
+
+@pytest.mark.parametrize("export", EXPORTS, ids=lambda export: export.name)
+def test_check_refuses_an_export_or_tells_what_was_taken_for_granted_and_dropped(
+    train_command, job_of, export, tmp_path
+):
+    ended = train_command("--check", job_of(export))
+    if isinstance(export.expect, Refused):
+        assert ended.code == 2
+        for word in export.expect.says:
+            assert word in ended.err
+        return
+    assert ended.code == 0, ended.err
+    for word in told_of(export, tmp_path / "export"):
+        assert word in ended.out
+
+
+@pytest.mark.parametrize("export", DROPPED, ids=lambda export: export.name)
+def test_what_is_dropped_is_in_the_log_the_report_and_the_summary(train_command, job_of, export, tmp_path):
+    ended = train_command(job_of(export), "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    page = html.unescape((tmp_path / "run" / "report.html").read_text())
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    notes = "\n".join(summary["notes"])
+    for word in told_of(export, tmp_path / "export"):
+        for where, text in (("log", ended.err), ("report", page), ("summary", notes)):
+            assert word in text, f"the {where} does not tell: {word}"
+    unused = summary["unused"]["all"]
+    assert unused["listed"] == 60 + len(export.expect.rows)
+    assert sum(unused["not_used"].values()) == len(dropped_by(export.expect))
+
+
+def test_there_are_thirty_exports_and_some_of_them_drop_something():
+    assert len(EXPORTS) >= 30
+    assert len(DROPPED) >= 7
