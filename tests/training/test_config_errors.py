@@ -109,7 +109,12 @@ class Line(FrozenConfig):
     slope: float
 
 
+class Note(FrozenConfig):
+    url: str
+
+
 class Drawing(FrozenConfig):
+    note: Note | None = None
     either: Curve | Line | None = None
     told: Annotated[Curve | Line, Field(discriminator="kind")] | None = None
     many: tuple[str | tuple[int, ...], ...] = ()
@@ -122,6 +127,9 @@ class Drawing(FrozenConfig):
     [
         ({"either": {"bend": "x"}}, ["either.bend: Input should be a valid integer, unable to parse"]),
         ({"either": {"slope": "x"}}, ["either.slope: Input should be a valid number, unable to parse"]),
+        ({"either": {"kind": "curve"}}, ["either.bend: Field required"]),
+        ({"either": {"kind": "line"}}, ["either.slope: Field required"]),
+        ({"note": {}}, ["note.url: Field required"]),
         ({"either": 3}, ["either: Input should be a mapping; found 3"]),
         ({"told": {"kind": "line", "slope": "x"}}, ["told.line.slope: Input should be a valid number"]),
         ({"told": {"kind": "line"}}, ["told.line.slope: Field required"]),

@@ -163,6 +163,7 @@ def test_groups_may_name_different_scales_and_one_alone():
         ("{scale: monk, groups: {a: [[5]]}}", "groups.a.0", ["valid string"]),
         ("{scle: monk, groups: {a: [5]}}", "", ["unknown key `scle`; did you mean `scale`"]),
         ("{scale: monk, group: {a: [5]}}", "", ["unknown key `group`; did you mean `groups`"]),
+        ("{of: monk, groups: {a: [5]}}", "", ["unknown key `of`; valid: scale, groups"]),
         ("{group: {a: {monk: [5]}}}", "", ["unknown key `group`; did you mean `groups`"]),
         ("{colum: clinic}", "", ["unknown key `colum`; did you mean `column`"]),
         ("{column: [clinic]}", "column", ["valid string"]),
