@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from PIL import Image
 from typer.testing import CliRunner
 
 from clients.data.adapters.options import adapter_options
@@ -99,6 +100,49 @@ def test_describe_counts_every_picture(made_up: Path) -> None:
     assert sum(count["pictures"] for count in answer["counts"]) == 30
     assert {count["scale"] for count in answer["counts"]} == {"fitzpatrick"}
     assert "30 pictures, 25 lesions, 20 patients" in run("describe", made_up).stdout
+
+
+def test_link_writes_a_manifest_whose_copies_stay_together(made_up: Path, tmp_path: Path) -> None:
+    images = made_up.parent / "images"
+    shutil.copy(images / "000003.png", images / "000020.png")
+    with Image.open(images / "000007.png") as image:
+        image.resize((64, 64)).save(images / "000025.png")
+    lines = made_up.read_text().splitlines()
+    header = lines[0].split(",")
+    for number, split in ((3, "train"), (20, "test")):
+        cells = lines[number + 1].split(",")
+        cells[header.index("split")] = split
+        lines[number + 1] = ",".join(cells)
+    made_up.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "linked.csv"
+    kinds = {problem["kind"] for problem in json.loads(run("check", made_up, "--json").stdout)["problems"]}
+    assert {"duplicate", "near-duplicate"} <= kinds
+    told = run("link", made_up, "--out", out)
+    assert told.exit_code == 0
+    assert f"{out}: 30 pictures, 2 groups; 1 files are copies, 1 pairs near-duplicates" in told.stdout
+    assert "1 groups are on two sides of a split, which a job refuses" in told.stdout
+    groups = read_manifest(out).values("duplicate_group")
+    assert groups[3] == groups[20] != ""
+    assert groups[7] == groups[25] != ""
+    assert [number for number, group in enumerate(groups) if group] == [3, 7, 20, 25]
+    assert run("link", made_up, "--out", out).exit_code == 1
+    answer = json.loads(run("link", made_up, "--out", out, "--force", "--json").stdout)
+    assert (answer["groups"], answer["identical"], answer["near_duplicates"]) == (2, 1, 1)
+    assert (answer["broken"], len(answer["straddling"])) == ([], 1)
+
+
+def test_without_the_library_check_says_so_and_link_refuses(
+    made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert json.loads(run("check", made_up, "--json").stdout)["near_duplicates"]
+    monkeypatch.setattr("clients.data.pictures.fingerprints.find_spec", lambda name: None)
+    checked = run("check", made_up)
+    assert checked.exit_code == 0
+    assert "near-duplicates are not looked for: ImageHash is not installed; `pip install" in checked.stderr
+    assert run("check", made_up, "--no-near-duplicates").stderr == ""
+    linked = run("link", made_up, "--out", tmp_path / "linked.csv")
+    assert linked.exit_code == 2
+    assert "`pip install ImageHash`" in linked.stderr
 
 
 def test_partition_writes_a_manifest_for_each_client(made_up: Path, tmp_path: Path) -> None:

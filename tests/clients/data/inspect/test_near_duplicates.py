@@ -1,0 +1,257 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import clients.data.pictures.fingerprints as fingerprints
+from clients.data.errors import MissingLibraryError
+from clients.data.inspect.check import check_manifest, read_all
+from clients.data.inspect.near_duplicates import (
+    LeakingPairs,
+    leaking_pairs,
+    lesions_of_two_patients,
+    link,
+    same_pictures,
+)
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.partition.partition_manifest import partition_manifest
+from clients.data.pictures.near_duplicates import NearDuplicate
+from clients.data.prepare import prepare
+from clients.data.synthetic.cases import case_of
+from clients.data.synthetic.draw import draw
+from training.data.settings import ClientsConfig, DataConfig
+
+SIZE = 96
+
+
+def lesion(index: int) -> Image.Image:
+    return Image.fromarray(draw(case_of(5, index), SIZE))
+
+
+@pytest.fixture
+def write_lesions(tmp_path: Path) -> Callable[[list[Row]], Path]:
+    """A manifest with drawn lesions: `3.png` is the third, `3-again.jpg` the same, smaller and cropped."""
+
+    def write(rows: list[Row]) -> Path:
+        for row in rows:
+            image = lesion(int(row.image.split(".")[0].split("-")[0]))
+            if "-again" in row.image:
+                image = image.crop((3, 1, 94, 92)).resize((70, 70))
+            image.save(tmp_path / row.image, quality=75)
+        write_manifest(Manifest.of(rows, tmp_path), tmp_path / "manifest.csv")
+        return tmp_path / "manifest.csv"
+
+    return write
+
+
+def found(path: Path, **options: bool) -> list[tuple[str, str]]:
+    return [(problem.kind, problem.text) for problem in check_manifest(path, **options).problems]
+
+
+def test_near_duplicates_of_two_lesions_are_named_those_on_two_sides_first(write_lesions) -> None:
+    path = write_lesions(
+        [
+            Row("1.png", lesion_id="a", split="train"),
+            Row("2.png", lesion_id="b", split="train"),
+            Row("1-again.jpg", lesion_id="c", split="train"),
+            Row("2-again.jpg", lesion_id="d", split="test"),
+            Row("3.png", lesion_id="e"),
+            Row("3-again.jpg", lesion_id="e"),
+        ]
+    )
+    problems = found(path)
+    assert [kind for kind, _ in problems] == ["near-duplicate", "near-duplicate"]
+    first, second = (text for _, text in problems)
+    assert first.startswith("2.png (lesion b, train) and 2-again.jpg (lesion d, test): likeness 0.")
+    assert first.endswith(", on two sides of a split")
+    assert second.startswith("1.png (lesion a, train) and 1-again.jpg (lesion c, train): likeness 0.")
+    assert not second.endswith("split")
+    assert found(path, near_duplicates=False) == []
+
+
+@pytest.mark.parametrize("shared", ["lesion_id", "patient_id", DUPLICATE_GROUP])
+def test_near_duplicates_that_are_linked_are_no_problem(write_lesions, shared) -> None:
+    rows = [
+        Row(name, extra={shared: "x"}) if shared == DUPLICATE_GROUP else Row(name, **{shared: "x"})
+        for name in ("1.png", "1-again.jpg")
+    ]
+    assert found(write_lesions(rows)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "said"),
+    [
+        ("1-copy.png", ["duplicate", "contradiction"], "the same picture has 2 diagnoses: MEL (1.png), NV ("),
+        (
+            "1-again.jpg",
+            ["near-duplicate", "contradiction"],
+            "have 2 diagnoses: MEL (1.png), NV (1-again.jpg)",
+        ),
+    ],
+)
+def test_the_same_picture_with_two_diagnoses_is_a_contradiction(write_lesions, name, kinds, said) -> None:
+    rows = [Row("1.png", "MEL", lesion_id="a"), Row(name, "NV", lesion_id="b"), Row("2.png", "BKL")]
+    problems = found(write_lesions(rows))
+    assert [kind for kind, _ in problems] == kinds
+    assert said in problems[1][1]
+
+
+def test_a_contradiction_is_named_within_a_lesion_too_and_needs_two_labels(write_lesions) -> None:
+    same = {"lesion_id": "a"}
+    rows = [Row("1.png", "MEL", **same), Row("1-copy.png", "NV", **same), Row("1-third.png", "", **same)]
+    ((kind, text),) = found(write_lesions(rows))
+    assert (kind, text) == ("contradiction", "the same picture has 2 diagnoses: MEL (1.png), NV (1-copy.png)")
+    alike = [Row("2.png", "MEL", **same), Row("2-copy.png", "MEL", **same), Row("2-again.jpg", **same)]
+    assert found(write_lesions(alike)) == []
+
+
+def test_a_lesion_at_two_patients_is_named_with_both() -> None:
+    rows = [
+        Row("a.png", lesion_id="1", patient_id="p"),
+        Row("b.png", lesion_id="1", patient_id="p"),
+        Row("c.png", lesion_id="1", patient_id="q"),
+        Row("d.png", lesion_id="2", patient_id="p"),
+        Row("e.png", lesion_id="2"),
+        Row("f.png", patient_id="r"),
+    ]
+    (line,) = lesions_of_two_patients(rows)
+    assert line.startswith("lesion 1 is at 2 patients: p (a.png), q (c.png); give it one")
+
+
+def test_check_names_a_lesion_at_two_patients(write_lesions) -> None:
+    path = write_lesions(
+        [Row("1.png", lesion_id="1", patient_id="p"), Row("2.png", lesion_id="1", patient_id="q")]
+    )
+    assert [kind for kind, _ in found(path)] == ["lesion"]
+
+
+def linked(path: Path) -> Manifest:
+    manifest = read_manifest(path)
+    digests, _, prints = read_all(manifest, fingerprints=True)
+    return link(manifest, same_pictures(digests, prints))
+
+
+def test_groups_that_are_there_stay_and_become_one(write_lesions) -> None:
+    group = {name: {DUPLICATE_GROUP: name} for name in ("old", "other", "")}
+    path = write_lesions(
+        [
+            Row("1.png", extra=group[""]),
+            Row("9.png", extra=group["other"]),
+            Row("1-again.jpg", extra=group["old"]),
+            Row("8.png", extra=group["old"]),
+            Row("9-copy.png", extra=group["old"]),
+            Row("2.png", extra=group[""]),
+            Row("3.png", extra=group[""]),
+            Row("3-copy.png", extra=group[""]),
+            Row("3-again.jpg", extra=group[""]),
+            Row("7.png", extra={DUPLICATE_GROUP: "alone"}),
+        ]
+    )
+    manifest = linked(path)
+    assert manifest.values(DUPLICATE_GROUP) == ["other"] * 5 + [""] + ["like 3.png"] * 3 + ["alone"]
+    write_manifest(manifest, path)
+    assert found(path) == []
+    assert linked(path) == manifest
+
+
+def test_without_duplicates_only_the_column_is_new(write_lesions) -> None:
+    path = write_lesions([Row("1.png", extra={"clinic": "a"}), Row("2.png", extra={"clinic": "b"})])
+    manifest = linked(path)
+    assert manifest.extra_columns == ("clinic", DUPLICATE_GROUP)
+    assert manifest.values(DUPLICATE_GROUP) == ["", ""]
+
+
+def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path) -> None:
+    labels = ("MEL", "NV")
+    rows = [Row(f"{index}.png", labels[index % 2], lesion_id=f"a{index}") for index in range(12)]
+    again = [
+        Row(f"{index}-again.jpg", labels[index % 2], lesion_id=f"b{index}") for index in (0, 1, 2, 3, 4, 5)
+    ]
+    path = write_lesions([*rows, *again])
+    manifest = linked(path)
+    write_manifest(manifest, tmp_path / "linked.csv")
+
+    def parted(manifest: Manifest) -> list[bool]:
+        parts = partition_manifest(manifest, ClientsConfig(by="iid", count=3), seed=1)
+        holder = {row.image: client for client, part in parts.items() for row in part.rows}
+        return [holder[row.image] != holder[row.image.replace("-again.jpg", ".png")] for row in again]
+
+    assert any(parted(read_manifest(path)))
+    assert not any(parted(manifest))
+
+    def leaks(name: str) -> LeakingPairs:
+        config = DataConfig.model_validate(
+            {"manifest": name, "image_size": 64, "clients": {"by": "iid", "count": 2}}
+        )
+        data = prepare(config, seed=3, folder=tmp_path, cache=tmp_path / "cache")
+        return leaking_pairs(data)
+
+    before, after = leaks("manifest.csv"), leaks("linked.csv")
+    assert (before.pictures, before.pairs) == (after.pictures, after.pairs) == (18, 6)
+    assert sum(before.across_splits.values()) > 0
+    assert before.across_clients > 0
+    assert (after.across_splits, after.across_clients) == ({}, 0)
+
+
+def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path) -> None:
+    pairs = [("train", "train"), ("train", "test"), ("test", "train"), ("validation", "calibration")]
+    rows = [
+        row
+        for index, (one, other) in enumerate(pairs)
+        for row in (
+            Row(f"{index}.png", "NV", split=one, extra={"clinic": "a"}),
+            Row(f"{index}-again.jpg", "NV", split=other, extra={"clinic": "a" if index < 3 else "b"}),
+        )
+    ]
+    write_lesions([*rows, Row("20.png", "MEL", split="train", extra={"clinic": "b"})])
+    config = DataConfig.model_validate(
+        {"manifest": "manifest.csv", "image_size": 64, "clients": {"by": "column", "column": "clinic"}}
+    )
+    data = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    across = {("train", "test"): 2, ("validation", "calibration"): 1}
+    assert leaking_pairs(data) == LeakingPairs(9, 4, across, 1)
+
+
+def test_broken_and_empty_rows_are_left_out() -> None:
+    same = same_pictures(["", "x", "", "x"], {})
+    assert same.identical == ((1, 3),)
+    assert same.near == ()
+
+
+def test_of_identical_files_the_first_stands_for_all(write_lesions) -> None:
+    path = write_lesions([Row("1.png"), Row("1-copy.png"), Row("1-again.jpg")])
+    digests, broken, prints = read_all(read_manifest(path), fingerprints=True)
+    same = same_pictures(digests, prints)
+    assert broken == []
+    assert same.identical == ((0, 1),)
+    assert same.near == (NearDuplicate(0, 2, same.near[0].likeness),)
+
+
+def test_without_the_library_check_goes_on_and_says_so(write_lesions, monkeypatch) -> None:
+    path = write_lesions([Row("1.png"), Row("1-again.jpg")])
+    assert check_manifest(path).near_duplicates
+    monkeypatch.setattr(fingerprints, "find_spec", lambda name: None)
+    report = check_manifest(path)
+    assert (report.problems, report.near_duplicates) == ((), False)
+    with pytest.raises(MissingLibraryError):
+        check_manifest(path, near_duplicates=True)
+
+
+def test_cases_count_each_picture_once(write_lesions, tmp_path) -> None:
+    rows = [
+        Row(name, "NV", lesion_id=lesion_id, split=split, extra={"image_kind": kind})
+        for name, lesion_id, split, kind in (
+            ("1.png", "a", "train", "close-up"),
+            ("2.png", "a", "train", "dermoscopic"),
+            ("2-again.jpg", "b", "test", "dermoscopic"),
+            ("3.png", "c", "train", "close-up"),
+        )
+    ]
+    write_lesions(rows)
+    config = DataConfig.model_validate({"manifest": "manifest.csv", "image_size": 64, "unit": "lesion"})
+    data = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
+    assert np.ndim(data.table.rows) == 1
+    assert leaking_pairs(data) == LeakingPairs(4, 1, {("train", "test"): 1}, 0)
