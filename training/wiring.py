@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from clients.data.inspect.leak_notes import leak_notes
 from clients.data.pictures.cache import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
@@ -158,7 +159,7 @@ def check(job: Job, job_file: Path, say: Say) -> Preflight:
         say(line)
     dataset = load_data(job, job_file)
     with TemporaryDirectory(prefix="dermfed-check-") as folder:
-        return preflight(job, dataset, ClientStore(Path(folder)))
+        return preflight(job, dataset, ClientStore(Path(folder)), leak_notes(dataset))
 
 
 def check_federation(job: Job, kit: Path) -> CheckedFederation:

@@ -1,5 +1,6 @@
 """The preflight of a job: all that can be known of a run before it begins."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,13 +61,14 @@ class Preflight:
         }
 
 
-def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
+def preflight(job: Job, dataset: Dataset, store: StateStore, known: Sequence[str] = ()) -> Preflight:
     """Look ahead at a run; train nothing that is kept.
 
     Args:
         job: the job.
         dataset: all of its pictures.
         store: where clients keep what does not travel while a step is tried; nobody's afterwards.
+        known: what whoever holds the pictures knows of them besides.
 
     Raises:
         TrainingError: what would stop the run, where, and what to change.
@@ -82,7 +84,12 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
     return Preflight(
         census,
         tuple(matrix(census, patients_of(dataset), job.privacy.min_count)),
-        (*told_of(job, model), *notes_on_data(dataset, census), *not_told(job.privacy, census, dataset)),
+        (
+            *told_of(job, model),
+            *notes_on_data(dataset, census),
+            *not_told(job.privacy, census, dataset),
+            *known,
+        ),
         tuple(estimates),
         who_sees_what(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
