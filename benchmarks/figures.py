@@ -378,6 +378,16 @@ FIGURES: tuple[Figure, ...] = (
         ("pictures of", "angle of"),
         table="skin-tone-from-pixels",
     ),
+    Figure(
+        "near-duplicates",
+        tuple(
+            Panel(f"copies found, {title}", (f"recall, {name}",), line=1, limits=(0.9, 1))
+            for title, name in (("MILK10k", "milk10k"), ("HAM10000", "ham10000"))
+        ),
+        ("crop", "resize", "quality"),
+        said="crop {}, size {}, quality {}",
+        where={"quality": ("60", "95")},
+    ),
 )
 
 

@@ -5,9 +5,10 @@ Copies are made of drawn pictures: cut by 5 % of width and height at a drawn pla
 duplicates of their picture. A false alarm is a pair of pictures of different lesions that is called so and is
 not one of `SAME`: what MILK10k is known to hold twice, and what was seen to be the same by eye.
 
-The threshold follows a rule: the lowest likeness, in steps of 0.05, at which nothing is called wrongly in one
+A rule chooses a threshold: the lowest likeness, in steps of 0.05, at which nothing is called wrongly in one
 half of the lesions of either data set, and one step more. It is judged on the other half: copies of those
-lesions' pictures, and all pairs with a lesion of that half. Intervals are exact, 95 %.
+lesions' pictures, and all pairs with a lesion of that half. The code may be stricter than the rule asks; its
+own threshold is the one of the table of copies. Intervals are exact, 95 %.
 
 Printed besides: recall where squares of other sizes are compared, such as a job's cache holds; pairs that are
 called, by name; and what it costs.
