@@ -18,12 +18,15 @@ from typer.core import TyperCommand
 
 from clients.data.adapters.options import adapter_options, describe_adapter
 from clients.data.adapters.table import adapter_names, find_adapter, make_adapter
+from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
 from clients.data.inspect.check import CheckReport, check_manifest, read_all
 from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
 from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.presence import AbsentPicture, absent_pictures, group_absent, unlisted_in
+from clients.data.inspect.quality import quality_of
+from clients.data.inspect.quality_page import quality_page
 from clients.data.inspect.tone_angles import measure_tones
 from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
@@ -272,6 +275,39 @@ def link(
             f"{listing(parted)}"
         )
     _answer(answer, "\n".join(lines), as_json)
+
+
+@_command(
+    "report",
+    "manifest.csv --out quality.html",
+    "manifest.csv --out quality.html --no-names",
+)
+def report(
+    manifest: ManifestPath,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")],
+    names: Annotated[
+        bool, typer.Option("--names/--no-names", help="Whether file names are on the page.")
+    ] = True,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page on a manifest's quality, to hand to a colleague.
+
+    Counts by label, skin tone, split and clinic with those of few pictures marked; what is missing, and what
+    is broken by cause; sizes of pictures; and what to do about each. Every picture is opened. With file names
+    it is not to leave the hospital.
+    """
+    with _explained():
+        _refuse_overwriting(out, force)
+        quality = quality_of(manifest.absolute())
+        with write_atomically(out.absolute()) as temporary:
+            temporary.write_text(quality_page(quality, names=names), encoding="utf-8")
+    found = {finding.title: finding.count for finding in quality.broken}
+    missing = {column: count for column, count, _ in quality.missing}
+    answer = {"report": str(out), "pictures": quality.pictures, "broken": found, "missing": missing}
+    problems = f"{sum(found.values())} problems" if found else "no problems"
+    said = f"{out}: {quality.pictures} pictures, {problems}, {quality.thin} cells of few pictures"
+    _answer({**answer, "thin": quality.thin}, said, as_json)
 
 
 @_command(

@@ -4,22 +4,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from clients.data.errors import PartitionError
+from clients.data.inspect.hospitals import COLUMNS
 from clients.new_job.manifests import Manifests
 from registry.bundle.nearest import nearest
 from training.data.settings import ClientsConfig
 
-# What a column of hospitals is called; `site` is not among them, since a manifest's site is on the body.
-COLUMNS = (
-    "clinic",
-    "hospital",
-    "centre",
-    "center",
-    "institution",
-    "institute",
-    "department",
-    "practice",
-    "dataset",
-)
 FEWEST = 10  # labelled patients that a proposed client has
 MOST = 50  # clients that are proposed
 PARTS = 3  # of a trial, unless another number is asked for, or patients are few

@@ -41,6 +41,7 @@ from personalization.report.tables.served import served_table
 from personalization.report.tables.subgroups import figures_table, recall_table
 from personalization.report.tables.unseen import unseen_tables
 from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.page import FOLDER as PAGE_FOLDER
 from training.errors import DataError
 
 
@@ -184,7 +185,7 @@ def _target_risk(run: ReportData) -> float | None:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([Path(__file__).parent, PAGE_FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,6 +11,7 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 - `decision`: from one picture's probabilities to the answer a clinician gets; `would_help`: what is missing
   of a case that would make it surer; `diagnose`: without a service.
 - `errors`: the exceptions of bundles, pictures and counts; `nearest`: hints for misspelt names.
+- `page`: the style that pages of a run and of data share.
 - `plugins`: tables of parts that other distributions may add to, which every room has.
 
 `docs/bundle.md` and `docs/metrics.md` describe the files and the figures.

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 import personalization.report
+from registry.bundle.page import FOLDER
 
-STYLE = (Path(personalization.report.__file__).parent / "report.css").read_text(encoding="utf-8")
+STYLE = "".join(
+    path.read_text(encoding="utf-8")
+    for path in (FOLDER / "base.css", Path(personalization.report.__file__).parent / "report.css")
+)
 TEXT_CONTRAST, GRAPHIC_CONTRAST = 4.5, 3.0  # WCAG 2.2, success criteria 1.4.3 and 1.4.11, level AA
 
 

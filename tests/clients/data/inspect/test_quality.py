@@ -1,0 +1,137 @@
+"""`dermfed-data report`: what the page on a manifest's quality says, and what it hides."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from clients.data.cli import app
+from clients.data.inspect.check import CheckReport, ManifestProblem
+from clients.data.inspect.quality import Count, quality_of
+from clients.data.inspect.quality_page import quality_page
+from clients.data.manifests.manifest import Row
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def manifest(write_pictures):
+    rows = [
+        Row(
+            f"images/{n}.png",
+            label="NV" if n % 3 else "MEL",
+            skin_tone="5" if n < 4 else "2",
+            skin_tone_scale="fitzpatrick",
+            lesion_id=f"L{n // 2}",
+            patient_id="" if n == 7 else f"P{n // 2}",
+            extra={"clinic": "north" if n % 4 < 2 else "south"},
+        )
+        for n in range(80)
+    ]
+    rows[9] = replace(rows[9], label="", skin_tone="", skin_tone_scale="")
+    rows[10] = replace(rows[10], label=HOSTILE)
+    path = write_pictures(rows)
+    (path.parent / "images" / "12.png").write_bytes(b"no picture")
+    (path.parent / "images" / "13.png").unlink()
+    (path.parent / "images" / "14.png").unlink()
+    return path
+
+
+def row_of(table, label):
+    return dict(zip(table.columns, dict(table.rows)[label], strict=True))
+
+
+def test_labels_are_counted_by_tone_and_clinic_with_their_patients(manifest):
+    tones, clinics = quality_of(manifest).counts
+    assert tones.columns == ("1", "2", "3", "4", "5", "6", "not known", "all")
+    assert row_of(tones, "MEL")["5"] == Count(2, 2)
+    assert row_of(tones, "all")["5"] == Count(4, 2)
+    assert row_of(tones, "all")["all"] == Count(80, 40)
+    assert row_of(tones, "no label")["not known"] == Count(1, 1)
+    assert row_of(clinics, "all")["north"] == Count(40, 20)
+    assert clinics.title == "Labels by clinic"
+
+
+@pytest.mark.parametrize(
+    ("pictures", "patients", "thin"), [(30, 10, False), (29, 29, True), (60, 9, True), (0, 0, True)]
+)
+def test_a_cell_is_thin_under_what_figures_need_or_what_may_be_told(pictures, patients, thin):
+    assert Count(pictures, patients).thin is thin
+
+
+def test_what_is_broken_is_grouped_by_cause(manifest):
+    (pictures,) = quality_of(manifest).broken
+    assert pictures.count == 3
+    assert pictures.causes[0] == ("there is no such file", 2)
+    assert len(pictures.causes) == 2
+
+
+def test_a_kind_of_problem_that_is_not_known_here_is_told_too(manifest, monkeypatch):
+    found = CheckReport(80, (ManifestProblem("near-twin", "a and b look alike"),))  # type: ignore[arg-type]
+    monkeypatch.setattr("clients.data.inspect.quality.check_manifest", lambda path: found)
+    page = quality_page(quality_of(manifest))
+    assert "Problems of the kind near-twin: 1" in page
+    assert "a and b look alike" in page
+
+
+def test_what_is_missing_is_counted(manifest):
+    missing = {column: count for column, count, _ in quality_of(manifest).missing}
+    assert missing == {"label": 1, "skin_tone": 1, "patient_id": 1}
+
+
+def test_everything_of_the_table_is_escaped(manifest):
+    page = quality_page(quality_of(manifest))
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"(src|href)=\"(?!#)", page), "nothing is loaded from elsewhere"
+
+
+def test_file_names_are_on_the_page_unless_they_are_to_be_hidden(manifest, tmp_path):
+    quality = quality_of(manifest)
+    assert "images/13.png" in quality_page(quality)
+    assert "is not to leave the hospital" in quality_page(quality)
+    hidden = quality_page(quality, names=False)
+    assert "images/" not in hidden
+    assert str(tmp_path) not in hidden
+    assert "Pictures that are missing or broken: 3" in hidden
+
+
+def test_the_command_writes_a_page_once_and_answers_in_json(manifest, tmp_path):
+    out = tmp_path / "quality.html"
+    ended = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--json"])
+    assert ended.exit_code == 0, ended.output
+    assert json.loads(ended.output)["broken"] == {"Pictures that are missing or broken": 3}
+    assert "<!doctype html>" in out.read_text()
+    again = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out)])
+    assert again.exit_code == 1
+    assert CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--force"]).exit_code == 0
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_nothing_is_cut_at_any_width(chromium, manifest, tmp_path, width, scheme):
+    long = quality_of(manifest)
+    file = tmp_path / "quality.html"
+    file.write_text(quality_page(long).replace("&lt;script&gt;", "x" * 60))
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab = context.new_page()
+    tab.goto(file.as_uri())
+    tab.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+    over = tab.evaluate(
+        """() => [...document.querySelectorAll('body *')].filter(of => !of.closest('table'))
+            .filter(of => of.getBoundingClientRect().right > innerWidth + 1)
+            .map(of => of.outerHTML.slice(0, 80))"""
+    )
+    hidden = tab.evaluate(
+        """() => [...document.querySelectorAll('.scroll')].filter(box => {
+            box.scrollLeft = box.scrollWidth;
+            const last = box.querySelector('thead tr').lastElementChild.getBoundingClientRect();
+            return last.right > innerWidth || last.right > box.getBoundingClientRect().right + 1;
+        }).length"""
+    )
+    context.close()
+    assert not over
+    assert hidden == 0
