@@ -27,6 +27,11 @@ def images(path: Path) -> list[str]:
         ("sep=;\r\nimage;label;site\r\na.jpg;MEL;Rücken\r\n".encode(), "UTF-8 with semicolons"),
         ("image|label|site\na.jpg|MEL|Rücken\n".encode(), "UTF-8 with vertical bars"),
         ("image,label,site\ra.jpg,MEL,Rücken\r".encode(), ""),
+        ("image,label,site\r\na.jpg,MEL,Rücken\r\n\x1a".encode(), ""),
+        (
+            "image;label;site;note (a, b, c, d, e)\na.jpg;MEL;Rücken;\n".encode(),
+            "UTF-8 with semicolons",
+        ),
     ],
 )  # fmt: skip
 def test_a_manifest_that_a_spreadsheet_saved_is_read_and_said(
