@@ -202,7 +202,10 @@ def test_labels_outside_the_map_are_counted(train_command, hospital, rows):
     ("groups", "told"),
     [
         ({"light": ["1", "2"], "dark": ["7"]}, "skin tone '7' is not on the scale fitzpatrick; allowed"),
-        ({"light": ["1", "2"], "both": ["2"]}, "skin tone 2 is in two groups; each value belongs"),
+        (
+            {"light": ["1", "2"], "both": ["2"]},
+            "skin tone 2 (scale fitzpatrick) is in two groups, light and both; each value belongs",
+        ),
     ],
 )
 def test_impossible_subgroups_are_refused(train_command, hospital, rows, groups, told):

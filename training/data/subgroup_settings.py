@@ -235,6 +235,6 @@ def _tone(value: str, scale: str, group: str) -> str:
         return read_tone(value, scale)
     except ValueError as error:
         raise ValueError(
-            f"group {group}: {value!r} is not on the scale {scale}; allowed are {allowed_tones(scale)}; "
-            "correct it, or name the scale that it is on"
+            f"group {group}: skin tone {value!r} is not on the scale {scale}; allowed: "
+            f"{allowed_tones(scale)}; correct it, or name the scale that it is on"
         ) from error

@@ -130,12 +130,12 @@ def test_groups_may_name_different_scales_and_one_alone():
         (
             "{groups: {a: {fitzpatrick: [7]}}}",
             "groups",
-            ["group a: '7'", "1, 2, 3, 4, 5, 6 (or I to VI)", "correct"],
+            ["group a: skin tone '7'", "1, 2, 3, 4, 5, 6 (or I to VI)", "correct"],
         ),
         (
             "{scale: fitzpatrick, groups: {a: [0]}}",
             "groups",
-            ["group a: '0'", "scale fitzpatrick", "correct it"],
+            ["group a: skin tone '0'", "scale fitzpatrick", "correct it"],
         ),
         ("{groups: {a: {monk: [IV]}}}", "groups", ["'IV' is not on the scale monk"]),
         (
