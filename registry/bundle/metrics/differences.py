@@ -16,7 +16,7 @@ over j ≤ i.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 from math import sqrt
 from typing import Any
@@ -34,6 +34,7 @@ from registry.bundle.metrics.shares import RECALLS, each_share
 
 Pair = Mapping[str, Counts]
 
+_KEPT = 1024  # quantiles that are kept, for degrees of freedom that come again
 _FARTHEST = 1000.0  # no quantile of Student's distribution that is asked for is larger
 
 
@@ -130,6 +131,7 @@ def student_tails(t: float, freedom: float) -> float:
     return float(incomplete_beta(freedom / whole, freedom / 2, 0.5))
 
 
+@lru_cache(_KEPT)
 def _student_quantile(freedom: float) -> float:
     """t_{0.975}."""
     return bisect(lambda t: student_tails(t, freedom) > 1 - LEVEL, 0.0, _FARTHEST)

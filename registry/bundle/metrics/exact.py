@@ -10,6 +10,7 @@ worth n / deff that are (`design_effect`), and x of them x / deff (Korn & Grauba
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import lgamma
 from typing import Any
 
@@ -20,6 +21,7 @@ from registry.bundle.metrics.limits import LEVEL, Limits
 
 Real = NDArray[np.float64]
 
+_KEPT = 4096  # answers that are kept, for questions that come again
 _TINY = float(np.finfo(np.float64).tiny)  # keeps the continued fraction away from a division by 0
 _ACCURACY = 1e-15
 _MOST_TERMS = 100_000
@@ -55,7 +57,18 @@ def clopper_pearson(x: float, n: float, level: float = LEVEL) -> tuple[float, fl
 
 
 def beta_quantile(probability: float, a: Real, b: Real) -> Real:
-    """The x with I_x(a, b) = `probability`, by Newton's steps, and by halving where they lead out."""
+    """The x with I_x(a, b) = `probability`.
+
+    The same counts are asked about again and again: by every stage, by the summary, and by the report.
+    """
+    a, b = np.broadcast_arrays(a, b)
+    return _beta_quantile(probability, a.shape, a.tobytes(), b.tobytes()).copy()
+
+
+@lru_cache(_KEPT)
+def _beta_quantile(probability: float, shape: tuple[int, ...], of_a: bytes, of_b: bytes) -> Real:
+    """By Newton's steps, and by halving where they lead out; a and b as the bytes of their arrays."""
+    a, b = (np.frombuffer(each, np.float64).reshape(shape) for each in (of_a, of_b))
     front = _log_gamma(a + b) - _log_gamma(a) - _log_gamma(b)
     low, high = np.zeros(front.shape), np.ones(front.shape)
     x = a / (a + b)
