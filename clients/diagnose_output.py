@@ -17,6 +17,7 @@ from rich.text import Text
 from clients.api import Diagnosis, Malignancy
 from clients.data.atomic_files import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
+from training.terminal_table import print_table
 
 DECISIONS = {
     "report": "The findings may be reported",
@@ -82,7 +83,7 @@ class AsText:
             texts = (finding.code, finding.name, finding.malignancy, _number(finding.probability))
             table.add_row(*(Text(printable(text)) for text in texts))
         if diagnosis.findings:
-            self._console.print(table)
+            print_table(table, self._console)
             self._line("")
         for line in _facts(diagnosis):
             self._line(printable(line))

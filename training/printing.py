@@ -18,6 +18,7 @@ from training.jobs.preflight.preflight import Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.who_sees_what import COLUMNS, Seen
 from training.preflight_tables import preflight_tables
+from training.terminal_table import print_table
 from training.wiring import CheckedFederation
 
 PROBED = {  # what is printed of a probe
@@ -33,7 +34,7 @@ def print_comparison(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(comparison_data(comparison)))
     else:
-        Console().print(comparison_table(comparison))
+        print_table(comparison_table(comparison), in_blocks=True)
 
 
 def print_check(checked: Preflight, *, as_json: bool) -> None:
@@ -43,7 +44,8 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
         return
     console = Console()
     for table in preflight_tables(checked):
-        console.print(table, "")
+        print_table(table, in_blocks=True)
+        print()
     print_seen(checked.seen)
     for line in checked.notes:
         console.print(f"! {line}", highlight=False, markup=False, soft_wrap=True)
@@ -68,7 +70,7 @@ def print_seen(seen: Sequence[Seen]) -> None:
         table.add_column(header, overflow="fold")
     for row in seen:
         table.add_row(*row.cells)
-    Console().print(table)
+    print_table(table)
 
 
 def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
@@ -101,7 +103,7 @@ def print_patient_figures(test: Mapping[str, Any]) -> None:
     for name, row in patient_figures(test).items():
         sides = ("unknown" if n is None else str(n) for n in (row.n_malignant, row.n_other))
         table.add_row(Text(name), *sides, *(narrow(row.figures[figure]) for figure in FIGURES_OF_PATIENTS))
-    Console().print(table)
+    print_table(table)
 
 
 def narrow(figure: Told) -> str:
@@ -122,7 +124,7 @@ def print_probes(stages: Sequence[Mapping[str, Any]]) -> None:
             for name, row in {"all": of, **of["by_subgroup"]}.items():
                 table.add_row(kind, name, str(row["n"]), *(with_interval(row, key) for key in PROBED))
     if table.rows:
-        Console().print(table)
+        print_table(table, in_blocks=True)
 
 
 def with_interval(figures: Mapping[str, Any], key: str) -> str:

@@ -1,12 +1,17 @@
 """What `dermfed-train --recipes` prints: the built-in jobs, read without torch."""
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
+from textwrap import fill
 
 from rich.console import Console
 from rich.table import Table
 
-from training.jobs.recipes import GROUPS, grouped, read_recipes
+from training.jobs.recipes import GROUPS, Recipe, grouped, read_recipes
+from training.terminal_table import print_table
+
+ROOM = 60  # columns of a table beside the names
 
 
 def print_recipes(*, as_json: bool) -> None:
@@ -25,6 +30,9 @@ def print_recipes(*, as_json: bool) -> None:
         ]
         print(json.dumps(rows, indent=2))
         return
+    if Console().width < max(len(recipe.name) for recipe in recipes) + ROOM:
+        print_below_each_other(recipes)
+        return
     for group, members in grouped(recipes).items():
         table = Table(title=GROUPS[group], title_justify="left")
         table.add_column("recipe", no_wrap=True)  # a name is there to be copied
@@ -36,4 +44,17 @@ def print_recipes(*, as_json: bool) -> None:
                 table.add_row(f"of {of}:")
             for recipe in recipes_of:
                 table.add_row(recipe.name, recipe.about.system, recipe.about.paper, recipe.about.note)
-        Console().print(table)
+        print_table(table)
+
+
+def print_below_each_other(recipes: Sequence[Recipe]) -> None:
+    """The built-in jobs on a narrow terminal: a name on a line of its own, and below it what it is."""
+    for group, members in grouped(recipes).items():
+        print(f"{GROUPS[group]}\n")
+        for recipe in members:
+            about = recipe.about
+            of = f"of {about.ablation_of}" if about.ablation_of else ""
+            print(recipe.name)
+            for text in filter(None, (of, about.system, about.paper, about.note)):
+                print(fill(text, max(Console().width, 20), initial_indent="  ", subsequent_indent="  "))
+        print()

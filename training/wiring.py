@@ -39,6 +39,7 @@ from training.jobs.settings import TrackingConfig
 from training.jobs.tracking.tracked import refuse_missing, tracked
 from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import Seen, who_sees_what
+from training.progress import Progress
 
 Say = Callable[[str], None]
 
@@ -71,11 +72,13 @@ def train(job: Job, job_file: Path, out: Path, console: Console | None = None, *
     try_model(job)
     dataset = load_data(job, job_file)
     parts = ClientAppParts(job, dataset, ClientStore(folder.store), FolderReleases(folder.releases))
-    engine = InProcessEngine(parts, folder.spool)
+    progress = Progress(console or Console(stderr=True))
+    engine = InProcessEngine(parts, folder.spool, progress=progress)
     try:
         with (
             open_registrar(job) as registrar,
-            MetricsLog(folder.metrics, console) as metrics_log,
+            progress,
+            MetricsLog(folder.metrics, progress) as metrics_log,
             tracked(job, out, metrics_log.log),
         ):
             result = run_stages(job, dataset, engine, metrics_log, out, registrar)

@@ -36,10 +36,11 @@ from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
 from clients.data.pictures.fingerprints import can_fingerprint, require_hashing
-from clients.data.synthetic.write import MANIFEST, write_synthetic
+from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
+from training.terminal_table import print_table
 
 NOT_SOUGHT = (
     "near-duplicates are not looked for: ImageHash is not installed; `pip install ImageHash` does it, and "
@@ -341,7 +342,7 @@ def describe(
     for what, counts_of in (("pictures", description.kinds), ("known", description.known)):
         console.print(f"lesions by {what}: {', '.join(f'{n} {name}' for name, n in counts_of.items())}")
     for table in tabulate(description):
-        console.print(table)
+        print_table(table, console, in_blocks=True)
 
 
 @_command(
@@ -392,14 +393,23 @@ def synth(
     out: OutFolder,
     pictures: Annotated[int, typer.Option(min=6, help="How many.")] = 1200,
     size: Annotated[int, typer.Option(min=32, max=1024, help="Pixels on both sides.")] = 64,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other pictures.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Another seed, other pictures, and other lesions and patients.")
+    ] = 0,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the ids of lesions and patients; by default s1- of seed 1, and none of seed 0."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make up pictures of skin lesions on six skin types, with a manifest: for demonstrations and tests."""
     with _explained():
         if out.is_dir() and any(out.iterdir()):
             _refuse(f"{out} is not empty; name another folder, or empty it")
-        write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed)
+        ids = prefix_of(seed) if prefix is None else prefix
+        write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed, prefix=ids)
     manifest = out / MANIFEST
     _answer({"manifest": str(manifest), "pictures": pictures}, f"{manifest}: {pictures} pictures", as_json)
 
@@ -463,7 +473,7 @@ def tones(
         return
     console = Console()
     for check in checks:
-        console.print(tone_table(check))
+        print_table(tone_table(check), console, in_blocks=True)
         for found in check.contradictions:
             others = " or ".join(found.looks_like)
             typer.echo(f"{found.image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")

@@ -5,6 +5,7 @@ whoever asks sends what it has, and gets either what follows or all of it.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,16 +45,28 @@ class MetricsFollower:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._last: list[dict[str, Any]] | None = None  # lines, until the copy changes
 
     def known(self) -> dict[str, Any]:
         """The size and digest of the copy, which ask for the next delta."""
         content = self._path.read_bytes() if self._path.exists() else b""
         return {SIZE: len(content), DIGEST: digest(content)}
 
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The last lines of the copy, up to `count`, to be shown; none where they are damaged."""
+        if self._last is None:
+            lines = self._path.read_bytes().splitlines()[-count:] if self._path.exists() else []
+            try:
+                self._last = [json.loads(line) for line in lines]
+            except ValueError:
+                self._last = []
+        return self._last
+
     def take(self, delta: Mapping[str, Any]) -> None:
         """Append a delta to the copy, or replace the copy by it."""
         if TEXT not in delta:
             return
+        self._last = None
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("r+b" if self._path.exists() else "wb") as file:
             file.truncate(int(delta[START]))

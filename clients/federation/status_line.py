@@ -1,7 +1,10 @@
 """The progress of a run at this moment, in one line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from training.jobs.job import Job
+from training.progress import left_text, seconds_left
 
 MAX_NAMES = 8  # names in one list
 
@@ -23,6 +26,25 @@ def status_line(progress: Mapping[str, Any]) -> str:
     if away:
         parts.append(f"away {names(list(away))}")
     return "; ".join(parts)
+
+
+def rounds_line(job: Job, last: Sequence[Mapping[str, Any]]) -> str:
+    """How many rounds of the stage under way are done, and how long the others take; empty where none is.
+
+    Args:
+        job: the job.
+        last: the last lines of `metrics.jsonl`; the mean of their seconds is what a round takes.
+    """
+    if not last:
+        return ""
+    key, done = last[-1]["stage"], last[-1]["round"]
+    total = job.stage(key).num_rounds
+    if total is None or done >= total:
+        return ""
+    seconds = [line["seconds"] for line in last if line["stage"] == key]
+    follow = len(job.stages) - 1 - int(key.partition("-")[0])
+    left = seconds_left(seconds, total - done)
+    return f"{done} of {total} rounds done, {left_text(left, stages_follow=follow)}"
 
 
 def names(clients: list[str]) -> str:

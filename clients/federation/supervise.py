@@ -19,15 +19,16 @@ from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.job_folder import write_job
 from clients.federation.kit import Kit
 from clients.federation.metrics_follower import MetricsFollower
-from clients.federation.status_line import status_line
+from clients.federation.status_line import rounds_line, status_line
 from registry.bundle.nearest import nearest
 from training.atomic_files import write_text
 from training.config import FrozenConfig
 from training.errors import CheckpointError
 from training.jobs.job import Job
+from training.progress import RECENT
 
 POLL = 1.0  # seconds between looks
-REPORT_EVERY = 60.0  # seconds between lines that say for whom the run waits
+REPORT_EVERY = 30.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
 RECORD = "federated.json"
 METRICS = "metrics.jsonl"
@@ -277,7 +278,7 @@ class Supervisor:
                 running = state == "RUNNING"
                 progress = self.admin.follow(job, self._record.shown, metrics.known()) if running else {}
                 metrics.take(progress)
-                self._show(progress)
+                self._show(progress, rounds_line(self.job, metrics.last(RECENT)) if running else "")
                 if state.startswith(ENDED):
                     return ENDED
                 if not state:
@@ -292,14 +293,15 @@ class Supervisor:
                 self._report(f"{error}")
             self.sleep(POLL)
 
-    def _show(self, progress: Mapping[str, Any]) -> None:
+    def _show(self, progress: Mapping[str, Any], rounds: str) -> None:
         for line in progress.get("text", "").splitlines():
             self.say(line)
         if progress.get("next", self._record.shown) != self._record.shown:
             self._update_record(shown=progress["next"])
-        self.show(status_line(progress))
+        text = "; ".join(part for part in (status_line(progress), rounds) if part)
+        self.show(text)
         if progress.get("seconds", 0) > REPORT_EVERY and not progress.get("waiting"):
-            self._report(status_line(progress))
+            self._report(text)
 
     def _returned(self, job: str, progress: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job counts as away and that are back, in a new process."""

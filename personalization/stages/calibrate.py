@@ -71,6 +71,8 @@ from training.messages.message import (
 )
 from training.updates.settings import PrivacyConfig
 
+PASSES = 3  # through all models: thresholds, counts and distances
+
 
 class Calibrate(Stage):
     """Temperatures, prediction sets, abstention and what is unfamiliar, for every model.
@@ -125,7 +127,9 @@ class Calibrate(Stage):
         bundles: dict[str, BundleDraft] = {}
         fits: dict[str, list[Fit]] = {}
         detectors: dict[str, OodDetector] = {}
-        for name, temperatures in self.temperatures(poll, before.bundles).items():
+        progress = context.metrics_log.progress
+        progress.begin(context.key, PASSES * len(before.bundles), rounds=False)
+        for name, temperatures in progress.each(self.temperatures(poll, before.bundles).items()):
             of_patterns = dict(zip(poll.patterns, temperatures[1:], strict=True))
             bundle = with_temperature(before.bundles[name], temperatures[0], of_patterns)
             fits[name] = self.fit(poll, name, bundle, temperatures)
@@ -134,7 +138,7 @@ class Calibrate(Stage):
             calibrated = with_thresholds(bundle, fits[name][0], own, self.coverage)
             bundles[name] = with_tones(with_detector(calibrated, detectors[name]), self.tones)
 
-        counted = {name: poll.counts(name, bundle) for name, bundle in bundles.items()}
+        counted = {name: poll.counts(name, bundle) for name, bundle in progress.each(bundles.items())}
         tests = {name: blocks[0] for name, blocks in counted.items()}
         patterns = len(poll.together)
         by_pattern = {
@@ -147,8 +151,10 @@ class Calibrate(Stage):
         }
         bundles = {name: with_pattern_figures(bundle, by_pattern[name]) for name, bundle in bundles.items()}
         histograms = {
-            name: self.test_distances(poll, name, bundles[name], detectors[name]) for name in bundles
+            name: self.test_distances(poll, name, bundles[name], detectors[name])
+            for name in progress.each(bundles)
         }
+        progress.end()
         bundles = {
             name: with_figures(bundle, tests[name], histograms[name], context)
             for name, bundle in bundles.items()

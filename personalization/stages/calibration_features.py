@@ -6,6 +6,7 @@ once, what it makes of them stays at the client, and every further question brin
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from training.federation.client.embed import ENCODER, features_digest, rows_of
 from training.messages.message import Broadcast, Update, reply
 from training.models.export import as_bytes
 from training.models.graph_parts import EncoderPart, HeadPart
+from training.progress import Watch, unwatched
 
 SUBGROUPS = "subgroups"  # in the question's options, those of whose pictures features are needed
 
@@ -59,7 +61,7 @@ def make_graph_features(broadcast: Broadcast, client: Client) -> Update:
     """
     encoder = EncoderPart(as_bytes(broadcast.tensors), torch.get_num_threads())
     digest: str = broadcast.options[ENCODER]
-    for split in SPLITS:
+    for number, split in enumerate(SPLITS):
         images = client.examples(split).images
         parts = client.by_subgroup(split)
         wanted = (
@@ -70,17 +72,28 @@ def make_graph_features(broadcast: Broadcast, client: Client) -> Update:
         place = place_of(broadcast.stage, digest)
         known = client.features.find(client.store, client.id, place, split)
         if known is None or known[0] != of:
-            made = features_of(encoder, images, rows)
+            made = features_of(encoder, images, rows, partial(tell_share, client.watch, number))
             client.features.keep(client.store, client.id, place, split, of, made)
     return reply(broadcast)
 
 
-def features_of(encoder: EncoderPart, images: NDArray[np.uint8], rows: NDArray[np.int64]) -> ClientFeatures:
-    """The features of these rows."""
+def tell_share(watch: Watch, number: int, made: float) -> None:
+    """Tell how much is done of all splits, the share `made` of this one, counting all alike."""
+    watch((number + made) / len(SPLITS))
+
+
+def features_of(
+    encoder: EncoderPart,
+    images: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    watch: Watch = unwatched,
+) -> ClientFeatures:
+    """The features of these rows; `watch` is told the share that is made."""
     made = np.zeros((len(rows), encoder.num_features), dtype=np.float32)
     for start in range(0, len(rows), EVALUATION_BATCH):
         batch = slice(start, start + EVALUATION_BATCH)
         made[batch] = encoder.features(images[rows[batch]])
+        watch(min(start + EVALUATION_BATCH, len(rows)) / len(rows))
     return ClientFeatures(made, rows)
 
 

@@ -73,6 +73,11 @@ class Personalize(Stage):
     per: Literal["subgroup", "client"] = "subgroup"
 
     @property
+    def num_rounds(self) -> int:
+        """One an epoch."""
+        return self.strategy.epochs
+
+    @property
     def without_cases(self) -> str | None:
         """The strategy, if it trains a part of a model of single pictures."""
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"

@@ -10,6 +10,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import Dataset, Examples, Split
 from training.data.subgroups import in_subgroup
+from training.progress import Watch, unwatched
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Client:
         releases: the account of what it told before.
         noisy: whether what it tells gets noise, and is of one picture of each patient.
         features: what a frozen encoder made of its pictures.
+        watch: told how much of a long answer is done, for whoever waits.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Client:
     releases: ReleaseStore = field(default_factory=MemoryReleases)
     noisy: bool = False
     features: FeatureMemory = field(default_factory=FeatureMemory)
+    watch: Watch = unwatched
 
     @property
     def smallest_cell(self) -> int:

@@ -7,28 +7,35 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
+import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import torch
+from rich.console import Console
 
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
 from training.engines.malloc import keep_freed_memory
 from training.errors import EngineError
+from training.federation.questions import IN_WORDS
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
 from training.messages.tensor_file import map_tensors
+from training.progress import Progress, Question, Watch, unwatched
 
+PARTS = "parts.pickle"  # in the spool, from which workers build their client apps
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 
 
@@ -41,11 +48,11 @@ class ClientAppParts:
     store: StateStore
     releases: ReleaseStore | None = None
 
-    def build(self) -> ClientApp:
+    def build(self, watch: Watch = unwatched) -> ClientApp:
         """The client app, at the number of threads that the job gives each client."""
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
-        return ClientApp(self.job, self.dataset, self.store, releases=self.releases)
+        return ClientApp(self.job, self.dataset, self.store, releases=self.releases, watch=watch)
 
 
 class InProcessEngine:
@@ -55,32 +62,53 @@ class InProcessEngine:
         parts: the job and its data.
         spool: an empty folder for updates that wait.
         memory: bytes of updates that may wait in memory.
+        progress: shows how many clients have answered; None where nobody waits.
     """
 
-    def __init__(self, parts: ClientAppParts, spool: Path, memory: int = MEMORY_FOR_UPDATES) -> None:
+    def __init__(
+        self,
+        parts: ClientAppParts,
+        spool: Path,
+        memory: int = MEMORY_FOR_UPDATES,
+        progress: Progress | None = None,
+    ) -> None:
+        self._progress = progress or Progress(Console(quiet=True))
         self._spool = Spool(spool)
         self._memory = memory
         workers = parts.job.engine.workers
         keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
-        self._app = parts.build() if workers == 1 else None
+        self._shares: MutableSequence[float] = [0.0]  # of the answers under way, what is done
+        self._app = parts.build(partial(self._shares.__setitem__, 0)) if workers == 1 else None
         self._pool = None
         if workers > 1:
+            context = get_context("spawn")
+            self._shares = context.RawArray("d", workers)
+            # In a pipe, what is too long for it would let a worker start only when the one before has.
+            (spool / PARTS).write_bytes(pickle.dumps(parts))
             self._pool = ProcessPoolExecutor(
-                workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(parts, spool)
+                workers,
+                mp_context=context,
+                initializer=_start_worker,
+                initargs=(spool, self._shares, context.Value("i", 0)),
             )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
         """Answers in the order of the questions."""
         self._spool.clear()
-        return self._here(broadcasts) if self._app else self._in_workers(broadcasts)
+        asked = broadcasts[0].ask if broadcasts else ""
+        what, shares = IN_WORDS.get(asked, asked.replace("_", " ")), self._shares
+        with self._progress.question(what, len(broadcasts), lambda: sum(shares)) as question:
+            return self._here(broadcasts, question) if self._app else self._in_workers(broadcasts, question)
 
-    def _here(self, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+    def _here(self, broadcasts: Sequence[Broadcast], question: Question) -> list[Answer]:
         assert self._app is not None
         answers: list[Answer] = []
         waiting = 0
         for broadcast in broadcasts:
             answer = self._app.answer(broadcast)
+            self._shares[0] = 0.0
+            question.answered()
             if isinstance(answer, Update):
                 waiting += tensor_bytes(answer.tensors)
                 if waiting > self._memory:
@@ -88,7 +116,7 @@ class InProcessEngine:
             answers.append(answer)
         return answers
 
-    def _in_workers(self, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+    def _in_workers(self, broadcasts: Sequence[Broadcast], question: Question) -> list[Answer]:
         assert self._pool is not None
         written: dict[int, Path] = {}
         futures = []
@@ -99,6 +127,7 @@ class InProcessEngine:
                 written[identity] = self._spool.write(broadcast.tensors)
             bare = replace(broadcast, tensors={})
             futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
+            futures[-1].add_done_callback(lambda _: question.answered())
         answers: list[Answer] = []
         waiting = 0
         for future in futures:
@@ -126,8 +155,10 @@ class InProcessEngine:
 class _Worker:
     """A worker process's own client app, and the tensors it read last."""
 
-    def __init__(self, parts: ClientAppParts, spool: Path) -> None:
-        self.app = parts.build()
+    def __init__(self, spool: Path, shares: MutableSequence[float], place: int) -> None:
+        self.shares, self.place = shares, place
+        parts: ClientAppParts = pickle.loads((spool / PARTS).read_bytes())
+        self.app = parts.build(partial(shares.__setitem__, place))
         self.spool = Spool(spool / f"worker-{os.getpid()}")
         self.tensors: tuple[Path, Tensors] | None = None
 
@@ -135,6 +166,7 @@ class _Worker:
         if self.tensors is None or self.tensors[0] != path:
             self.tensors = (path, map_tensors(path))
         answer = self.app.answer(replace(broadcast, tensors=self.tensors[1]))
+        self.shares[self.place] = 0.0
         if not isinstance(answer, Update):
             return answer, None
         return replace(answer, tensors={}), self.spool.write(answer.tensors)
@@ -143,10 +175,13 @@ class _Worker:
 _worker: _Worker
 
 
-def _start_worker(parts: ClientAppParts, spool: Path) -> None:
+def _start_worker(spool: Path, shares: MutableSequence[float], started: Any) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = _Worker(parts, spool)
+    with started.get_lock():
+        place = started.value
+        started.value += 1
+    _worker = _Worker(spool, shares, place)
 
 
 def _end_with_parent() -> None:

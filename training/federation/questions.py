@@ -15,3 +15,11 @@ COMPARE = "compare"  # counts of answers that two models give differently
 NEIGHBOURS = "neighbours"  # counts of answers by the client's own training pictures
 
 EMBED = "embed"  # make features of all pictures, with an encoder that will not learn
+
+IN_WORDS = {  # for who waits
+    "census": "starting, and counting pictures",
+    FIT: "training",
+    EVALUATE: "evaluating",
+    TEST: "testing",
+    EMBED: "making features",
+}

@@ -26,6 +26,7 @@ from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
+from training.progress import Watch, unwatched
 from training.updates.compression.client import opened, packed
 from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.identity import Identity
@@ -146,6 +147,7 @@ class ClientApp:
         public_text: what is reported of an error; all of its text, where that is read at this site.
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
+        watch: told how much of a long answer is done, for whoever waits.
     """
 
     def __init__(
@@ -156,8 +158,10 @@ class ClientApp:
         public_text: Callable[[TrainingError], str] = str,
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
+        watch: Watch = unwatched,
     ) -> None:
         self._job = job
+        self._watch = watch
         self._dataset = dataset
         self._store = store
         self._public_text = public_text
@@ -179,6 +183,7 @@ class ClientApp:
             releases=self._releases,
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
+            watch=self._watch,
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

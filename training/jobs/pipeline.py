@@ -146,6 +146,7 @@ def run_stages(
             stage.rehearse(context)
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         metrics_log.stage_start = log_bytes
+        announce(metrics_log, job, context.key, len(census.counts), before=done is not None)
         if done is None:
             started = perf_counter()
             left = stage.run(context, outcome)
@@ -180,6 +181,19 @@ def notes_on_data(dataset: Dataset, census: Census) -> list[str]:
 def data_facts(dataset: Dataset, census: Census) -> dict[str, Any]:
     """The counts of pictures that are not used, as the summary has them."""
     return {"unused": {name: unused.record() for name, unused in unused_by(dataset, census).items()}}
+
+
+def announce(log: MetricsLog, job: Job, key: str, clients: int, *, before: bool) -> None:
+    """Say which stage of how many begins, how many rounds it has, and at how many clients."""
+    stage, place = job.stage(key), int(key.partition("-")[0])
+    rounds = [] if stage.num_rounds is None else [several(stage.num_rounds, "round")]
+    details = ["done before"] if before else [*rounds, several(clients, "client")]
+    log.progress.stage(key, place + 1, len(job.stages), [stage.stage, *details])
+
+
+def several(count: int, what: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def in_order(done: FinishedStage, all_subgroups: Sequence[str]) -> FinishedStage:

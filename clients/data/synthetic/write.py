@@ -15,7 +15,12 @@ from clients.data.synthetic.draw import draw
 MANIFEST = "manifest.csv"
 
 
-def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Manifest:
+def prefix_of(seed: int) -> str:
+    """What ids begin with by default, so that two draws share none; those of seed 0 are bare."""
+    return f"s{seed}-" if seed else ""
+
+
+def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int, prefix: str = "") -> Manifest:
     """Write synthetic pictures as PNG under `folder/images`, and `folder/manifest.csv`: all, or nothing.
 
     Args:
@@ -23,6 +28,7 @@ def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Man
         pictures: how many.
         size: pixels on both sides.
         seed: other seeds make other pictures.
+        prefix: of the ids of lesions and patients, which are counted from 0 whatever the seed.
 
     Raises:
         ClientDataError: the folder cannot be written, or holds other files.
@@ -34,7 +40,7 @@ def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Man
             with progress("drawing pictures", pictures) as advance:
                 for index in range(pictures):
                     case = case_of(seed, index)
-                    rows.append(_row(case))
+                    rows.append(_row(case, prefix))
                     Image.fromarray(draw(case, size)).save(building / rows[-1].image, compress_level=1)
                     advance(1)
             write_manifest(Manifest.of(rows, building), building / MANIFEST)
@@ -45,12 +51,12 @@ def write_synthetic(folder: Path, *, pictures: int, size: int, seed: int) -> Man
     return Manifest.of(rows, folder)
 
 
-def _row(case: Case) -> Row:
+def _row(case: Case, prefix: str) -> Row:
     return Row(
         image=f"images/{case.index:06d}.png",
         label=case.label,
         skin_tone=str(case.tone),
         skin_tone_scale="fitzpatrick",
-        lesion_id=f"L{case.lesion:06d}",
-        patient_id=f"P{case.patient:06d}",
+        lesion_id=f"{prefix}L{case.lesion:06d}",
+        patient_id=f"{prefix}P{case.patient:06d}",
     )

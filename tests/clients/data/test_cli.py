@@ -269,3 +269,40 @@ def test_wrong_options_of_a_table_name_the_valid_ones(exported: Path, option: st
     answered = run(*words, "--option", option)
     assert answered.exit_code == 2
     assert said in answered.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ((), "L000000", "P000003"),
+        (("--seed", 7), "s7-L000000", "s7-P000003"),
+        (("--seed", 7, "--prefix", ""), "L000000", "P000003"),
+        (("--prefix", "north "), "north L000000", "north P000003"),
+    ],
+)
+def test_made_up_lesions_of_two_seeds_are_others_unless_it_is_asked_for(
+    tmp_path: Path, options: tuple[object, ...], first: str, last: str
+) -> None:
+    assert run("synth", "--out", tmp_path / "a", "--pictures", 6, "--size", 32, *options).exit_code == 0
+    rows = read_manifest(tmp_path / "a" / "manifest.csv").rows
+    assert rows[0].lesion_id == first
+    assert max(row.patient_id for row in rows) == last
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize(
+    ("command", "whole"),
+    [
+        (("describe",), ["label", "all"]),
+        (("describe", "--by", "patient_id"), ["label", "all", "P000000", "P000019"]),
+        (("tones", "--replicates", 2), ["tone", "pictures", "answer", "quartiles", "darker"]),
+    ],
+)
+def test_no_table_is_cut_on_a_narrow_terminal(
+    made_up: Path, command: tuple[object, ...], whole: list[str], columns: int
+) -> None:
+    words = [str(word) for word in (command[0], made_up, *command[1:])]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": str(columns)})
+    assert shown.exit_code == 0
+    assert "…" not in shown.stdout
+    assert [name for name in whole if name not in shown.stdout] == []

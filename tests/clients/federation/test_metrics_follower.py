@@ -31,3 +31,16 @@ def test_what_is_there_already_does_not_travel_again(tmp_path):
     log.write_text("one\ntwo\n")
     assert log_delta(log, follower.known()) == {"metrics_from": 4, "metrics": "two\n"}
     assert log_delta(tmp_path / "none", None) == {}
+
+
+def test_the_last_lines_are_read_again_when_more_come(tmp_path):
+    log = tmp_path / "log"
+    follower = MetricsFollower(tmp_path / "copy")
+    assert follower.last(2) == []
+    for rounds, expected in ((1, [1]), (3, [2, 3])):
+        log.write_text("".join(json.dumps({"round": number + 1}) + "\n" for number in range(rounds)))
+        follower.take(log_delta(log, follower.known()))
+        assert [line["round"] for line in follower.last(2)] == expected
+    log.write_text("damaged\n")
+    follower.take(log_delta(log, follower.known()))
+    assert follower.last(2) == []

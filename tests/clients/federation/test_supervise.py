@@ -10,6 +10,7 @@ from clients.federation.kit import Kit, KitFacts
 from clients.federation.supervise import Supervisor
 from training.errors import CheckpointError
 from training.jobs.job import Job
+from training.progress import in_words
 
 DONE = {"state": "done", "error": "", "text": ""}
 
@@ -361,9 +362,23 @@ def test_a_run_that_needs_everybody_waits_for_everybody(follow):
     assert admin.looks > 400
 
 
-def test_who_has_not_answered_for_a_minute_is_told_now_and_then(follow):
+def test_who_has_not_answered_for_half_a_minute_is_told_now_and_then(follow):
     admin = Script((["RUNNING"] * 100, DONE))
     told = {"asking": "0-federate 1 canary", "answered": ["north"], "pending": ["south"]}
     admin.follow = lambda job, start, known: {**told, "seconds": float(admin.looks)}
     _, said = follow(admin)
-    assert said[1:] == ["0-federate 1 canary: 1 of 2 answered; 61 s, not yet south"]
+    assert said[1:] == [
+        f"0-federate 1 canary: 1 of 2 answered; {seconds} s, not yet south" for seconds in (31, 62, 93)
+    ]
+
+
+def test_beside_who_has_not_answered_stands_how_long_the_rounds_take(follow, tiny):
+    rounds = tiny["stages"][0]["rounds"]
+    admin = Script((["RUNNING"] * 100, DONE))
+    told = {"asking": "0-federate 2 fit", "answered": ["north"], "pending": ["south"]}
+    line = json.dumps({"stage": "0-federate", "round": 1, "seconds": 240.0}) + "\n"
+    seen = iter([{"metrics_from": 0, "metrics": line}])
+    admin.follow = lambda job, start, known: {**told, **next(seen, {}), "seconds": float(admin.looks)}
+    _, said = follow(admin)
+    assert said[1].startswith("0-federate 2 fit: 1 of 2 answered; 31 s, not yet south; ")
+    assert said[1].endswith(f"1 of {rounds} rounds done, about {in_words(240 * (rounds - 1))} left")

@@ -1,10 +1,12 @@
 """Clients in this process or in several: the same weights, and memory that does not grow with the cohort."""
 
 from concurrent.futures import Future
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
@@ -12,6 +14,7 @@ from training.engines import in_process
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.messages.message import Broadcast, Failure, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
+from training.progress import Progress
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
 
@@ -91,6 +94,39 @@ def test_answers_of_workers_wait_in_memory_as_far_as_they_may(
     for one, other in zip(expected, answers, strict=True):
         assert all(torch.equal(other.tensors[name], value) for name, value in one.tensors.items())
     assert len(spooled) == 1 + 4  # the weights once for all, and four updates
+    engine.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_whoever_waits_is_told_of_answers_and_of_what_is_done_of_those_under_way(
+    make_job, make_dataset, tmp_path, monkeypatch, workers
+):
+    monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
+    data, told = make_dataset(FOUR), []
+    progress = Progress(Console(file=StringIO()))
+    objective = {"epochs": 2, "batch_size": 2}
+    job = make_job(engine={"workers": workers}, federate={"objective": objective})
+    parts = ClientAppParts(job, data, ClientStore(tmp_path / "a"))
+    engine = InProcessEngine(parts, tmp_path / "spool", progress=progress)
+    app = engine._app or in_process._worker.app
+    watch = app._watch
+
+    def watched(share):
+        watch(share)
+        told.append((progress._question.what, progress._question.done, progress._question.share))
+
+    monkeypatch.setattr(app, "_watch", watched)
+    weights = app._local_model.take(app._local_model.names)
+    engine.run_round([Broadcast(name, "0-federate", 1, "fit", tensors=weights) for name in data.clients])
+    assert progress._question is None
+    assert list(engine._shares) == [0.0] * workers
+    shares = [share for _, _, share in told]
+    assert {what for what, _, _ in told} == {"training"}
+    assert [share for share in shares if share in (0.25, 0.5, 0.75, 1.0)][-1] == 1.0
+    if workers == 1:
+        assert shares == sorted(shares)
+        assert {done for _, done, _ in told} == {0, 1, 2, 3}
+        assert 0.125 in shares  # one of two epochs of the first of four
     engine.close()
 
 

@@ -28,6 +28,7 @@ from training.data.dataset import Examples
 from training.messages.message import Broadcast, Tensors, Update, unknown_question
 from training.models import Classifier
 from training.models.case_batch import Inputs
+from training.progress import Watch, unwatched
 from training.seeds import derive_seed, generator
 
 
@@ -66,6 +67,7 @@ class LocalRound:
         image_size: to how many pixels batches are scaled down before the network sees them; None for as they
             are drawn.
         cell_weights: what a picture of each cell counts; None where all count alike.
+        watch: told how much of the round is done, for whoever waits.
     """
 
     client: str
@@ -85,6 +87,7 @@ class LocalRound:
     steps: int | None = None
     image_size: int | None = None
     cell_weights: CellWeights | None = None
+    watch: Watch = unwatched
 
     def frozen_copy(self) -> Classifier:
         """One further model of the same shape."""

@@ -5,7 +5,9 @@ Features stay at the client. What was made for the same encoder, pictures and vi
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from training.errors import DataError
 from training.federation.blocks import EVALUATION_BATCH
 from training.messages.message import Broadcast, Update, reply
 from training.models.case_batch import to_model_input
+from training.progress import Watch
 from training.seeds import derive_seed
 
 LOGGER = logging.getLogger("dermfed.features")
@@ -46,21 +49,32 @@ def answer_embed(broadcast: Broadcast, client: Client, augmentation: AugmentConf
             f"{client.id} has other weights of the encoder than the coordinator ({encoder[:12]} here, "
             f"{broadcast.options[ENCODER][:12]} there); install the same weights as model.weights names"
         )
-    for split in SPLITS:
+    rows_in = {split: np.unique(rows_of(client.examples(split))) for split in SPLITS}
+    views_of_all = sum(
+        len(rows) * (1 + (views if split == "train" else 0)) for split, rows in rows_in.items()
+    )
+    before = 0  # views of the splits before
+    for split, rows in rows_in.items():
         examples = client.examples(split)
-        rows = np.unique(rows_of(examples))
         drawn = views if split == "train" else 0
         seen = f"{encoder} {local_model.model.normalisation} {'flips' if local_model.model.flips else ''}"
         digest = features_digest(seen, examples.images, rows, drawn, augmentation)
         known = client.features.find(client.store, client.id, broadcast.stage, split)
         if known is None or known[0] != digest:
             seed = derive_seed(client.seed, broadcast.stage, client.id, "views")
-            made = make_features(local_model, examples.images, rows, drawn, augmentation, seed)
+            watch = partial(tell_share, client.watch, before, views_of_all)
+            made = make_features(local_model, examples.images, rows, drawn, augmentation, seed, watch)
             client.features.keep(client.store, client.id, broadcast.stage, split, digest, made)
             LOGGER.info(
                 "%s: features of %d %s pictures, %d views each", client.id, len(rows), split, 1 + drawn
             )
+        before += len(rows) * (1 + drawn)
     return reply(broadcast)
+
+
+def tell_share(watch: Watch, before: int, total: int, made: int) -> None:
+    """Tell how much of all views is done, `made` of them beside those `before`."""
+    watch((before + made) / total)
 
 
 def on_features(client: Client, stage: str) -> Client:
@@ -104,8 +118,12 @@ def make_features(
     views: int,
     augmentation: AugmentConfig,
     seed: int,
+    made_so_far: Callable[[int], None] = lambda views: None,
 ) -> ClientFeatures:
-    """The features of these rows, each with so many augmented views after its own."""
+    """The features of these rows, each with so many augmented views after its own.
+
+    `made_so_far` is told how many views are made.
+    """
     model = local_model.model.eval()
     random = torch.Generator().manual_seed(seed)
     made = np.zeros((len(rows), 1 + views, model.num_features), dtype=np.float16)
@@ -116,6 +134,7 @@ def make_features(
             for view in range(1 + views):
                 shown = augment(pictures, augmentation, random) if view else pictures
                 made[place, view] = model.features(shown).float().cpu().numpy()
+            made_so_far(min(start + EVALUATION_BATCH, len(rows)) * (1 + views))
     if not np.isfinite(made).all():
         raise DataError(
             "features of this encoder are not finite in half precision; choose another model.name, or train "

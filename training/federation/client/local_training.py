@@ -90,11 +90,13 @@ def run_epochs(
     model = local_model.model
     anchor = [parameter.detach().clone() for parameter in model.parameters()] if objective.mu else []
     epochs = objective.epochs if work.steps is None else 1
+    steps = max(len(work.examples) // objective.batch_size, 1)  # a guess, until an epoch has told
     for epoch in range(epochs):
         factor = objective.schedule.factor(work.round, work.rounds, epoch, objective.epochs)
         for group in optimizer.param_groups:
             group["lr"] = objective.optimizer.lr * factor * group.get("lr_scale", 1.0)
-        for batch in islice(task.batches(epoch), work.steps):
+        step = 0
+        for step, batch in enumerate(islice(task.batches(epoch), work.steps), start=1):
             if work.image_size is not None:
                 batch = replace(batch, images=scale_down(batch.images, work.image_size))
             optimizer.zero_grad(set_to_none=True)
@@ -107,6 +109,8 @@ def run_epochs(
                 nn.utils.clip_grad_norm_(model.parameters(), objective.clip_norm)
             optimizer.step()
             task.after_step()
+            work.watch((epoch + min(step / steps, 1.0)) / epochs)
+        steps = max(step, 1)
 
 
 def add_proximal_gradient(model: nn.Module, anchor: list[Tensor], mu: float) -> None:

@@ -1,35 +1,33 @@
-"""The metrics log: one line of `metrics.jsonl` a round, and progress on the console."""
+"""The metrics log: one line of `metrics.jsonl` a round, beside what whoever waits is told."""
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from training.errors import CheckpointError
+from training.progress import Progress
 
 
 class MetricsLog:
-    """Writes one JSON line a round, and shows a bar on a terminal or plain lines elsewhere.
+    """Writes one JSON line a round, and has progress shown.
 
     Args:
         path: `metrics.jsonl`.
-        console: where progress is shown.
+        shown: where progress is shown, or what shows it.
 
     Attributes:
+        progress: what shows it.
         stage_start: the length of the log when the present stage began, also where a run was resumed.
     """
 
-    def __init__(self, path: Path, console: Console | None = None) -> None:
+    def __init__(self, path: Path, shown: Console | Progress | None = None) -> None:
         self._path = path
-        self._console = console or Console(stderr=True, file=sys.stderr)
-        self._progress: Progress | None = None
-        self._task: Any = None
+        self.progress = shown if isinstance(shown, Progress) else Progress(shown or Console(stderr=True))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         self.stage_start = self.size
@@ -66,35 +64,19 @@ class MetricsLog:
 
     def begin(self, stage: str, rounds: int, done: int) -> None:
         """Show that a stage of rounds begins, `done` of them already done."""
-        self.end()
-        if self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=self._console,
-            )
-            self._task = self._progress.add_task(stage, total=rounds, completed=done, note="")
-            self._progress.start()
+        self.progress.begin(stage, rounds, done)
 
     def advance(self, stage: str, round_: int, rounds: int, note: str) -> None:
         """Show that a round is done."""
-        if self._progress is not None:
-            self._progress.update(self._task, completed=round_, note=note)
-        else:
-            self.log(f"{stage} {round_}/{rounds} {note}")
+        self.progress.advance(round_, note)
 
     def log(self, text: str) -> None:
         """Log one line on the console."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.progress.log(text)
 
     def end(self) -> None:
-        """Take the bar away."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        """The rounds are over."""
+        self.progress.end()
 
     def __enter__(self) -> "MetricsLog":
         return self
@@ -102,4 +84,4 @@ class MetricsLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self.progress.close()

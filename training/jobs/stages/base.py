@@ -199,6 +199,11 @@ class Stage(FrozenConfig, ABC):
         """What its test costs a test patient, in the same units; 0 where it has none."""
         return 0
 
+    @property
+    def num_rounds(self) -> int | None:
+        """How many rounds it takes; None where it is not made of rounds."""
+        return None
+
     def inherit(self, earlier: Sequence["Stage"]) -> "Stage":
         """The stage with what it takes over from the stages before it in the job filled in."""
         return self

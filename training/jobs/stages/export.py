@@ -64,12 +64,14 @@ class Export(Stage):
         model, traffic = deepcopy(context.model), Traffic()
         bundles: dict[str, BundleDraft] = {}
         differences: dict[str, float] = {}
-        for name, weights in before.models.items():
+        context.metrics_log.progress.begin(context.key, len(before.models), rounds=False)
+        for name, weights in context.metrics_log.progress.each(before.models.items()):
             context.metrics_log.log(f"{context.key}: {name}")
             model.load_state_dict(weights, strict=False)
             graph = export_graph(model, context.job.data.image_size)
             differences[name] = self.check(context, name, weights, graph, traffic)
             bundles[name] = BundleDraft(manifest(context, name, graph, differences[name]), graph)
+        context.metrics_log.end()
         facts = {
             "by_subgroup": before.facts.get("by_subgroup", {}),
             "parity": differences,

@@ -78,6 +78,11 @@ class Finetune(Stage):
         return stage
 
     @property
+    def num_rounds(self) -> int:
+        """One an epoch."""
+        return self.epochs
+
+    @property
     def without_cases(self) -> str | None:
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"

@@ -68,6 +68,11 @@ class RoundsStage(Stage):
         return self
 
     @property
+    def num_rounds(self) -> int:
+        """All of them."""
+        return self.rounds
+
+    @property
     def without_cases(self) -> str | None:
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"

@@ -33,7 +33,7 @@ def test_elsewhere_than_on_a_terminal_progress_is_plain_lines(tmp_path):
         metrics_log.advance("0-federate", 1, 2, "loss 0.500, [dark] balanced accuracy 0.700")
         metrics_log.advance("0-federate", 2, 2, "loss 0.400")
     assert shown.getvalue().splitlines() == [
-        "0-federate 1/2 loss 0.500, [dark] balanced accuracy 0.700",
+        "0-federate 1/2 loss 0.500, [dark] balanced accuracy 0.700; about 1 s left",
         "0-federate 2/2 loss 0.400",
     ]
 
