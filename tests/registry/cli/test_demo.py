@@ -11,7 +11,7 @@ from registry.gates import DEFAULT, read_gate_set
 
 ROOT = Path(__file__).parents[3]
 RECIPE = re.search(
-    r"^demo: \$\(VENV\).*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    r"^demo: .*\$\(VENV\).*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
 ).group(1)
 ASKED = re.findall(r"^\t\$\(BIN\)/dermfed-registry (.*)$", RECIPE, re.MULTILINE)
 CANCER = (
