@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from clients.data.adapters.table import make_adapter
 from clients.data.labels.taxonomy import TAXONOMY
 from clients.data.synthetic.write import write_synthetic
 from tests.fixtures.making.messy_exports import EXPORTS, Imports, Refused
+from training.data.unused import without_examples
 
 READ = [export for export in EXPORTS if isinstance(export.expect, Imports)]
 DROPPED = [export for export in READ if export.expect.broken or export.expect.left_out]
@@ -91,11 +93,25 @@ def test_what_is_dropped_is_in_the_log_the_report_and_the_summary(train_command,
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     notes = "\n".join(summary["notes"])
     for word in told_of(export, tmp_path / "export"):
-        for where, text in (("log", ended.err), ("report", page), ("summary", notes)):
-            assert word in text, f"the {where} does not tell: {word}"
+        assert word in ended.err, f"the log does not tell: {word}"
+        for where, text in (("report", page), ("summary", notes)):
+            assert without_examples(word) in text, f"the {where} does not tell: {word}"
     unused = summary["unused"]["all"]
     assert unused["listed"] == 60 + len(export.expect.rows)
     assert sum(unused["not_used"].values()) == len(dropped_by(export.expect))
+
+
+@pytest.mark.parametrize("name", ["semicolons-cp1252", "backslashes", "dates-as-ids"])
+def test_what_is_handed_on_quotes_nothing_of_the_table(train_command, job_of, name, tmp_path):
+    (export,) = [export for export in EXPORTS if export.name == name]
+    job = job_of(export)
+    notes = make_adapter("csv", export.options).manifest(tmp_path / "export").notes
+    quoted = {word for note in notes for word in re.findall(r"(?:e\.g\. |the word )'([^']*)'", note)}
+    assert quoted, "there is something to quote"
+    assert train_command(job, "--out", tmp_path / "run").code == 0
+    for place in ("report.html", "summary.json"):
+        text = html.unescape((tmp_path / "run" / place).read_text())
+        assert not any(word in text for word in quoted)
 
 
 def test_there_are_thirty_exports_and_some_of_them_drop_something():

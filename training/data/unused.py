@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 NO_TONE, NO_VALUE, OTHER_VALUE = "no_tone", "no_value", "other_value"
 SCALE, TONE = "scale ", "tone "  # of which no group names a tone, or this one: `scale monk`, `tone monk 4`
 _UNDECLARED = re.compile(r"no_tone|no_value|other_value|scale [a-z0-9]{1,20}|tone [a-z0-9]{1,20} [0-9]{1,2}")
+_EXAMPLE = re.compile(r",? e\.g\. [^;]*|; it has the word '[^']*'")
 _PREFIX, _UNDECLARED_PREFIX = "unused.", "unused.undeclared."
 
 
@@ -60,7 +61,7 @@ class Unused:
             "listed": self.listed,
             "not_used": self.reasons,
             **({"causes": dict(self.causes)} if self.causes else {}),
-            **({"reading": list(self.reading)} if self.reading else {}),
+            **({"reading": list(map(without_examples, self.reading))} if self.reading else {}),
             "undeclared": dict(self.undeclared),
         }
 
@@ -109,6 +110,11 @@ class Unused:
                 f"{sum(self.undeclared.values())} of {self.listed - self.all} pictures that are used are in "
                 f"no subgroup: {why}. They train the global model, no subgroup's, and count as undeclared"
             )
+
+
+def without_examples(line: str) -> str:
+    """The line without what it quotes of a table or calls a file: summaries and reports are handed on."""
+    return _EXAMPLE.sub("", line)
 
 
 _REASONS = {

@@ -17,7 +17,7 @@ from registry.bundle.metrics.patient import ALL
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset
-from training.data.unused import Unused, unused_of
+from training.data.unused import Unused, unused_of, without_examples
 from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
@@ -156,7 +156,7 @@ def run_stages(
         finished[context.key] = done = in_order(done, context.all_subgroups)
         outcome, log_bytes = done.outcome, done.log_bytes
     metrics_log.cut(log_bytes)
-    summary = {**summarise_run(job, context, finished), **data_facts(dataset, census), "notes": notes}
+    summary = {**summarise_run(job, context, finished), **data_facts(dataset, census), "notes": list(map(without_examples, notes))}
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return RunResult(job, context, finished, summary)

@@ -1,7 +1,7 @@
 """What a run will take: time, memory and traffic of each stage, from a timed step and the plan of its rounds.
 
-Time is that of this machine, with whatever else it is doing: a step is timed on a few pictures, and the run
-is taken to be nothing but such steps and answers. Export, calibration and the writing of files are not in it.
+Time is that of this machine where it does nothing else: a step is timed on a few pictures, and the run is
+taken to be nothing but such steps and answers. Export, calibration and the writing of files are not in it.
 """
 
 from dataclasses import asdict, dataclass
