@@ -156,7 +156,11 @@ def run_stages(
         finished[context.key] = done = in_order(done, context.all_subgroups)
         outcome, log_bytes = done.outcome, done.log_bytes
     metrics_log.cut(log_bytes)
-    summary = {**summarise_run(job, context, finished), **data_facts(dataset, census), "notes": list(map(without_examples, notes))}
+    summary = {
+        **summarise_run(job, context, finished),
+        **data_facts(dataset, census),
+        "notes": list(map(without_examples, notes)),
+    }
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return RunResult(job, context, finished, summary)
