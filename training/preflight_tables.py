@@ -82,7 +82,7 @@ def estimate_table(estimates: Sequence[StageEstimate], seconds: float | None) ->
     """What each stage will take."""
     total = "not known" if seconds is None else duration(seconds)
     table = Table(
-        title=f"What the run will take on this machine if it does nothing else: {total} of training and answers",
+        title=f"What the run will take on this machine, if it is idle: {total} of training and answers",
         title_justify="left",
         caption="down and up: to and from one client for one model, in a round",
         caption_justify="left",

@@ -1,10 +1,13 @@
 """A step of each stage, timed on a few pictures of one client; nothing of it is kept."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import perf_counter, process_time
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -85,10 +88,24 @@ def time_steps(job: Job, dataset: Dataset, rehearsal: Rehearsal, store: StateSto
     Returns:
         Of each stage; None of one that trains nothing, or whose first step needs answers of others.
     """
-    return [
-        None if planned is None or not planned.epochs else time_stage(job, dataset, context, planned, store)
-        for context, planned in zip(rehearsal.contexts, rehearsal.planned, strict=True)
-    ]
+    with threads(job.engine.threads_per_client):
+        return [
+            None
+            if planned is None or not planned.epochs
+            else time_stage(job, dataset, context, planned, store)
+            for context, planned in zip(rehearsal.contexts, rehearsal.planned, strict=True)
+        ]
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Compute with so many threads while it lasts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def time_stage(
