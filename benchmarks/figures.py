@@ -381,7 +381,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "near-duplicates",
         tuple(
-            Panel(f"copies found, {title}", (f"recall, {name}",), line=1, limits=(0.9, 1))
+            Panel(f"copies found, {title}", (f"recall, {name}",), limits=(0.95, 1))
             for title, name in (("MILK10k", "milk10k"), ("HAM10000", "ham10000"))
         ),
         ("crop", "resize", "quality"),

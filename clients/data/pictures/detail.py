@@ -27,7 +27,6 @@ _BRIGHT = 90  # the percentile of grey levels that stands for the brightness of 
 _BESIDE = 4  # pixels of SIDE beside the dark rim, in which it fades
 _STEPS = 4
 _STEP = 0.03  # the most that one step moves an edge, shares of the picture
-_STRAYED = 0.1  # an edge that moved further than this has lost its way
 _PROMISING = 0.25  # a first guess whose details correlate less leads nowhere
 _TINY = 1e-6
 
@@ -46,8 +45,6 @@ def likeness(copies: NDArray[np.uint8], others: NDArray[np.uint8], parts: NDArra
     if len(promising):
         guess, seen = parts[promising], others[promising].astype(np.float32)
         fitted = _fit(wanted[promising], whole[promising], guess)
-        strayed = np.abs(fitted - guess).max(axis=1) > _STRAYED
-        fitted[strayed] = guess[strayed]
         for places in (guess, fitted):
             told = _correlation(wanted[promising], detail(_part(seen, places)))
             found[promising] = np.maximum(found[promising], told)

@@ -123,6 +123,16 @@ def test_the_dark_rim_of_a_dermatoscope_makes_no_likeness(monkeypatch):
     assert likeness(one, other, WHOLE)[0] > ALIKE
 
 
+def test_what_saving_adds_to_blank_skin_hardly_counts():
+    noise = np.random.default_rng(0)
+    down, right = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
+    spot = np.where(np.hypot(down, right) < 9, 90.0, 170.0)
+    one, other = (
+        (spot + noise.normal(0, 0.8, spot.shape)).round().astype(np.uint8)[np.newaxis] for _ in range(2)
+    )
+    assert likeness(one, other, WHOLE)[0] > 0.7
+
+
 def test_inputs_stay_as_they_are(lesions):
     prints = joined(lesions[:2])
     hashes, copies = prints.hashes.copy(), prints.copies.copy()
