@@ -203,6 +203,11 @@ def test_json_is_the_summary_and_progress_stays_out_of_it(train_command, job_fil
     assert summary["seed"] == 3
     assert [stage["name"] for stage in summary["stages"]] == ["federate"]
     assert set(summary["test"]["by_subgroup"]) == {"light", "dark"}
+    begins = [line for line in ended.err.splitlines() if line.startswith("stage ")]
+    stages = [stage["name"] for stage in json.loads(ended.out)["stages"]]
+    assert begins[0].startswith(f"stage 1 of {len(stages)}: federate, 2 rounds, ")
+    assert [line.split()[4].rstrip(",") for line in begins] == stages
+    assert " left" in next(line for line in ended.err.splitlines() if line.startswith("0-federate 1/2"))
     assert "0-federate 1/2" in ended.err
     assert "0-federate 2/2" in ended.err
 
