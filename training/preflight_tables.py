@@ -19,19 +19,19 @@ def preflight_tables(found: Preflight) -> Iterator[Table]:
     few = len(clients) <= CLIENTS
     shown = [row for row in found.matrix if row.client == EVERYBODY or few]
     for client in dict.fromkeys(row.client for row in shown):
-        yield matrix_table(client, [row for row in shown if row.client == client])
+        yield matrix_table(client, [row for row in shown if row.client == client], found.unit)
     if not few:
-        yield clients_table(found.matrix)
+        yield clients_table(found.matrix, found.unit)
     yield estimate_table(found.estimates, found.seconds)
 
 
-def matrix_table(client: str, rows: Sequence[MatrixRow]) -> Table:
-    """One client's pictures by split and subgroup, a column a class."""
+def matrix_table(client: str, rows: Sequence[MatrixRow], unit: str) -> Table:
+    """One client's pictures or lesions by split and subgroup, a column a class."""
     classes = list(dict.fromkeys(name for row in rows for name in row.pictures if name != UNLABELLED))
     classes += [UNLABELLED] if any(UNLABELLED in row.pictures for row in rows) else []
     whose = "all hospitals together" if client == EVERYBODY else client
     table = Table(
-        title=f"Pictures of {whose}",
+        title=f"{unit.capitalize()} of {whose}",
         title_justify="left",
         caption=f"* fewer than {THIN}: too few to tell much" if any(row.thin for row in rows) else None,
         caption_justify="left",
@@ -63,9 +63,11 @@ def cell(row: MatrixRow, name: str) -> str:
     return f"{n}*" if name in row.thin else str(n)
 
 
-def clients_table(rows: Sequence[MatrixRow]) -> Table:
-    """The pictures of each of many clients by split."""
-    table = Table(title="Pictures by client", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
+    """The pictures or lesions of each of many clients by split."""
+    table = Table(
+        title=f"{unit.capitalize()} by client", title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0)
+    )
     splits = list(dict.fromkeys(row.split for row in rows))
     table.add_column("client", overflow="fold")
     for split in (*splits, "not told"):

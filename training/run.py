@@ -115,7 +115,10 @@ def run(
 
         print_comparison(compare(compared, cost_over=cost_over), as_json=as_json)
     elif job_file is None:
-        raise JobError("name a job file; list the built-in ones with --recipes")
+        raise JobError(
+            "name a job file; list the built-in ones with --recipes, or write one with "
+            "`dermfed-train init MANIFEST`"
+        )
     else:
         job = read(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
         if check_only:

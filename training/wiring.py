@@ -27,7 +27,7 @@ from registry.registry import Registry
 from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
-from training.errors import JobError
+from training.errors import JobError, TrainingError
 from training.federation.server.metrics_log import MetricsLog
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
@@ -155,14 +155,20 @@ def check(job: Job, job_file: Path, say: Say) -> Preflight:
     Args:
         job: the job.
         job_file: where it was read; paths to pictures start from its folder.
-        say: is told of the model before the pictures are read, which takes longer.
+        say: is told of the model before the pictures are read, which takes longer, and of pictures that are
+            not used where the job is refused.
     """
     refuse_missing(job.tracking)
     for line in try_model(job):
         say(line)
     dataset = load_data(job, job_file)
     with TemporaryDirectory(prefix="dermfed-check-") as folder:
-        return preflight(job, dataset, ClientStore(Path(folder)), leak_notes(dataset))
+        try:
+            return preflight(job, dataset, ClientStore(Path(folder)), leak_notes(dataset))
+        except TrainingError:
+            for line in dataset.unused.lines():  # which may be why
+                say(line)
+            raise
 
 
 def check_federation(job: Job, kit: Path) -> CheckedFederation:

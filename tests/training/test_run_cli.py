@@ -70,6 +70,7 @@ def test_no_job_is_wrong_use(train_command):
     ended = train_command()
     assert ended.code == 2
     assert "name a job file; list the built-in ones with --recipes" in ended.err
+    assert "`dermfed-train init MANIFEST`" in ended.err
 
 
 def test_version_is_a_number(train_command):

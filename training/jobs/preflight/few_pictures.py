@@ -12,20 +12,24 @@ from training.data.dataset import Dataset, Examples, Split, case_of, traits_of
 
 @dataclass
 class FewPictures:
-    """The first pictures of each split of a data set, those with labels before others; a `Dataset`.
+    """A few pictures of each split of a data set, those with labels before others; a `Dataset`.
 
     Attributes:
         whole: the data set.
         most: how many pictures of a split; may be changed between questions.
+        start: from which on; another question about others finds no features of theirs made before.
     """
 
     whole: Dataset
     most: int
+    start: int = 0
 
     def examples(self, client: str, split: Split) -> Examples:
         """At most so many pictures of one split of one client."""
         examples = self.whole.examples(client, split)
-        order = np.argsort(examples.labels < 0, kind="stable")[: self.most]
+        order = np.argsort(examples.labels < 0, kind="stable")
+        labelled = int((examples.labels >= 0).sum()) or len(order)
+        order = np.concatenate([np.roll(order[:labelled], -self.start), order[labelled:]])[: self.most]
         keep = np.zeros(len(examples), dtype=np.bool_)
         keep[order] = True
         return examples.where(keep)

@@ -33,6 +33,7 @@ class Preflight:
         estimates: what each stage will take.
         seen: who will see what.
         unused: pictures that are not used, by whose they are.
+        unit: what is counted: `pictures`, or `lesions`.
     """
 
     census: Census
@@ -41,6 +42,7 @@ class Preflight:
     estimates: tuple[StageEstimate, ...]
     seen: tuple[Seen, ...]
     unused: dict[str, dict[str, Any]]
+    unit: str = "pictures"
 
     @property
     def seconds(self) -> float | None:
@@ -51,6 +53,7 @@ class Preflight:
     def record(self) -> dict[str, Any]:
         """All of it as JSON has it."""
         return {
+            "unit": self.unit,
             "census": self.census.table(),
             "matrix": [row.record() for row in self.matrix],
             "notes": list(self.notes),
@@ -93,6 +96,7 @@ def preflight(job: Job, dataset: Dataset, store: StateStore, known: Sequence[str
         tuple(estimates),
         who_sees_what(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
+        "pictures" if job.data.case is None else "lesions",
     )
 
 

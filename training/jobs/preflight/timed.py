@@ -198,7 +198,8 @@ class Trial:
         return min((each for each in tries if each is not None), key=lambda each: each.seconds, default=None)
 
     def ask(self) -> Tried | None:
-        """What the present number of pictures takes; None where the client refuses."""
+        """What the present number of pictures takes, others each time; None where the client refuses."""
+        self.few.start += self.few.most
         plan, begun = self.planned.plan, self.planned.plan.aggregator.initial_state()
         states = {track.name: TrackState(self.planned.weights, begun) for track in plan.tracks}
         held = self.few.whole.examples

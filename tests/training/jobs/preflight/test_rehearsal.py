@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,5 +83,12 @@ def test_few_pictures_are_those_with_labels_first(make_dataset):
     for client in few.clients:
         for split in SPLITS:
             assert len(few.examples(client, split)) == min(4, len(few.whole.examples(client, split)))
+    examples = few.whole.examples("north", "train")
+    labels = np.where(np.arange(len(examples)) < 5, -1, examples.labels)
+    few.whole.held["north", "train"] = replace(examples, labels=labels)
+    for start in (0, 4):
+        few.start = start
+        assert (few.examples("north", "train").labels >= 0).all()
+        assert few.examples("north", "train").rows[0] == examples.rows[5 + start]
     few.most = 10**6
     assert len(few.examples("north", "train")) == len(few.whole.examples("north", "train"))
