@@ -1,4 +1,4 @@
-"""How long a hospital engineer waits for a command that says how it is used, or that a job is wrong.
+"""How long a hospital engineer waits for help, for the refusal of a wrong job, and for the check of a right one.
 
 Each command is started as a process of its own, `repeats` times, in turn with another checkout of dermfed
 where one is named: a machine that others use is then as busy for both. Told are medians of the time
@@ -35,7 +35,7 @@ def main(
         Path | None, typer.Option(help="Another checkout, measured in turn with this one.")
     ] = None,
 ) -> None:
-    """Time `--help` of every command, and the refusal of wrong jobs."""
+    """Time `--help` of every command, the refusal of wrong jobs, and the check of a right one."""
     places = [ROOT, *([before.resolve()] if before else [])]
     print_conditions("Waiting at the command line", {"processes for each figure": repeats})
     with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +44,7 @@ def main(
             path = Path(folder) / f"{number}.yaml"
             path.write_text(text)
             asked[f"a job with {what}" if "key" in what else f"a job that is {what}"] = ("train", str(path))
+        asked["dermfed-train --check of the demo"] = ("train", "--check", "training/recipes/demo.yaml")
         rows = [[what, *figures(arguments, places, repeats)] for what, arguments in asked.items()]
     header = ["command", "seconds", "processor's seconds"]
     print_table([*header, *(["seconds before", "processor's before", "ratio"] if before else [])], rows)

@@ -388,6 +388,18 @@ FIGURES: tuple[Figure, ...] = (
         said="crop {}, size {}, quality {}",
         where={"quality": ("60", "95")},
     ),
+    Figure(
+        "waiting",
+        (
+            Panel(
+                "seconds that pass",
+                ("seconds", "seconds before"),
+                ("now", "before"),
+                limits=(0, 8),
+            ),
+        ),
+        ("command",),
+    ),
 )
 
 
