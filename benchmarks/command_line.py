@@ -1,4 +1,4 @@
-"""How long a hospital engineer waits for help, for the refusal of a wrong job, and for the check of a right one.
+"""How long one waits for help, for a wrong job to be refused, and for a right one to be checked.
 
 Each command is started as a process of its own, `repeats` times, in turn with another checkout of dermfed
 where one is named: a machine that others use is then as busy for both. Told are medians of the time

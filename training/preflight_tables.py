@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from training.jobs.preflight.estimate import StageEstimate
-from training.jobs.preflight.matrix import EVERYBODY, THIN, UNLABELLED, MatrixRow
+from training.jobs.preflight.matrix import THIN, UNLABELLED, MatrixRow
 from training.jobs.preflight.preflight import Preflight
 
 CLIENTS = 12  # whose pictures are shown by class; of more clients a line each is shown
@@ -15,9 +15,9 @@ CLIENTS = 12  # whose pictures are shown by class; of more clients a line each i
 
 def preflight_tables(found: Preflight) -> Iterator[Table]:
     """Who holds what, and what the run will take."""
-    clients = list(dict.fromkeys(row.client for row in found.matrix if row.client != EVERYBODY))
+    clients = list(dict.fromkeys(row.client for row in found.matrix if row.client is not None))
     few = len(clients) <= CLIENTS
-    shown = [row for row in found.matrix if row.client == EVERYBODY or few]
+    shown = [row for row in found.matrix if row.client is None or few]
     for client in dict.fromkeys(row.client for row in shown):
         yield matrix_table(client, [row for row in shown if row.client == client], found.unit)
     if not few:
@@ -25,11 +25,11 @@ def preflight_tables(found: Preflight) -> Iterator[Table]:
     yield estimate_table(found.estimates, found.seconds)
 
 
-def matrix_table(client: str, rows: Sequence[MatrixRow], unit: str) -> Table:
+def matrix_table(client: str | None, rows: Sequence[MatrixRow], unit: str) -> Table:
     """One client's pictures or lesions by split and subgroup, a column a class."""
     classes = list(dict.fromkeys(name for row in rows for name in row.pictures if name != UNLABELLED))
     classes += [UNLABELLED] if any(UNLABELLED in row.pictures for row in rows) else []
-    whose = "all hospitals together" if client == EVERYBODY else client
+    whose = "all hospitals together" if client is None else client
     table = Table(
         title=f"{unit.capitalize()} of {whose}",
         title_justify="left",
@@ -43,13 +43,13 @@ def matrix_table(client: str, rows: Sequence[MatrixRow], unit: str) -> Table:
         table.add_column(header, overflow="fold")
     for name in classes:
         table.add_column(Text(name), justify="right", overflow="fold")
-    if client != EVERYBODY:
+    if client is not None:
         table.add_column("patients", justify="right", overflow="fold")
         table.add_column("told", overflow="fold")
     split = None
     for row in rows:
         cells = [cell(row, name) for name in classes]
-        if client != EVERYBODY:
+        if client is not None:
             told = "" if row.told is None else "yes" if row.told else "no"
             cells += [str(row.patients), told]
         table.add_row("" if row.split == split else row.split, Text(row.subgroup), *cells)
@@ -72,7 +72,7 @@ def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
     table.add_column("client", overflow="fold")
     for split in (*splits, "not told"):
         table.add_column(split, justify="right", overflow="fold")
-    for client in dict.fromkeys(row.client for row in rows if row.client != EVERYBODY):
+    for client in dict.fromkeys(row.client for row in rows if row.client is not None):
         mine = [row for row in rows if row.client == client]
         held = [sum(sum(row.pictures.values()) for row in mine if row.split == split) for split in splits]
         untold = sum(sum(row.pictures.values()) for row in mine if row.told is False)

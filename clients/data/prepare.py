@@ -16,6 +16,7 @@ from clients.data.labels.label_map import DROPPED, UNLABELLED
 from clients.data.labels.subgroups import assign_subgroups
 from clients.data.labels.traits import read_traits, require_columns
 from clients.data.manifests.groups import name_pictures, number_lesions
+from clients.data.note import plain_notes
 from clients.data.partition.partition import partition
 from clients.data.partition.rules import NOBODY
 from clients.data.pictures.cache import DecodedPictures, decode_once
@@ -101,6 +102,7 @@ def prepare(
     )
 
     held = assignment.partition.holders != NOBODY
+    notes = tuple(note for source in sources for note in source.manifest.notes)
     traits = read_traits([picture.row for picture in pictures], intersections)
     table = PictureTable(
         rows=places[held],
@@ -146,7 +148,8 @@ def prepare(
                 beyond_slots=beyond_slots,
                 listed=total,
                 causes=causes,
-                reading=tuple(note for source in sources for note in source.manifest.notes),
+                reading=notes,
+                handed_on=plain_notes(notes),
                 undeclared=_undeclared(pictures, held, config),
             ),
             broken=broken,

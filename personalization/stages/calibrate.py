@@ -110,11 +110,7 @@ class Calibrate(Stage):
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
         """Refuse data without labelled calibration pictures of which something may be told."""
         least = max(privacy.min_count, 1)
-        if not any(
-            census.held(client, "calibration", [place]) >= least
-            for place in census.all_subgroups
-            for client in census.hospitals("calibration", [place])
-        ):
+        if not census.can_tell("calibration", census.all_subgroups, least):
             raise JobError(
                 f"calibrate: no hospital holds {least} labelled calibration pictures of any subgroup "
                 "(privacy.min_count), so nothing can be calibrated; raise data.split.calibration, lower "

@@ -389,11 +389,7 @@ def require_judges(census: Census, privacy: PrivacyConfig) -> None:
             "raise data.split.validation or merge the subgroup with another"
         )
     least = max(privacy.min_count, 1)
-    if not any(
-        census.held(client, "validation", [name]) >= least
-        for name in census.subgroups
-        for client in census.hospitals("validation", [name])
-    ):
+    if not census.can_tell("validation", census.subgroups, least):
         raise JobError(
             f"personalize: no hospital holds {least} labelled validation pictures of any subgroup "
             "(privacy.min_count), so no epoch can be chosen; raise data.split.validation, merge subgroups, "

@@ -4,15 +4,22 @@ It is told in the same words by `--check`, the log, the report and the summary o
 hospital tells the coordinator these counts with its census, and no name of a file.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from registry.bundle.skin_tone.scales import SCALES
+
 NO_TONE, NO_VALUE, OTHER_VALUE = "no_tone", "no_value", "other_value"
 SCALE, TONE = "scale ", "tone "  # of which no group names a tone, or this one: `scale monk`, `tone monk 4`
-_UNDECLARED = re.compile(r"no_tone|no_value|other_value|scale [a-z0-9]{1,20}|tone [a-z0-9]{1,20} [0-9]{1,2}")
-_EXAMPLE = re.compile(r",? e\.g\. [^;]*|; it has the word '[^']*'")
+_UNDECLARED = frozenset(
+    {
+        *(NO_TONE, NO_VALUE, OTHER_VALUE),
+        *(f"{SCALE}{scale}" for scale in SCALES),
+        *(f"{TONE}{scale} {tone}" for scale, tones in SCALES.items() for tone in tones),
+    }
+)
+_MOST = 2**53  # beyond it a number of pictures is none
 _PREFIX, _UNDECLARED_PREFIX = "unused.", "unused.undeclared."
 
 
@@ -29,7 +36,9 @@ class Unused:
         beyond_slots: their lesion has more pictures than a case has slots.
         listed: how many the manifests list.
         causes: of `broken`, by what is wrong with them; known to their owner alone.
-        reading: what reading the manifests took for granted, matched or left out; known to their owner alone.
+        reading: what reading the manifests took for granted, matched or left out; for their owner alone:
+            it quotes them.
+        handed_on: the same without a word of theirs, for summaries and reports, which are handed on.
         undeclared: of the pictures that are used, those in no subgroup, by reason: `no_tone`; `no_value` or
             `other_value` in the column that names subgroups; `scale monk`, `tone monk 4`.
     """
@@ -42,6 +51,7 @@ class Unused:
     listed: int = 0
     causes: Mapping[str, int] = field(default_factory=dict)
     reading: tuple[str, ...] = ()
+    handed_on: tuple[str, ...] = ()
     undeclared: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -61,7 +71,7 @@ class Unused:
             "listed": self.listed,
             "not_used": self.reasons,
             **({"causes": dict(self.causes)} if self.causes else {}),
-            **({"reading": list(map(without_examples, self.reading))} if self.reading else {}),
+            **({"reading": list(self.handed_on)} if self.handed_on else {}),
             "undeclared": dict(self.undeclared),
         }
 
@@ -73,25 +83,30 @@ class Unused:
 
     @classmethod
     def of_scalars(cls, scalars: Mapping[str, float]) -> "Unused | None":
-        """What a message tells, other numbers passed over; None where its version told nothing."""
+        """What a message tells, other names passed over; None where its version told nothing.
+
+        Raises:
+            ValueError: naming what is no number of pictures, or more than there are.
+        """
         if f"{_PREFIX}listed" not in scalars:
             return None
-        counts = {name: int(scalars.get(f"{_PREFIX}{name}", 0)) for name in ("listed", *_REASONS)}
-        told = {name.removeprefix(_UNDECLARED_PREFIX): int(n) for name, n in scalars.items()}
-        undeclared = {name: n for name, n in told.items() if _UNDECLARED.fullmatch(name)}
-        return cls(
-            where=counts["where"],
-            label_map=counts["label_map"],
-            broken=counts["broken"],
-            nobody=counts["nobody"],
-            beyond_slots=counts["beyond_slots"],
-            listed=counts["listed"],
-            undeclared=undeclared,
+        listed, where, label_map, broken, nobody, beyond_slots = (
+            _number(scalars, f"{_PREFIX}{name}") for name in ("listed", *_REASONS)
         )
+        undeclared = {
+            name: n for name in sorted(_UNDECLARED) if (n := _number(scalars, f"{_UNDECLARED_PREFIX}{name}"))
+        }
+        told = cls(where, label_map, broken, nobody, beyond_slots, listed, undeclared=undeclared)
+        if told.all + sum(undeclared.values()) > listed:
+            raise ValueError(
+                f"{told.all} pictures not used and {sum(undeclared.values())} in no subgroup, of {listed}"
+            )
+        return told
 
-    def lines(self) -> list[str]:
+    def lines(self, *, to_owner: bool = True) -> list[str]:
         """What reading them took for granted, and a sentence on pictures not used or in no subgroup."""
-        return [*self.reading, *self._not_used(), *self._in_no_subgroup()]
+        reading = self.reading if to_owner else self.handed_on
+        return [*reading, *self._not_used(), *self._in_no_subgroup()]
 
     def _not_used(self) -> Iterator[str]:
         if self.all:
@@ -112,11 +127,6 @@ class Unused:
             )
 
 
-def without_examples(line: str) -> str:
-    """The line without what it quotes of a table or calls a file: summaries and reports are handed on."""
-    return _EXAMPLE.sub("", line)
-
-
 _REASONS = {
     "where": "that `where` does not keep",
     "label_map": "whose label `label_map` leaves out",
@@ -131,6 +141,18 @@ _IN_NO_SUBGROUP = {
     NO_VALUE: "without a value in the column that names subgroups",
     OTHER_VALUE: "of a value that only pictures have on which nobody trains",
 }
+
+
+def _number(scalars: Mapping[str, float], name: str) -> int:
+    """A number of pictures; 0 where there is none.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = scalars.get(name, 0)
+    if not 0 <= value <= _MOST or value != int(value):
+        raise ValueError(f"{name} is {value!r}, which is no number of pictures")
+    return int(value)
 
 
 def _undeclared(reason: str) -> str:

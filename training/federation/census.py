@@ -45,6 +45,18 @@ def count_pictures(dataset: Dataset, client: str) -> NDArray[np.int64]:
     return counts
 
 
+def unused_in(update: Update) -> Unused | None:
+    """What a client tells of pictures that are not used.
+
+    Raises:
+        MessageError: it is no such thing.
+    """
+    try:
+        return Unused.of_scalars(update.scalars)
+    except ValueError as error:
+        raise MessageError(f"{update.client} tells of its pictures what cannot be: {error}") from error
+
+
 @dataclass(frozen=True)
 class Census:
     """What the clients hold.
@@ -85,8 +97,7 @@ class Census:
                     f"the job has {shape}; do its label map and subgroups equal the job's?"
                 )
         counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
-        told = {update.client: Unused.of_scalars(update.scalars) for update in updates}
-        unused = {client: counts for client, counts in told.items() if counts is not None}
+        unused = {update.client: told for update in updates if (told := unused_in(update)) is not None}
         return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen), unused)
 
     @classmethod
@@ -136,6 +147,17 @@ class Census:
         Under masks every hospital adds noise for each subgroup that a question names.
         """
         return tuple(name for name in subgroups if self.hospitals(split, [name]))
+
+    def can_tell(self, split: Split, subgroups: Sequence[str], least: int) -> bool:
+        """Whether a hospital holds so many labelled pictures of one of these subgroups.
+
+        Of how few patients they are is only known there.
+        """
+        return any(
+            self.held(client, split, [name]) >= least
+            for name in subgroups
+            for client in self.hospitals(split, [name])
+        )
 
     def not_counted(self, split: Split, counted: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """The subgroups of which hospitals hold more labelled pictures than were counted, with both numbers.

@@ -17,7 +17,7 @@ from registry.bundle.metrics.patient import ALL
 from registry.bundle.metrics.summary import summarise
 from training.atomic_files import write_text
 from training.data.dataset import Dataset
-from training.data.unused import Unused, unused_of, without_examples
+from training.data.unused import Unused, unused_of
 from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
@@ -106,11 +106,8 @@ def run_stages(
     """
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
-    for stage in job.stages:
-        stage.require_data(census, dataset.labels, job.privacy)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    notes = notes_on_data(dataset, census)
-    for line in (*told_of(job, model), *notes):
+    for line in (*told_of(job, model), *notes_on_data(dataset, census)):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
@@ -143,6 +140,7 @@ def run_stages(
     before = [load_finished(context.folder, job.digest) for context in contexts]
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         if done is None:
+            stage.require_data(census, dataset.labels, job.privacy)
             stage.rehearse(context)
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         metrics_log.stage_start = log_bytes
@@ -159,7 +157,7 @@ def run_stages(
     summary = {
         **summarise_run(job, context, finished),
         **data_facts(dataset, census),
-        "notes": list(map(without_examples, notes)),
+        "notes": notes_on_data(dataset, census, to_owner=False),
     }
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
@@ -172,13 +170,19 @@ def unused_by(dataset: Dataset, census: Census) -> Mapping[str, Unused]:
     return census.unused if unused is None else {ALL: unused}
 
 
-def notes_on_data(dataset: Dataset, census: Census) -> list[str]:
-    """What is to be told of a job's data before it begins: what is not used, and what cannot be judged."""
-    told = [
-        line if name == ALL else f"{name}: {line}"
-        for name, unused in unused_by(dataset, census).items()
-        for line in unused.lines()
-    ]
+def notes_on_data(dataset: Dataset, census: Census, *, to_owner: bool = True) -> list[str]:
+    """What is to be told of a job's data before it begins: what is not used, and what cannot be judged.
+
+    Args:
+        dataset: of the job.
+        census: who holds what.
+        to_owner: whether whoever holds the pictures reads it; else nothing of their tables is quoted.
+    """
+    own = unused_of(dataset)
+    if own is not None:
+        told = own.lines(to_owner=to_owner)
+    else:
+        told = [f"{name}: {line}" for name, unused in census.unused.items() for line in unused.lines()]
     return [*told, *gaps(census, dataset.labels)]
 
 

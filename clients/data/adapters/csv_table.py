@@ -24,6 +24,7 @@ from clients.data.manifests.spreadsheet_traces import (
     notes_on_ids,
     notes_on_words,
 )
+from clients.data.note import Note
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
 from registry.bundle.skin_tone.scales import read_scale, read_tone
@@ -166,7 +167,10 @@ class CsvTable(Adapter):
             emptied.append(other)
         read = {*self._facts().values(), *self.extra}
         notes += [
-            f"{column}: {count} cells say {cell!r}, which is taken for not known (`empty_cells`)"
+            Note(
+                f"{column}: {count} cells say {cell!r}, which is taken for not known (`empty_cells`)",
+                f"{count} cells of a column are taken for not known (`empty_cells`)",
+            )
             for (column, cell), count in found.items()
             if column in read
         ]
@@ -185,7 +189,8 @@ class CsvTable(Adapter):
         if self.label is not None:
             unlabelled = sum(not row.label for row in rows)
             if unlabelled:
-                notes.append(f"{self.label}: {unlabelled} of {len(rows)} cells are empty: no label")
+                text = f"{unlabelled} of {len(rows)} cells are empty: no label"
+                notes.append(Note(f"{self.label}: {text}", f"the column of labels: {text}"))
             notes += notes_on_words(self.label, [row.label for row in rows])
 
     def _row(self, line: Mapping[str, str], image: str) -> Row:

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from clients.data.errors import AdapterError
 from clients.data.manifests.delimited import DelimitedTable, read_delimited
 from clients.data.manifests.text_file import UnknownEncodingError, UnreadableTableError
+from clients.data.note import Note
 from clients.data.pictures.files import UnreadablePictureError
 from clients.data.pictures.folder import FolderFiles, files_of
 from clients.data.pictures.names import NameMatch, is_url, matches_said, slashed
@@ -52,7 +53,12 @@ def read_table(
     told: list[str] = []
     try:
         table = read_delimited(path, required, encoding=encoding, delimiter=delimiter)
-        told += [f"{note}{OPTIONS}" if anybodys and note == table.read_as else note for note in table.notes]
+        told += [
+            Note(f"{note}{OPTIONS}", note.plain)
+            if anybodys and isinstance(note, Note) and note == table.read_as
+            else note
+            for note in table.notes
+        ]
         columns = _columns(path, table, required, told)
     except UnknownEncodingError as error:
         named = ", or name its encoding: `--option encoding=...`" if anybodys else ""
@@ -78,7 +84,8 @@ def read_table(
         line.number = numbered.number
         lines.append(line)
     if blanks:
-        told.append(f"{path.name}: {blanks} cells have no-break spaces, which are read as plain ones")
+        text = f"{blanks} cells have no-break spaces, which are read as plain ones"
+        told.append(Note(f"{path.name}: {text}", f"a table: {text}"))
     if key is not None:
         refuse_unnamed(path, lines, key)
     tell(told, notes)
@@ -115,10 +122,20 @@ def _columns(path: Path, table: DelimitedTable, required: Sequence[str], told: l
             f"(read as {table.how})"
         )
     renamed = {column: name for name, column in found.items() if column not in (None, name)}
-    told += [f"{path.name}: column {name!r} is read from {column!r}" for column, name in renamed.items()]
+    told += [
+        Note(
+            f"{path.name}: column {name!r} is read from {column!r}",
+            "a table: a column is read from one that is spelt in another way",
+        )
+        for column, name in renamed.items()
+    ]
     twice = sorted({name for name in table.header if name and table.header.count(name) > 1})
     told += [
-        f"{path.name}: the column {name!r} is there more than once; the last one counts" for name in twice
+        Note(
+            f"{path.name}: the column {name!r} is there more than once; the last one counts",
+            "a table: a column is there more than once; the last one counts",
+        )
+        for name in twice
     ]
     return [renamed.get(column, column) for column in table.header]
 
@@ -214,7 +231,12 @@ def images_of(
             f"copy them there"
         )
     closed = (
-        [f"{len(files.closed)} folders may not be looked into, e.g. {files.closed[0]}"]
+        [
+            Note(
+                f"{len(files.closed)} folders may not be looked into, e.g. {files.closed[0]!r}",
+                f"{len(files.closed)} folders may not be looked into",
+            )
+        ]
         if files.closed
         else []
     )

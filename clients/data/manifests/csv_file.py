@@ -13,6 +13,7 @@ from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.manifests.matched_images import match_images
 from clients.data.manifests.spreadsheet_traces import AS_TEXT, NOTHING, rounded
 from clients.data.manifests.text_file import UnreadableTableError
+from clients.data.note import Note
 from clients.data.pictures.files import relocate
 from clients.data.wording import listing
 from registry.bundle.nearest import nearest
@@ -86,13 +87,22 @@ def _scan(table: DelimitedTable, path: Path) -> Scan:
     if image is None:
         raise ManifestError(f"{path} has no column 'image'; its columns: {', '.join(header) or 'none'}")
     if image != "image":
-        notes.append(f"{path.name}: column 'image' is read from {image!r}")
+        notes.append(
+            Note(
+                f"{path.name}: column 'image' is read from {image!r}",
+                "a table: column 'image' is spelt in another way",
+            )
+        )
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ManifestError(f"{path} has the column {', '.join(twice)} more than once; keep one of each")
     extra_columns = tuple(name for name in header if name and name not in COLUMNS)
     notes += [
-        f"{path.name}: {name!r} is kept as a column of its own; to be read as {fold(name)!r} it is spelt so"
+        Note(
+            f"{path.name}: {name!r} is kept as a column of its own; to be read as {fold(name)!r} it is "
+            "spelt so",
+            f"a table: a column like {fold(name)!r} is kept as one of its own; to be read it is spelt so",
+        )
         for name in extra_columns
         if fold(name) in COLUMNS and fold(name) not in header
     ]
@@ -123,10 +133,11 @@ def _notes_on(lines: Sequence[TableLine], cells: Sequence[Mapping[str, str]]) ->
             line.number for line, cell in zip(lines, cells, strict=True) if rounded(cell.get(column, ""))
         ]
         if spoilt:
-            yield (
+            text = (
                 f"{column}: {len(spoilt)} cells are numbers that a spreadsheet rounded, so that ids "
                 f"become one, the first on line {spoilt[0]}; {AS_TEXT}"
             )
+            yield Note(text, text)
 
 
 def _clean(cell: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clients.data.manifests.text_file import TableText, UnreadableTableError, decode_table
+from clients.data.note import Note
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -108,13 +109,11 @@ def read_delimited(
     read_as = _how_read(path, read, chosen, how)
     notes = [read_as] if read_as else []
     if marks:
-        notes.append(
-            f"{path.name}: {marks} byte-order marks within the file, as where several were put together, "
-            "are not read"
-        )
+        text = "byte-order marks within the file, as where several were put together, are not read"
+        notes.append(_note(path, f"{marks} {text}"))
     blank = [line.number for line in lines[1:] if not any(cell.strip() for cell in line.cells)]
     if blank:
-        notes.append(f"{path.name}: {_lines(blank)} hold only delimiters and are left out")
+        notes.append(_note(path, f"{_lines(blank)} hold only delimiters and are left out"))
     empty = set(blank)
     filled = [line for line in lines if line.number not in empty]
     return DelimitedTable(
@@ -166,7 +165,12 @@ def _how_read(path: Path, read: TableText, delimiter: str, how: str) -> str:
     if read.encoding == "utf-8" and delimiter == ",":
         return ""
     example = f"; it has the word {read.example!r}" if read.example else ""
-    return f"{path.name}: read as {how}{example}"
+    return Note(f"{path.name}: read as {how}{example}", f"a table is read as {how}")
+
+
+def _note(path: Path, text: str) -> Note:
+    """A note that holds nothing of the table but its name."""
+    return Note(f"{path.name}: {text}", f"a table: {text}")
 
 
 def _kept(
@@ -193,12 +197,10 @@ def _kept(
         (longer, "end with more delimiters than the header, which are not read"),
     ):
         if found:
-            notes.append(f"{path.name}: {_lines(found)} {what}")
+            notes.append(_note(path, f"{_lines(found)} {what}"))
     for place, count in sorted(unnamed.items()):
-        notes.append(
-            f"{path.name}: column {place + 1} has no name in the header and is not read; {count} lines "
-            "fill it"
-        )
+        text = f"column {place + 1} has no name in the header and is not read; {count} lines fill it"
+        notes.append(_note(path, text))
 
 
 def _lines(numbers: Sequence[int]) -> str:

@@ -4,6 +4,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from clients.data.note import Note
+
 NOTHING = ("", "nan", "none", "null", "na", "n/a")
 """How data frames and spreadsheets spell "not known" in a manifest, in any case."""
 
@@ -47,7 +49,7 @@ def cell_problem(column: str, cell: str, *, identifies: bool) -> str:
     return ""
 
 
-def notes_on_ids(name: str, cells: Sequence[tuple[int, str]]) -> list[str]:
+def notes_on_ids(name: str, cells: Sequence[tuple[int, str]]) -> list[Note]:
     """What looks wrong in a column of ids, though it may be right.
 
     Args:
@@ -56,31 +58,47 @@ def notes_on_ids(name: str, cells: Sequence[tuple[int, str]]) -> list[str]:
     """
     filled = [(number, cell) for number, cell in cells if cell]
     dates = [(number, cell) for number, cell in filled if _DATE.fullmatch(cell)]
-    said = []
+    said: list[Note] = []
     if dates:
         number, cell = dates[0]
+        how_many = f"{len(dates)} of {len(filled)} cells look like dates"
+        advice = f"spreadsheets make them of ids such as 3-1: if they did, {AS_TEXT}"
         said.append(
-            f"{name}: {len(dates)} of {len(filled)} cells look like dates, e.g. {cell!r} on line {number}; "
-            f"spreadsheets make them of ids such as 3-1: if they did, {AS_TEXT}"
+            Note(
+                f"{name}: {how_many}, e.g. {cell!r} on line {number}; {advice}",
+                f"a column of ids: {how_many}; {advice}",
+            )
         )
     if filled and len(filled) < len(cells):
         first = next(number for number, cell in cells if not cell)
-        said.append(
-            f"{name}: {len(cells) - len(filled)} of {len(cells)} cells are empty, the first on line {first}, "
-            "and stay unknown; where cells were merged, write the value into each of them"
+        text = (
+            f"{len(cells) - len(filled)} of {len(cells)} cells are empty, the first on line {first}, and "
+            "stay unknown; where cells were merged, write the value into each of them"
         )
+        said.append(Note(f"{name}: {text}", f"a column of ids: {text}"))
     return said
 
 
-def notes_on_words(name: str, cells: Iterable[str]) -> list[str]:
+def _counted(words: Counter[str]) -> str:
+    """Words with how often each is there."""
+    return " and ".join(f"{word!r} ({count})" for word, count in words.most_common())
+
+
+def notes_on_words(name: str, cells: Iterable[str]) -> list[Note]:
     """Words of a column that are the same but for case: as many labels as there are spellings."""
     spellings: Mapping[str, Counter[str]] = defaultdict(Counter)
     for cell in cells:
         if cell:
             spellings[cell.casefold()][cell] += 1
+    advice = (
+        "differ in case only and stay different; `codes` of the adapter, or a job's `label_map`, makes "
+        "them one"
+    )
     return [
-        f"{name}: {' and '.join(f'{word!r} ({count})' for word, count in words.most_common())} differ in "
-        "case only and stay different; `codes` of the adapter, or a job's `label_map`, makes them one"
+        Note(
+            f"{name}: {_counted(words)} {advice}",
+            f"{len(words)} spellings of a word {advice}",
+        )
         for words in spellings.values()
         if len(words) > 1
     ]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from clients.data.note import Note
 from clients.data.pictures.files import ZIP_MARK
 from clients.data.pictures.suffixes import READ_SUFFIXES, SUFFIXES
 
@@ -138,9 +139,13 @@ def matches_said(names: Sequence[str], found: Sequence[NameMatch]) -> list[str]:
     ways: dict[str, list[str]] = defaultdict(list)
     for name, match in zip(names, found, strict=True):
         if match.how:
-            ways[match.how].append(f"{name!r} for {match.place}")
+            ways[match.how].append(f"{name!r} for {match.place!r}")
     return [
-        f"{len(examples)} pictures are named with {how}, e.g. {examples[0]}" for how, examples in ways.items()
+        Note(
+            f"{len(examples)} pictures are named with {how}, e.g. {examples[0]}",
+            f"{len(examples)} pictures are named with {how}",
+        )
+        for how, examples in ways.items()
     ]
 
 

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+import torch
 
 from training.data.unused import HasUnused, Unused, unused_of
-from training.federation.census import CENSUS, Census, take_census
-from training.messages.message import Broadcast, check_update
+from training.errors import MessageError
+from training.federation.census import CENSUS, Census, count_pictures, take_census
+from training.messages.message import Broadcast, check_update, reply
 
 ALL_REASONS = Unused(
     where=1,
@@ -53,8 +55,10 @@ def test_a_hospital_tells_counts_and_no_cause_that_might_name_a_file():
 @pytest.mark.parametrize(
     "name",
     [
+        "unused.undeclared.scale pay",
         "unused.undeclared.scale \x1b[31mred",
-        "unused.undeclared.tone fitzpatrick 4; rm",
+        "unused.undeclared.tone ddi 12; rm",
+        "unused.undeclared.tone ddi 99",
         "unused.else",
         "where",
     ],
@@ -62,6 +66,35 @@ def test_a_hospital_tells_counts_and_no_cause_that_might_name_a_file():
 def test_names_that_are_none_of_ours_are_passed_over(name):
     again = Unused.of_scalars({"unused.listed": 3.0, name: 2.0})
     assert again == Unused(0, 0, 0, 0, listed=3)
+
+
+@pytest.mark.parametrize(
+    "scalars",
+    [
+        {"unused.listed": -5.0},
+        {"unused.listed": 1e300},
+        {"unused.listed": 9.0, "unused.where": 2.7},
+        {"unused.listed": 9.0, "unused.where": 10.0},
+        {"unused.listed": 9.0, "unused.where": 5.0, "unused.undeclared.no_tone": 5.0},
+        {"unused.listed": 9.0, "unused.undeclared.scale monk": 1e300},
+    ],
+)
+def test_a_hospital_cannot_tell_what_cannot_be(scalars, make_dataset):
+    update = reply(
+        Broadcast("north", CENSUS, 0, CENSUS),
+        tensors={CENSUS: torch.from_numpy(count_pictures(make_dataset(), "north"))},
+        scalars=scalars,
+    )
+    with pytest.raises(MessageError, match="north tells of its pictures what cannot be"):
+        Census.from_updates([update], ["light", "dark"], ["benign", "malignant"])
+
+
+def test_what_is_handed_on_is_told_without_what_quotes_a_table():
+    unused = Unused(0, 0, 0, 0, listed=9, reading=("it has the word 'Anna'",), handed_on=("a table is read",))
+    assert unused.lines() == ["it has the word 'Anna'"]
+    assert unused.lines(to_owner=False) == ["a table is read"]
+    assert "Anna" not in str(unused.record())
+    assert "Anna" not in str(unused.scalars())
 
 
 def test_a_message_of_a_version_that_told_nothing_tells_nothing():

@@ -1,13 +1,16 @@
 """Cache of the sites' answers to the census, on disk, so that a resumed run needs no site for it."""
 
+import json
 from pathlib import Path
 from urllib.parse import quote
 
-from training.atomic_files import write_bytes
+from training.atomic_files import write_bytes, write_text
 from training.engines.nvflare.payload import read_payload, write_payload
 from training.errors import MessageError
 from training.federation.census import CENSUS
 from training.messages.message import Broadcast, Update, reply
+
+NUMBERS = ".json"  # beside the counts of pictures: how many are not used
 
 
 class CensusCache:
@@ -26,14 +29,19 @@ class CensusCache:
         if question.ask != CENSUS or not path.exists():
             return None
         try:
-            return reply(question, tensors=read_payload(path.read_bytes()))
-        except MessageError:
+            tensors = read_payload(path.read_bytes())
+            numbers = path.with_suffix(NUMBERS)
+            told = json.loads(numbers.read_text()) if numbers.exists() else {}  # a version before kept none
+        except (MessageError, ValueError):
             return None  # damaged: asked again
+        return reply(question, tensors=tensors, scalars=told)
 
     def keep(self, question: Broadcast, answer: object) -> None:
         """Keep an answer, if it is one to the census."""
         if question.ask == CENSUS and isinstance(answer, Update) and self.known(question) is None:
-            write_bytes(self._path(question), write_payload(answer.tensors))
+            path = self._path(question)
+            write_text(path.with_suffix(NUMBERS), json.dumps(dict(answer.scalars)))
+            write_bytes(path, write_payload(answer.tensors))
 
     def _path(self, question: Broadcast) -> Path:
         return self._folder / f"{quote(question.client, safe='')}.safetensors"

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from training.data.dataset import SPLITS
 from training.federation.census import Census
 
-EVERYBODY: Final = "all"
-
 THIN: Final = 10
 """A cell of fewer labelled pictures is marked: were nine of nine found, 0.66 could not be excluded (95 %)."""
 
@@ -21,7 +19,7 @@ class MatrixRow:
     """One client's pictures of one subgroup in one split.
 
     Attributes:
-        client: `all` for all hospitals together.
+        client: None for all hospitals together.
         split: of the pictures.
         subgroup: of the pictures.
         pictures: how many of each class, `unlabelled` last where there are any.
@@ -30,7 +28,7 @@ class MatrixRow:
         told: whether counts of answers about them may leave the client; None where nobody asks.
     """
 
-    client: str
+    client: str | None
     split: str
     subgroup: str
     pictures: Mapping[str, int]
@@ -59,8 +57,9 @@ def matrix(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count:
         min_count: nothing is told of fewer.
     """
     names = (*census.classes, UNLABELLED)
-    everybody = sum(census.counts[name] for name in census.all_hospitals)
-    rows = list(_rows(census, EVERYBODY, np.asarray(everybody), names, None, min_count))
+    nobody = np.zeros((len(SPLITS), len(census.all_subgroups), len(names)), dtype=np.int64)
+    everybody = sum((census.counts[name] for name in census.all_hospitals), nobody)
+    rows = list(_rows(census, None, everybody, names, None, min_count))
     for client, counts in census.counts.items():
         classes = (*census.codes(client)[:-1], UNLABELLED)
         rows += _rows(census, client, counts, classes, patients[client], min_count)
@@ -69,7 +68,7 @@ def matrix(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count:
 
 def _rows(
     census: Census,
-    client: str,
+    client: str | None,
     counts: NDArray[np.int64],
     classes: Sequence[str],
     patients: NDArray[np.int64] | None,
@@ -79,7 +78,7 @@ def _rows(
     for place, split in enumerate(SPLITS):
         for group, subgroup in enumerate(census.all_subgroups):
             held = counts[place, group]
-            wanted = client == EVERYBODY and subgroup in census.subgroups
+            wanted = client is None and subgroup in census.subgroups
             if not held.sum() and not wanted:
                 continue
             pictures = {name: int(n) for name, n in zip(classes, held, strict=True)}

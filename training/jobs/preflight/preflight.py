@@ -20,6 +20,8 @@ from training.jobs.who_sees_what import Seen, who_sees_what
 from training.models import initial_model
 from training.updates.settings import PrivacyConfig
 
+FEW_NAMED = 5  # hospitals that a sentence names
+
 
 @dataclass(frozen=True)
 class Preflight:
@@ -30,6 +32,7 @@ class Preflight:
         matrix: the same with patients, and which cells are thin.
         notes: what a person has to know: pictures that are not used, subgroups that cannot be judged, parts
             of the model.
+        handed_on: the same, with nothing of the tables of pictures quoted.
         estimates: what each stage will take.
         seen: who will see what.
         unused: pictures that are not used, by whose they are.
@@ -39,6 +42,7 @@ class Preflight:
     census: Census
     matrix: tuple[MatrixRow, ...]
     notes: tuple[str, ...]
+    handed_on: tuple[str, ...]
     estimates: tuple[StageEstimate, ...]
     seen: tuple[Seen, ...]
     unused: dict[str, dict[str, Any]]
@@ -56,7 +60,7 @@ class Preflight:
             "unit": self.unit,
             "census": self.census.table(),
             "matrix": [row.record() for row in self.matrix],
-            "notes": list(self.notes),
+            "notes": list(self.handed_on),
             "unused": self.unused,
             "estimates": [each.record() for each in self.estimates],
             "seconds": self.seconds,
@@ -84,15 +88,12 @@ def preflight(job: Job, dataset: Dataset, store: StateStore, known: Sequence[str
         rehearsal = rehearse(job, dataset, census, model, Path(folder))
         timed = time_steps(job, dataset, rehearsal, store)
         estimates = estimate(job, dataset, rehearsal, timed)
+    of_model, of_cells = told_of(job, model), (*not_told(job.privacy, census, dataset), *known)
     return Preflight(
         census,
         tuple(matrix(census, patients_of(dataset), job.privacy.min_count)),
-        (
-            *told_of(job, model),
-            *notes_on_data(dataset, census),
-            *not_told(job.privacy, census, dataset),
-            *known,
-        ),
+        (*of_model, *notes_on_data(dataset, census), *of_cells),
+        (*of_model, *notes_on_data(dataset, census, to_owner=False), *of_cells),
         tuple(estimates),
         who_sees_what(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
@@ -115,13 +116,10 @@ def not_told(privacy: PrivacyConfig, census: Census, dataset: Dataset) -> list[s
                 "subgroup"
             )
         elif few:
-            who = ", ".join(row.client for row in few[:FEW_NAMED])
+            who = ", ".join(str(row.client) for row in few[:FEW_NAMED])
             more = f" and {len(few) - FEW_NAMED} more" if len(few) > FEW_NAMED else ""
             found.append(
                 f"{name}: nothing will be told of the test pictures of {who}{more}, which are of fewer than "
                 f"{privacy.min_count} patients (privacy.min_count)"
             )
     return found
-
-
-FEW_NAMED = 5  # hospitals that a sentence names

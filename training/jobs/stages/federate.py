@@ -279,11 +279,8 @@ def require_judges(census: Census, privacy: PrivacyConfig, split: Split | None) 
         JobError: saying what to raise or lower.
     """
     assert split is not None, "the stage names a split where it keeps the best round"
-    least = privacy.min_count
-    hospitals = census.hospitals(split, census.all_subgroups)
-    if not any(
-        census.held(name, split, [place]) >= least for name in hospitals for place in census.all_subgroups
-    ):
+    least = max(privacy.min_count, 1)
+    if not census.can_tell(split, census.all_subgroups, least):
         raise JobError(
             f"keep: best has nothing to go by: no hospital holds {least} labelled {split} pictures of any "
             f"subgroup (privacy.min_count); raise data.split.{split}, lower privacy.min_count, or keep the "

@@ -132,5 +132,5 @@ def test_what_check_finds_is_written_where_results_go(train_command, job_file, t
     assert federate["seconds"] > 0
     assert federate["memory"] > 4 * federate["down"]
     assert told["seconds"] >= federate["seconds"]
-    assert {row["client"] for row in told["matrix"]} == {"all", "light", "dark"}
+    assert {row["client"] for row in told["matrix"]} == {None, "light", "dark"}
     assert train_command(job_file(tiny), "--out", tmp_path / "run").code == 0, "the run goes there, too"

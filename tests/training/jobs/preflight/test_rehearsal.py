@@ -43,7 +43,7 @@ def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):
     census = Census.of_dataset(dataset)
     rows = matrix(census, patients_of(dataset), 5)
     for whose in ("all", "clients"):
-        mine = [row for row in rows if (row.client == "all") == (whose == "all")]
+        mine = [row for row in rows if (row.client is None) == (whose == "all")]
         assert sum(sum(row.pictures.values()) for row in mine) == sum(
             len(dataset.examples(client, split)) for client in dataset.clients for split in SPLITS
         )
@@ -51,10 +51,20 @@ def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):
         assert row.thin == tuple(
             name for name, n in row.pictures.items() if n < THIN and name != "unlabelled"
         )
-        if row.client == "all" or row.split == "train":
+        if row.client is None or row.split == "train":
             assert row.told is None
         else:
             assert row.told == (row.patients >= 5)
+
+
+def test_a_federation_of_a_server_alone_and_a_client_called_all_have_their_rows(make_dataset):
+    census, patients = Census.of_dataset(make_dataset()), patients_of(make_dataset())
+    alone = replace(census, counts={"server": census.counts["north"]})
+    rows = matrix(alone, {"server": patients["north"]}, 1)
+    assert {row.client for row in rows} == {None, "server"}
+    assert not any(sum(row.pictures.values()) for row in rows if row.client is None)
+    named = replace(census, counts={"all": census.counts["north"]})
+    assert [row for row in matrix(named, {"all": patients["north"]}, 1) if row.client == "all"]
 
 
 def test_a_rehearsal_plans_every_stage_and_changes_no_weight(

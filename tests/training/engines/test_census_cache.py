@@ -1,0 +1,31 @@
+import torch
+
+from training.data.unused import Unused
+from training.engines.nvflare.census_cache import CensusCache
+from training.federation.census import CENSUS, unused_in
+from training.messages.message import Broadcast, reply
+
+QUESTION = Broadcast("north side", CENSUS, 0, CENSUS)
+
+
+def test_a_kept_answer_tells_what_is_not_used_as_the_first_one_did(tmp_path):
+    unused = Unused(3, 0, 2, 0, listed=9, undeclared={"scale monk": 1})
+    answer = reply(QUESTION, tensors={CENSUS: torch.arange(4)}, scalars=unused.scalars())
+    CensusCache(tmp_path).keep(QUESTION, answer)
+    known = CensusCache(tmp_path).known(QUESTION)
+    assert torch.equal(known.tensors[CENSUS], torch.arange(4))
+    assert unused_in(known) == unused
+
+
+def test_an_answer_that_a_version_before_kept_tells_nothing_of_it(tmp_path):
+    cache = CensusCache(tmp_path)
+    cache.keep(QUESTION, reply(QUESTION, tensors={CENSUS: torch.arange(4)}, scalars={"unused.listed": 1.0}))
+    next(tmp_path.glob("*.json")).unlink()
+    assert unused_in(cache.known(QUESTION)) is None
+
+
+def test_damaged_numbers_are_asked_for_again(tmp_path):
+    cache = CensusCache(tmp_path)
+    cache.keep(QUESTION, reply(QUESTION, tensors={CENSUS: torch.arange(4)}, scalars={"unused.listed": 1.0}))
+    next(tmp_path.glob("*.json")).write_text("{")
+    assert cache.known(QUESTION) is None
