@@ -103,7 +103,7 @@ def test_what_is_dropped_is_in_the_log_the_report_and_the_summary(train_command,
 
 
 def test_what_is_handed_on_quotes_nothing_of_the_table(train_command, sound, tiny, job_file, tmp_path):
-    """File names with a patient, words with apostrophes, labels that differ in case, dates in place of ids."""
+    """Patients in file names, words with apostrophes, labels that differ in case, dates in place of ids."""
     folder = tmp_path / "Praxis Meier"
     folder.mkdir()
     rows = ["Bild;Diagnose;Fall;Ort"]

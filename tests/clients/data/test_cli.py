@@ -184,7 +184,7 @@ def test_import_tells_what_is_missing_by_cause_and_what_no_line_names(exported: 
     assert len(answer["unusable"][0]["examples"]) == 20
     assert answer["unlisted"] == {"count": 2, "examples": ["5.png", "y.heic"]}
     (note,) = answer["notes"]
-    assert note == "1 pictures are named with .JPG for .png, e.g. '4.JPG' for 4.png"
+    assert note == "1 pictures are named with .JPG for .png, e.g. '4.JPG' for '4.png'"
     for line in (note, "25 of 30 pictures cannot be used", "24: there is no such file", "... and 4 more"):
         assert line in answered.stderr
     assert "2 pictures on disk are named by no line: 5.png, y.heic" in answered.stderr

@@ -34,7 +34,7 @@ def test_what_reading_took_for_granted_is_kept_to_be_said(tmp_path: Path) -> Non
     (tmp_path / "m.csv").write_text("image;label\nA.JPG;NV\n")
     told = (
         "m.csv: read as UTF-8 with semicolons",
-        "1 pictures are named with other case, e.g. 'A.JPG' for a.jpg",
+        "1 pictures are named with other case, e.g. 'A.JPG' for 'a.jpg'",
     )
     (source,) = read_sources(DataConfig(manifest="m.csv"), tmp_path, tmp_path / "cache")
     assert source.manifest.rows[0].image == "a.jpg"

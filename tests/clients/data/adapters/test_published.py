@@ -94,7 +94,7 @@ def test_a_missing_picture_is_not_another_lines(tmp_path: Path) -> None:
     notes: list[str] = []
     named = ["train/1.jpg", "test/1.jpg", "test/2.jpg"]
     assert images_of(named, tmp_path, notes=notes) == ["train/1.jpg", "test/1.jpg", "train/2.jpg"]
-    assert notes == ["1 pictures are named with another folder, e.g. 'test/2.jpg' for train/2.jpg"]
+    assert notes == ["1 pictures are named with another folder, e.g. 'test/2.jpg' for 'train/2.jpg'"]
 
 
 def test_what_is_said_goes_to_the_notes_or_to_standard_error(
@@ -132,7 +132,7 @@ def test_a_folder_that_is_closed_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("clients.data.pictures.folder.os.scandir", refuse)
     notes: list[str] = []
     assert images_of(["a"], tmp_path, notes=notes) == ["a.jpg"]
-    assert notes == [f"1 folders may not be looked into, e.g. {tmp_path / 'closed'}"]
+    assert notes == [f"1 folders may not be looked into, e.g. '{tmp_path / 'closed'}'"]
 
 
 def test_links_are_followed_once_and_those_that_lead_nowhere_are_no_files(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_ways_are_counted_with_an_example() -> None:
     names = ("A.jpg", "B.jpg", "c.jpeg", "d.jpg")
     index = PictureNames(["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
     assert matches_said(names, [index.find(name) for name in names]) == [
-        "2 pictures are named with other case, e.g. 'A.jpg' for a.jpg",
-        "1 pictures are named with .jpeg for .jpg, e.g. 'c.jpeg' for c.jpg",
+        "2 pictures are named with other case, e.g. 'A.jpg' for 'a.jpg'",
+        "1 pictures are named with .jpeg for .jpg, e.g. 'c.jpeg' for 'c.jpg'",
     ]
 
 
