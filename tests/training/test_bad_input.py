@@ -167,9 +167,9 @@ def test_missing_pictures_are_listed(train_command, hospital, rows):
     ended = train_command(hospital(rows + gone))
     assert ended.code == 2
     assert "3 of 27 pictures cannot be used" in ended.err
-    for index in range(3):
-        assert f"gone-{index}.jpg: there is no such file" in ended.err
-    assert "0.jpg: there" not in ended.err.replace("gone-0.jpg", "")
+    assert "3: there is no such file" in ended.err
+    listed = ended.err.partition("3: there is no such file")[2].splitlines()[1:4]
+    assert [line.rpartition("/")[2] for line in listed] == ["gone-0.jpg", "gone-1.jpg", "gone-2.jpg"]
 
 
 def test_broken_pictures_are_told_apart_and_may_be_skipped(train_command, hospital, rows, tmp_path):

@@ -1,7 +1,7 @@
 """The census: how many pictures each client holds, by split, subgroup and class; asked once, at the start."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ class Census:
         counts: `(splits, subgroups + 1, classes + 1)` of each client, in client order.
         unseen: clients that take no part in training; their classes are benign and malignant.
         unused: the pictures of clients that are not used, where they told of them.
+        told: the counts of pictures of enough patients for a hospital to tell of them, where that is known.
     """
 
     subgroups: tuple[str, ...]
@@ -74,6 +75,7 @@ class Census:
     counts: Mapping[str, NDArray[np.int64]]
     unseen: tuple[str, ...] = ()
     unused: Mapping[str, Unused] = field(default_factory=dict)
+    told: Mapping[str, NDArray[np.int64]] | None = None
 
     @classmethod
     def from_updates(
@@ -149,14 +151,15 @@ class Census:
         return tuple(name for name in subgroups if self.hospitals(split, [name]))
 
     def can_tell(self, split: Split, subgroups: Sequence[str], least: int) -> bool:
-        """Whether a hospital holds so many labelled pictures of one of these subgroups.
+        """Whether a hospital holds so many labelled pictures of one of these subgroups that it may tell of.
 
-        Of how few patients they are is only known there.
+        Of how few patients they are is mostly only known there.
         """
+        known = self if self.told is None else replace(self, counts=self.told, told=None)
         return any(
-            self.held(client, split, [name]) >= least
+            known.held(client, split, [name]) >= least
             for name in subgroups
-            for client in self.hospitals(split, [name])
+            for client in known.hospitals(split, [name])
         )
 
     def not_counted(self, split: Split, counted: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -26,17 +26,20 @@ from registry.bundle.manifest.rules import (
     Temperature,
     WorkingPoint,
 )
+from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Subgroup
 from registry.bundle.pictures.rule import PictureRule
-from registry.bundle.skin_tone.scales import canonical_tone
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
-# Rules are a part of the schema; they have a file of their own for its length alone.
+# Rules and subgroups are a part of the schema; they have files of their own for its length alone.
 __all__ = [
+    "GLOBAL",
+    "UNDECLARED",
     "Abstention",
     "Conformal",
     "Guarantee",
     "OutOfDistribution",
     "PatternCalibration",
+    "Subgroup",
     "Temperature",
     "WorkingPoint",
 ]
@@ -53,12 +56,6 @@ SCALES_SCHEMA: Final = 4
 
 NEWEST_SCHEMA: Final = SCALES_SCHEMA
 """The newest that this dermfed reads."""
-
-GLOBAL = "global"
-"""The subgroup of the model that answers for everybody."""
-
-UNDECLARED: Final = "undeclared"
-"""The name, in figures, of the pictures of no declared subgroup."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
@@ -78,86 +75,6 @@ class ModelFile(Frozen):
     def of(cls, content: bytes) -> "ModelFile":
         """The entry for these bytes."""
         return cls(sha256=sha256(content), size=len(content))
-
-
-class Subgroup(Frozen):
-    """The subgroup that a model is for.
-
-    Attributes:
-        name: the subgroup's name; `global` is the model for everybody.
-        scale: the scale of the skin tones below; None for the global model, and for one of several scales.
-        values: the declared skin tones that are this subgroup; empty for the global model, and for one of
-            several scales.
-        tones: of a subgroup of several scales the declared skin tones that are it, by scale; else empty, and
-            then not written.
-    """
-
-    name: str = Field(GLOBAL, min_length=1)
-    scale: str | None = None
-    values: tuple[str, ...] = ()
-    tones: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-
-    @classmethod
-    def of_tones(cls, name: str, tones: Mapping[str, Sequence[str]]) -> "Subgroup":
-        """The subgroup of these values of one scale or of several."""
-        if len(tones) == 1:
-            ((scale, values),) = tones.items()
-            return cls(name=name, scale=scale, values=tuple(values))
-        return cls(name=name, tones={scale: tuple(values) for scale, values in tones.items()})
-
-    @property
-    def is_global(self) -> bool:
-        """Whether the model is for everybody."""
-        return self.name == GLOBAL
-
-    @property
-    def by_scale(self) -> Mapping[str, tuple[str, ...]]:
-        """The declared skin tones that are this subgroup, by scale: of one scale, of several, or none."""
-        return self.tones if self.scale is None else {self.scale: self.values}
-
-    @property
-    def described(self) -> str:
-        """Its skin tones as sentences name them: `5, 6 (fitzpatrick) or 0, 1 (milk10k)`."""
-        return " or ".join(f"{', '.join(values)} ({scale})" for scale, values in self.by_scale.items())
-
-    def covers(self, skin_tone: str | None, scale: str | None) -> bool:
-        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type.
-
-        It is one on any scale that the subgroup names; no tone is converted from one to another.
-        """
-        if skin_tone is None or scale is None:
-            return False
-        known = {canonical_tone(value, scale) for value in self.by_scale.get(scale, ())}
-        return canonical_tone(skin_tone, scale) in known
-
-    def __hash__(self) -> int:
-        """By all fields, of which a mapping has no hash of its own."""
-        return hash((self.name, self.scale, self.values, tuple(sorted(self.tones.items()))))
-
-    @model_validator(mode="after")
-    def _tones_unless_global(self) -> "Subgroup":
-        if self.is_global and (self.scale is not None or self.values or self.tones):
-            raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
-        if not self.is_global and not self.tones and (self.scale is None or not self.values):
-            raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
-        if self.tones and (self.scale is not None or self.values):
-            raise ValueError(
-                f"subgroup {self.name} has `tones` for several scales, and `scale` and `values` for one; a "
-                "bundle names either"
-            )
-        if self.tones and (len(self.tones) < 2 or not all(self.tones.values())):
-            raise ValueError(
-                f"the `tones` of subgroup {self.name} are values of two scales or more; those of "
-                "one scale are its `scale` and `values`"
-            )
-        return self
-
-    @model_serializer(mode="wrap")
-    def _one_scale_is_written_as_ever(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        for name in ("scale", "values") if self.tones else ("tones",):
-            plain.pop(name, None)
-        return plain
 
 
 class SubgroupHistograms(ScoreHistograms):

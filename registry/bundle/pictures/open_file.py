@@ -59,12 +59,16 @@ _DICOM = bytes(128) + b"DICM"
 
 @dataclass(frozen=True)
 class _Refused:
-    """A kind of file that people do send: where its first bytes are, what it is, and what to do with it."""
+    """A kind of file that people do send: where its first bytes are, what it is, and what to do with it.
+
+    Some are pictures or hold some, and others no pictures at all.
+    """
 
     offset: int
     magic: bytes
     name: str
     what_to_do: str
+    is_picture: bool = True
 
 
 def _convert(suffix: str) -> str:
@@ -95,7 +99,7 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
     _Refused(4, b"ftypcrx", "a camera's raw file (CR3)", _RAW),
     *(
-        _Refused(4, b"ftyp" + brand, "a film", _FILM)
+        _Refused(4, b"ftyp" + brand, "a film", _FILM, is_picture=False)
         for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc")
     ),
     _Refused(0, b"FUJIFILMCCD-RAW", "a camera's raw file (RAF)", _RAW),
@@ -108,10 +112,19 @@ _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(0, b"8BPS", "a Photoshop file (PSD)", _convert("psd")),
     _Refused(0, b"%PDF", "PDF", _PAGE),
     _Refused(
-        0, b"\x00\x05\x16\x07", "what a Mac keeps beside a file (AppleDouble)", "name the picture itself"
+        0,
+        b"\x00\x05\x16\x07",
+        "what a Mac keeps beside a file (AppleDouble)",
+        "name the picture itself",
+        is_picture=False,
     ),
-    *(_Refused(0, mark, "a web page", _WEB) for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")),
-    _Refused(0, b"PK\x03\x04", "a zip file or an Office document", "take the picture out of it"),
+    *(
+        _Refused(0, mark, "a web page", _WEB, is_picture=False)
+        for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")
+    ),
+    _Refused(
+        0, b"PK\x03\x04", "a zip file or an Office document", "take the picture out of it", is_picture=False
+    ),
 )
 
 
@@ -161,7 +174,8 @@ def picture_format(content: bytes) -> Format:
         return "DICOM"
     for refused in _REFUSED_FORMATS:
         if content[refused.offset : refused.offset + len(refused.magic)] == refused.magic:
-            raise UnsupportedPicture(
+            kind = UnsupportedPicture if refused.is_picture else NotAPicture
+            raise kind(
                 f"the picture is {refused.name}, which is not read; JPEG, PNG and WebP are accepted: "
                 f"{refused.what_to_do}"
             )

@@ -137,11 +137,10 @@ def test_a_case_is_another_one_with_another_picture_kind_or_fact(prepared):
     assert prepared(*base).fingerprint in fingerprints
 
 
-def test_pictures_in_no_slot_are_told(prepared, capsys):
-    prepared(("a", ""), ("a", ""), ("a", ""), ("b", ""))
-    assert "1 of 4 pictures are not used" in capsys.readouterr().err
-    prepared(("a", ""), ("a", ""), ("b", ""))
-    assert capsys.readouterr().err == ""
+def test_pictures_in_no_slot_are_told(prepared):
+    (line,) = prepared(("a", ""), ("a", ""), ("a", ""), ("b", "")).unused.lines()
+    assert line == "1 of 4 pictures are not used: 1 beyond the `slots` of `data.cases`"
+    assert prepared(("a", ""), ("a", ""), ("b", "")).unused.lines() == []
 
 
 def test_all_cells_of_a_picture_that_cannot_be_are_listed(prepared):

@@ -102,9 +102,9 @@ def patients_of(dataset: Dataset) -> dict[str, NDArray[np.int64]]:
 
 
 def as_told(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count: int) -> Census:
-    """The census without labelled pictures, to judge a model by, of which a hospital will tell nothing.
+    """The census that knows of which labelled pictures, to judge a model by, a hospital will tell nothing.
 
-    These are of fewer patients of a subgroup than `min_count`. Training pictures stay: all are trained on.
+    These are of fewer patients of a subgroup than `min_count`. Of training pictures all count.
     """
     judging = np.array([split != "train" for split in SPLITS])
     counts = {}
@@ -112,4 +112,4 @@ def as_told(census: Census, patients: Mapping[str, NDArray[np.int64]], min_count
         few = judging[:, None] & (patients[client] < max(min_count, 1))
         counts[client] = held.copy()
         counts[client][few, :-1] = 0
-    return replace(census, counts=counts)
+    return replace(census, told=counts)

@@ -32,10 +32,15 @@ def test_of_few_patients_nothing_is_told_and_all_train(make_dataset):
     for client in dataset.clients:
         for row, split in enumerate(SPLITS):
             for place in range(3):
-                kept = told.counts[client][row, place, :-1].sum()
+                kept = told.told[client][row, place, :-1].sum()
                 enough = split == "train" or patients[client][row, place] >= least
                 assert kept == (census.counts[client][row, place, :-1].sum() if enough else 0)
-    assert told.counts["north"][SPLITS.index("test"), 0, :-1].sum() == 0, "one patient too few"
+    assert told.told["north"][SPLITS.index("test"), 0, :-1].sum() == 0, "one patient too few"
+    assert told.held("north", "test", ["light"]) == census.held("north", "test", ["light"])
+    assert census.can_tell("test", ["light"], 1)
+    assert told.can_tell("test", ["light"], 1) == any(
+        patients[client][SPLITS.index("test"), 0] >= least for client in dataset.clients
+    )
 
 
 def test_the_matrix_has_every_picture_once_and_marks_what_is_thin(make_dataset):

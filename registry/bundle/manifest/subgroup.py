@@ -1,0 +1,95 @@
+"""The subgroup that a bundle's model is for: skin tones declared on one scale, or on several."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from registry.bundle.frozen import Frozen
+from registry.bundle.skin_tone.scales import canonical_tone
+
+GLOBAL = "global"
+"""The subgroup of the model that answers for everybody."""
+
+UNDECLARED: Final = "undeclared"
+"""The name, in figures, of the pictures of no declared subgroup."""
+
+
+class Subgroup(Frozen):
+    """The subgroup that a model is for.
+
+    Attributes:
+        name: the subgroup's name; `global` is the model for everybody.
+        scale: the scale of the skin tones below; None for the global model, and for one of several scales.
+        values: the declared skin tones that are this subgroup; empty for the global model, and for one of
+            several scales.
+        tones: of a subgroup of several scales the declared skin tones that are it, by scale; else empty, and
+            then not written.
+    """
+
+    name: str = Field(GLOBAL, min_length=1)
+    scale: str | None = None
+    values: tuple[str, ...] = ()
+    tones: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @classmethod
+    def of_tones(cls, name: str, tones: Mapping[str, Sequence[str]]) -> "Subgroup":
+        """The subgroup of these values of one scale or of several."""
+        if len(tones) == 1:
+            ((scale, values),) = tones.items()
+            return cls(name=name, scale=scale, values=tuple(values))
+        return cls(name=name, tones={scale: tuple(values) for scale, values in tones.items()})
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the model is for everybody."""
+        return self.name == GLOBAL
+
+    @property
+    def by_scale(self) -> Mapping[str, tuple[str, ...]]:
+        """The declared skin tones that are this subgroup, by scale: of one scale, of several, or none."""
+        return self.tones if self.scale is None else {self.scale: self.values}
+
+    @property
+    def described(self) -> str:
+        """Its skin tones as sentences name them: `5, 6 (fitzpatrick) or 0, 1 (milk10k)`."""
+        return " or ".join(f"{', '.join(values)} ({scale})" for scale, values in self.by_scale.items())
+
+    def covers(self, skin_tone: str | None, scale: str | None) -> bool:
+        """Whether a tone declared on a scale is this subgroup's; `V` and `5` are one Fitzpatrick type.
+
+        It is one on any scale that the subgroup names; no tone is converted from one to another.
+        """
+        if skin_tone is None or scale is None:
+            return False
+        known = {canonical_tone(value, scale) for value in self.by_scale.get(scale, ())}
+        return canonical_tone(skin_tone, scale) in known
+
+    def __hash__(self) -> int:
+        """By all fields, of which a mapping has no hash of its own."""
+        return hash((self.name, self.scale, self.values, tuple(sorted(self.tones.items()))))
+
+    @model_validator(mode="after")
+    def _tones_unless_global(self) -> "Subgroup":
+        if self.is_global and (self.scale is not None or self.values or self.tones):
+            raise ValueError(f"the `{GLOBAL}` model is for everybody; it has no scale and no values")
+        if not self.is_global and not self.tones and (self.scale is None or not self.values):
+            raise ValueError(f"subgroup {self.name} needs the scale and the values of its skin tones")
+        if self.tones and (self.scale is not None or self.values):
+            raise ValueError(
+                f"subgroup {self.name} has `tones` for several scales, and `scale` and `values` for one; a "
+                "bundle names either"
+            )
+        if self.tones and (len(self.tones) < 2 or not all(self.tones.values())):
+            raise ValueError(
+                f"the `tones` of subgroup {self.name} are values of two scales or more; those of "
+                "one scale are its `scale` and `values`"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _one_scale_is_written_as_ever(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name in ("scale", "values") if self.tones else ("tones",):
+            plain.pop(name, None)
+        return plain
