@@ -7,7 +7,6 @@ runs, and every worker uses the same number of threads.
 """
 
 import os
-import pickle
 import threading
 from collections.abc import MutableSequence, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +25,7 @@ from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
 from training.engines.malloc import keep_freed_memory
+from training.engines.parts_file import PartsFile
 from training.errors import EngineError
 from training.federation.questions import IN_WORDS
 from training.jobs.client_app import ClientApp
@@ -35,7 +35,6 @@ from training.messages.spool import Spool, SpooledTensors
 from training.messages.tensor_file import map_tensors
 from training.progress import Progress, Question, Watch, unwatched
 
-PARTS = "parts.pickle"  # in the spool, from which workers build their client apps
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 
 
@@ -81,16 +80,16 @@ class InProcessEngine:
         self._shares: MutableSequence[float] = [0.0]  # of the answers under way, what is done
         self._app = parts.build(partial(self._shares.__setitem__, 0)) if workers == 1 else None
         self._pool = None
+        self._parts: PartsFile | None = None
         if workers > 1:
             context = get_context("spawn")
             self._shares = context.RawArray("d", workers)
-            # In a pipe, what is too long for it would let a worker start only when the one before has.
-            (spool / PARTS).write_bytes(pickle.dumps(parts))
+            self._parts = PartsFile(parts, spool)
             self._pool = ProcessPoolExecutor(
                 workers,
                 mp_context=context,
                 initializer=_start_worker,
-                initargs=(spool, self._shares, context.Value("i", 0)),
+                initargs=(spool, self._parts, self._shares, context.Value("i", 0)),
             )
 
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
@@ -149,15 +148,18 @@ class InProcessEngine:
         """End the workers and remove what waited."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        if self._parts is not None:
+            self._parts.close()
         self._spool.remove()
 
 
 class _Worker:
     """A worker process's own client app, and the tensors it read last."""
 
-    def __init__(self, spool: Path, shares: MutableSequence[float], place: int) -> None:
+    def __init__(
+        self, spool: Path, parts: ClientAppParts, shares: MutableSequence[float], place: int
+    ) -> None:
         self.shares, self.place = shares, place
-        parts: ClientAppParts = pickle.loads((spool / PARTS).read_bytes())
         self.app = parts.build(partial(shares.__setitem__, place))
         self.spool = Spool(spool / f"worker-{os.getpid()}")
         self.tensors: tuple[Path, Tensors] | None = None
@@ -175,13 +177,13 @@ class _Worker:
 _worker: _Worker
 
 
-def _start_worker(spool: Path, shares: MutableSequence[float], started: Any) -> None:
+def _start_worker(spool: Path, file: PartsFile, shares: MutableSequence[float], started: Any) -> None:
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with started.get_lock():
         place = started.value
         started.value += 1
-    _worker = _Worker(spool, shares, place)
+    _worker = _Worker(spool, file.load(), shares, place)
 
 
 def _end_with_parent() -> None:

@@ -1,7 +1,9 @@
 """Clients in this process or in several: the same weights, and memory that does not grow with the cohort."""
 
+import os
 from concurrent.futures import Future
 from io import StringIO
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from rich.console import Console
 
 from clients.data.prepare import prepare
 from clients.store import ClientStore
-from training.engines import in_process
+from training.engines import in_process, parts_file
 from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.engines.parts_file import PartsFile
+from training.errors import CheckpointError
 from training.messages.message import Broadcast, Failure, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
 from training.progress import Progress
@@ -146,6 +150,53 @@ def test_what_a_client_cannot_do_is_an_answer_and_the_others_go_on(make_job, mak
     [unknown] = engine.run_round([Broadcast("south", "0-federate", 1, "gossip")])
     assert "stage 0-federate knows no question `gossip`" in unknown.reason
     engine.close()
+
+
+FULL_DISK = Path("/dev/full")
+
+
+def put_pid(file, pids):
+    pids.put((file.load(), os.getpid()))
+
+
+def test_workers_start_from_a_file_that_has_no_name(make_job, make_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(in_process, "ProcessPoolExecutor", WorkerHere)
+    parts = ClientAppParts(
+        make_job(engine={"workers": 2}), make_dataset(FOUR), ClientStore(tmp_path / "clients")
+    )
+    spool = tmp_path / "spool"
+    engine = InProcessEngine(parts, spool)
+    assert in_process._worker.app._job == parts.job
+    assert [path for path in spool.rglob("*") if path.is_file()] == []
+    engine.close()
+    assert engine._parts._file.closed
+
+
+def test_every_worker_reads_the_parts_whole_wherever_the_others_are(tmp_path):
+    context = get_context("spawn")
+    pids, content = context.Queue(), {"x": "ü" * 200_000}
+    file = PartsFile(content, tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert os.fstat(file._file.fileno()).st_mode & 0o777 == 0o600
+    workers = [context.Process(target=put_pid, args=(file, pids)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    got = [pids.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join()
+    file.close()
+    assert [read for read, _ in got] == [content] * 2
+    assert {pid for _, pid in got} == {worker.pid for worker in workers}
+
+
+@pytest.mark.skipif(not FULL_DISK.exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_with_what_to_do(make_job, make_dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts_file, "TemporaryFile", lambda dir: FULL_DISK.open("w+b"))
+    parts = ClientAppParts(
+        make_job(engine={"workers": 2}), make_dataset(FOUR), ClientStore(tmp_path / "clients")
+    )
+    with pytest.raises(CheckpointError, match=r"start from to .*spool: .*No space left.*--resume"):
+        InProcessEngine(parts, tmp_path / "spool")
 
 
 def test_one_worker_and_two_give_the_same_bytes(make_job, run_job, tmp_path):
