@@ -12,6 +12,7 @@ from typing import Any
 
 SIZE, DIGEST = "size", "sha256"  # of what is there already
 START, TEXT = "metrics_from", "metrics"
+LONGEST = 1e9  # seconds of a round, 30 years: what is longer, or infinite, is no figure to reckon with
 
 
 def log_delta(log: Path, known: object) -> dict[str, Any]:
@@ -36,6 +37,25 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def round_line(line: bytes) -> dict[str, Any] | None:
+    """A line of the log that tells the stage, the round and the seconds of a round; None for any other.
+
+    A coordinator may send anything; what it takes to show the run never ends whoever follows it.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    number, seconds = found.get("round"), found.get("seconds")
+    if not isinstance(found.get("stage"), str) or isinstance(number, bool) or isinstance(seconds, bool):
+        return None
+    if not isinstance(number, int) or not isinstance(seconds, (int, float)):
+        return None
+    return found if number >= 1 and 0 <= seconds <= LONGEST else None
+
+
 class MetricsFollower:
     """A local copy of the log that is brought up to date by deltas.
 
@@ -53,13 +73,10 @@ class MetricsFollower:
         return {SIZE: len(content), DIGEST: digest(content)}
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The last lines of the copy, up to `count`, to be shown; none where they are damaged."""
+        """The rounds in the last lines of the copy, up to `count`, to be shown; lines of no round are not."""
         if self._last is None:
             lines = self._path.read_bytes().splitlines()[-count:] if self._path.exists() else []
-            try:
-                self._last = [json.loads(line) for line in lines]
-            except ValueError:
-                self._last = []
+            self._last = [found for line in lines if (found := round_line(line)) is not None]
         return self._last
 
     def take(self, delta: Mapping[str, Any]) -> None:

@@ -29,20 +29,25 @@ def status_line(progress: Mapping[str, Any]) -> str:
 
 
 def rounds_line(job: Job, last: Sequence[Mapping[str, Any]]) -> str:
-    """How many rounds of the stage under way are done, and how long the others take; empty where none is.
+    """How many rounds of the stage under way are done, and how long the others take.
+
+    Empty where none is under way, or the job has no such stage.
 
     Args:
         job: the job.
-        last: the last lines of `metrics.jsonl`; the mean of their seconds is what a round takes.
+        last: the last rounds in `metrics.jsonl`; the mean of their seconds is what a round takes.
     """
     if not last:
         return ""
     key, done = last[-1]["stage"], last[-1]["round"]
+    keys = [job.key(place) for place in range(len(job.stages))]
+    if key not in keys:
+        return ""
     total = job.stage(key).num_rounds
     if total is None or done >= total:
         return ""
     seconds = [line["seconds"] for line in last if line["stage"] == key]
-    follow = len(job.stages) - 1 - int(key.partition("-")[0])
+    follow = len(keys) - 1 - keys.index(key)
     left = seconds_left(seconds, total - done)
     return f"{done} of {total} rounds done, {left_text(left, stages_follow=follow)}"
 

@@ -40,6 +40,8 @@ def test_how_many_rounds_are_done_and_how_long_the_others_take(tiny):
     assert rounds_line(alone, last) == "4 of 10 rounds done, about 5 min left"
     assert rounds_line(job, [*last, line(10, 30)]) == ""
     assert rounds_line(job, [line(1, 9, "1-export")]) == ""
+    for odd in ("9-x", "0-export", "-1-export", "0", "x", ""):
+        assert rounds_line(job, [line(1, 9, odd)]) == "", "the job has no such stage"
     assert rounds_line(job, []) == ""
 
 

@@ -382,3 +382,23 @@ def test_beside_who_has_not_answered_stands_how_long_the_rounds_take(follow, tin
     _, said = follow(admin)
     assert said[1].startswith("0-federate 2 fit: 1 of 2 answered; 31 s, not yet south; ")
     assert said[1].endswith(f"1 of {rounds} rounds done, about {in_words(240 * (rounds - 1))} left")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"stage": "9-x", "round": 1, "seconds": 1.0}',
+        '{"stage": "0-federate", "round": 1}',
+        '{"stage": "0-federate", "round": 1, "seconds": "a"}',
+        "5",
+    ],
+)
+def test_an_odd_line_in_the_log_of_the_coordinator_does_not_end_supervision(follow, line):
+    admin = Script((["RUNNING"] * 3, DONE))
+    plain = admin.follow
+    admin.follow = lambda job, start, known: {
+        **plain(job, start, known),
+        "metrics_from": 0,
+        "metrics": f"{line}\n",
+    }
+    assert follow(admin)[0] == DONE
