@@ -9,6 +9,7 @@ from rich.text import Text
 from training.jobs.preflight.estimate import StageEstimate
 from training.jobs.preflight.matrix import THIN, UNLABELLED, MatrixRow
 from training.jobs.preflight.preflight import Preflight
+from training.progress import bytes_in_words, in_words
 
 CLIENTS = 12  # whose pictures are shown by class; of more clients a line each is shown
 
@@ -82,7 +83,7 @@ def clients_table(rows: Sequence[MatrixRow], unit: str) -> Table:
 
 def estimate_table(estimates: Sequence[StageEstimate], seconds: float | None) -> Table:
     """What each stage will take."""
-    total = "not known" if seconds is None else duration(seconds)
+    total = "not known" if seconds is None else in_words(seconds)
     table = Table(
         title=f"What the run will take on this machine, if it is idle: {total} of training and answers",
         title_justify="left",
@@ -101,28 +102,10 @@ def estimate_table(estimates: Sequence[StageEstimate], seconds: float | None) ->
         table.add_row(
             each.stage,
             str(each.rounds),
-            "not timed" if each.seconds is None else duration(each.seconds),
-            size(each.down),
-            size(each.up),
-            size(each.traffic),
-            "" if each.memory is None else size(each.memory),
+            "not timed" if each.seconds is None else in_words(each.seconds),
+            bytes_in_words(each.down),
+            bytes_in_words(each.up),
+            bytes_in_words(each.traffic),
+            "" if each.memory is None else bytes_in_words(each.memory),
         )
     return table
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: two figures are more than is known."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    """Bytes as people say them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

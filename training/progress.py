@@ -53,6 +53,17 @@ def in_words(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def bytes_in_words(count: float) -> str:
+    """A number of bytes as people say it: `812 B`, `2.9 MB`, `134.3 MB`."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
 def seconds_left(seconds: Sequence[float], left: int) -> float:
     """The mean of the last rounds' seconds, of one at least, times the rounds left."""
     recent = list(seconds)[-RECENT:]

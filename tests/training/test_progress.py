@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from training.progress import EVERY, Count, Progress, Question, counting, in_words, left_text
+from training.progress import EVERY, Count, Progress, Question, bytes_in_words, counting, in_words, left_text
 
 
 class Clock:
@@ -51,6 +51,22 @@ def progress(clock, shown):
 )
 def test_a_length_of_time_is_said_as_people_say_it(seconds, words):
     assert in_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (2_900_000, "2.9 MB"),
+        (134_300_000, "134.3 MB"),
+        (999_960_000, "1.0 GB"),
+        (5e15, "5000.0 TB"),
+    ],
+)
+def test_a_number_of_bytes_is_said_as_people_say_it(count, words):
+    assert bytes_in_words(count) == words
 
 
 @pytest.mark.parametrize(

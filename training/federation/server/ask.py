@@ -18,6 +18,7 @@ from training.messages.message import (
     named,
     tensor_bytes,
 )
+from training.progress import bytes_in_words
 from training.updates.secure_aggregation.aggregation import EVERYBODY, sum_answers
 from training.updates.secure_aggregation.masked_sum import CohortError
 from training.updates.settings import SecureAggregationConfig
@@ -40,7 +41,7 @@ class Traffic:
 
 def traffic_text(up: int, down: int) -> str:
     """The bytes that travelled, as text for whoever watches."""
-    return f"{up / 1e6:.1f} MB up, {down / 1e6:.1f} MB down"
+    return f"{bytes_in_words(up)} up, {bytes_in_words(down)} down"
 
 
 def bytes_by_client(
