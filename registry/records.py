@@ -13,13 +13,13 @@ from registry.gate_report import GateReport
 Scope = Literal["diagnose", "read", "operate"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""All scopes, which a key has by default."""
 
 ROTATION_GRACE: Final = timedelta(days=1)
 """How long a key stays valid after it was rotated, by default."""
 
 PRODUCTION: Final = "production"
 """The alias that the service serves by default."""
-"""All scopes, which a key has by default."""
 
 EventKind = Literal[
     "added",
