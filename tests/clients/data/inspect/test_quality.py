@@ -98,6 +98,17 @@ def test_file_names_are_on_the_page_unless_they_are_to_be_hidden(manifest, tmp_p
     assert "Pictures that are missing or broken: 3" in hidden
 
 
+@pytest.mark.parametrize("name", ["Jane Doe 1970-01-01.csv", "ward-7.csv"])
+def test_without_names_the_manifest_is_not_named_either(manifest, name):
+    named = manifest.rename(manifest.parent / name)
+    quality = quality_of(named)
+    assert f"<h1>{name}</h1>" in quality_page(quality)
+    hidden = quality_page(quality, names=False)
+    assert name not in hidden
+    assert named.stem not in hidden
+    assert re.findall(r"<(?:title|h1)>(.+?)</", hidden) == ["Quality of a manifest", "A manifest"]
+
+
 def test_the_command_writes_a_page_once_and_answers_in_json(manifest, tmp_path):
     out = tmp_path / "quality.html"
     ended = CliRunner().invoke(app, ["report", str(manifest), "--out", str(out), "--json"])
