@@ -17,6 +17,7 @@ from registry.bundle.metrics.patient import Told, patient_figures
 from training.jobs.preflight.preflight import Preflight
 from training.jobs.stages.probe import FIGURES, NOTHING
 from training.jobs.who_sees_what import COLUMNS, Seen
+from training.plain_text import printable
 from training.preflight_tables import preflight_tables
 from training.terminal_table import print_table
 from training.wiring import CheckedFederation
@@ -48,7 +49,7 @@ def print_check(checked: Preflight, *, as_json: bool) -> None:
         print()
     print_seen(checked.seen)
     for line in checked.notes:
-        console.print(f"! {line}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"! {printable(line)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_federation(checked: CheckedFederation, *, as_json: bool) -> None:
@@ -58,7 +59,8 @@ def print_federation(checked: CheckedFederation, *, as_json: bool) -> None:
         print(json.dumps({"hospitals": hospitals, "seen": [asdict(row) for row in checked.seen]}))
         return
     print(
-        f"{len(hospitals)} hospitals: {', '.join(hospitals)}; the pictures are theirs, and not looked at here"
+        f"{len(hospitals)} hospitals: {printable(', '.join(hospitals))}; the pictures are theirs, and not "
+        "looked at here"
     )
     print_seen(checked.seen)
 
@@ -83,16 +85,17 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
     print_probes(summary["stages"])
     for name, of in summary.get("not_counted", {}).items():
         missing = of["held"] - of["counted"]
-        print(f"not counted: {missing} of {of['held']} test pictures of {name}; see the report")
+        print(f"not counted: {missing} of {of['held']} test pictures of {printable(name)}; see the report")
     for row in summary["versions"]:
         print(f"registered: {row['model']} version {row['version']} ({row['subgroup']})")
     if (out / "report.html").exists():
-        print(f"report: {out / 'report.html'}")
+        print(printable(f"report: {out / 'report.html'}"))
     else:
         print("report: none, since no stage judged a model on test pictures")
-    print(f"summary: {out / 'summary.json'}")
+    print(printable(f"summary: {out / 'summary.json'}"))
     for finding in summary.get("findings", ()):
-        Console().print(f"! {finding['text']}", style="red", markup=False, highlight=False, soft_wrap=True)
+        text = printable(finding["text"])
+        Console().print(f"! {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_patient_figures(test: Mapping[str, Any]) -> None:

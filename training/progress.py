@@ -22,6 +22,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from training.plain_text import on_one_line, printable
+
 RECENT = 5  # rounds whose mean seconds an estimate rests on
 EVERY = 15.0  # seconds without a line after which a plain log gets one
 LOOK = 1.0  # seconds between two looks at whether one is due
@@ -249,7 +251,7 @@ class Progress:
     def log(self, text: str) -> None:
         """Print one line."""
         self._spoken = self._clock()
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     def look(self) -> None:
         """Print a line if nothing was printed for a while, and something goes on."""
@@ -302,11 +304,11 @@ class Progress:
         rows = Table.grid(padding=(0, 1))
         if count is not None:
             bar = ProgressBar(total=count.total, completed=count.done, width=BAR)
-            rows.add_row(Text(self._name), bar, f"{count.done}/{count.total}", Text(self._left))
+            rows.add_row(Text(on_one_line(self._name)), bar, f"{count.done}/{count.total}", Text(self._left))
         else:
-            rows.add_row(Text(self._name))
-        beneath = [Text(question.text)] if question is not None else []
-        return Group(rows, *([Text(self._note)] if self._note else []), *beneath)
+            rows.add_row(Text(on_one_line(self._name)))
+        beneath = [Text(on_one_line(question.text))] if question is not None else []
+        return Group(rows, *([Text(printable(self._note))] if self._note else []), *beneath)
 
     def close(self) -> None:
         """Take away what is shown in place, and say no more."""

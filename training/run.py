@@ -24,6 +24,7 @@ from registry.bundle.old_names import hand_on
 from registry.errors import RegistryError
 from training.deprecated_names import RUN
 from training.errors import JobError, QuorumError, TrainingError
+from training.plain_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -213,8 +214,8 @@ def console() -> "Console":
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print to standard error, as it is."""
-    console().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    """Print to standard error, as it is, but for what would steer a terminal."""
+    console().print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -1,8 +1,12 @@
-"""Tables on a terminal, however narrow: headers and names are folded, and none is cut to an ellipsis."""
+"""Tables on a terminal, however narrow: headers and names are folded, and none is cut to an ellipsis.
+
+Titles, headers and cells are texts, not markup of rich: names of people's own may have brackets.
+"""
 
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -10,11 +14,15 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from training.plain_text import printable
+
 UNBOUNDED = 100_000  # columns
 
 
 def print_table(table: Table, console: Console | None = None, *, in_blocks: bool = False) -> None:
     """Print a table whose cells are texts, folded where the terminal is too narrow for it.
+
+    What stands in it is shown as it is: `[b]` is no markup, and control characters are spelt out.
 
     Args:
         table: the table; it stays as it is.
@@ -23,8 +31,34 @@ def print_table(table: Table, console: Console | None = None, *, in_blocks: bool
             own that begin with the same first column; else all stay in one, where long words are folded too.
     """
     console = console or Console()
+    table = as_texts(table)
     for one in blocks(table, console) if in_blocks else [table]:
         console.print(fitted(one, console))
+
+
+def as_texts(table: Table) -> Table:
+    """The table with all that it says as texts: nothing of it is markup, or steers the terminal."""
+    changed = copy(table)
+    changed.title = as_text(table.title, "table.title")
+    changed.caption = as_text(table.caption, "table.caption")
+    changed.columns = [
+        replace(
+            column,
+            header=as_text(column.header),
+            footer=as_text(column.footer),
+            _cells=[as_text(cell) for cell in column.cells],
+        )
+        for column in table.columns
+    ]
+    return changed
+
+
+def as_text(told: Any, style: str = "") -> Any:
+    """A text as rich prints it as it is; what rich draws otherwise, and nothing, stay what they are."""
+    if isinstance(told, Text):
+        steers = printable(told.plain) != told.plain
+        return Text(printable(told.plain), style=told.style, justify=told.justify) if steers else told
+    return Text(printable(told), style=style) if isinstance(told, str) else told
 
 
 def blocks(table: Table, console: Console) -> list[Table]:
@@ -44,7 +78,8 @@ def blocks(table: Table, console: Console) -> list[Table]:
         return [table]
     parts = [with_columns(table, [table.columns[place] for place in (0, *group)]) for group in groups]
     for number, part in enumerate(parts, start=1):
-        part.title = f"{table.title or ''} ({number} of {len(parts)})".lstrip()
+        title = plain(table.title) if table.title else ""
+        part.title = as_text(f"{title} ({number} of {len(parts)})".lstrip(), "table.title")
         part.caption = table.caption if number == len(parts) else None
     return parts
 
@@ -103,4 +138,4 @@ def longest_word(column: Column) -> int:
 
 def plain(cell: RenderableType) -> str:
     """A cell's text as it is shown."""
-    return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
+    return cell.plain if isinstance(cell, Text) else str(cell)

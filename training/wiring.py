@@ -39,6 +39,7 @@ from training.jobs.settings import TrackingConfig
 from training.jobs.tracking.tracked import refuse_missing, tracked
 from training.jobs.try_model import try_model
 from training.jobs.who_sees_what import Seen, who_sees_what
+from training.plain_text import printable
 from training.progress import Progress
 
 Say = Callable[[str], None]
@@ -106,7 +107,7 @@ def federate(
     from clients.federation.federated import run_federated  # FLARE is in an extra of its own
 
     def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     refuse_missing(job.tracking)
     untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital

@@ -20,6 +20,7 @@ if __name__ == "__main__":
 from clients.federation.errors import KitError
 from clients.federation.kit import NodeSettings, open_kit
 from training.errors import TrainingError
+from training.plain_text import printable
 
 REFUSED, WRONG = 1, 2  # exit codes: not fit to take part; wrong use or bad input
 HELP = """A hospital's federated node: kits, checks, and taking part.
@@ -53,7 +54,7 @@ DataOption = Annotated[
 
 def say(text: str) -> None:
     """Print one line to standard error."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_version(asked: bool) -> None:
@@ -190,6 +191,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "
         f"log: {opened.log}. Ctrl-C to stop",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
     raise typer.Exit(NodeProcess(opened, say).run())
@@ -201,7 +203,11 @@ def main() -> None:
         app(standalone_mode=True)
     except (TrainingError, OSError) as error:
         console.print(
-            f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+            printable(f"{type(error).__name__}: {error}"),
+            style="red",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
         sys.exit(WRONG)
 

@@ -10,9 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from training import run
+from clients.data.inspect.describe import Cell, Description, tabulate
+from clients.data.inspect.tone_check import ToneCheck, tone_table
+from personalization.calibration.tone_ranges import agreement, count_angles
+from training import printing
+from training.jobs.preflight.estimate import StageEstimate
+from training.jobs.preflight.matrix import MatrixRow
 from training.jobs.recipes import read_recipes
 from training.jobs.who_sees_what import Seen
+from training.preflight_tables import CLIENTS, clients_table, estimate_table, matrix_table
+from training.recipe_list import print_recipes
 from training.terminal_table import print_table
 
 ROOT = Path(__file__).parents[2]
@@ -76,8 +83,8 @@ def test_a_table_stays_as_it_is():
 
 
 CENSUS = [
-    {"client": "a-hospital-of-a-long-name", "split": "calibration", "subgroup": "fitzpatrick 1 and 2",
-     "label": "seborrheic-keratosis", "n": 12345}
+    MatrixRow("a-hospital-of-a-long-name", "calibration", "fitzpatrick 1 and 2",
+              {"seborrheic-keratosis": 12345, "melanoma": 3}, 250, True)
 ]  # fmt: skip
 FIGURES = {
     "malignancy_auroc": 0.81,
@@ -98,15 +105,18 @@ PROBES = [{"name": "probe", "facts": {"linear": {**FOUND, "by_subgroup": {"undec
 @pytest.mark.parametrize(
     ("show", "whole"),
     [
-        (lambda: run.print_census(CENSUS, [], as_json=False), ["client", "subgroup", "pictures", "12345"]),
         (
-            lambda: run.print_seen(
+            lambda: print_table(matrix_table(CENSUS[0].client, CENSUS, "pictures"), in_blocks=True),
+            ["a-hospital-of-a-long-name", "subgroup", "patients", "12345"],
+        ),
+        (
+            lambda: printing.print_seen(
                 [Seen("weights", "trained weights", "its model", "all", "privacy.secure_aggregation")]
             ),
             ["trained", "weights"],
         ),
-        (lambda: run.print_probes(PROBES), ["linear", "undeclared", "sensitivity", "specificity"]),
-        (lambda: run.print_recipes(as_json=False), [recipe.name for recipe in read_recipes()]),
+        (lambda: printing.print_probes(PROBES), ["linear", "undeclared", "sensitivity", "specificity"]),
+        (lambda: print_recipes(as_json=False), [recipe.name for recipe in read_recipes()]),
     ],
     ids=["census", "who sees what", "probes", "recipes"],
 )
@@ -122,7 +132,8 @@ def test_what_training_prints_cuts_nothing(show, whole, columns, monkeypatch, ca
 def test_every_table_is_printed_where_none_is_cut():
     """A module that makes a table of rich prints it by `print_table`, or hands it to one that does."""
     hands_on = {"clients/data/inspect/describe.py", "clients/data/inspect/tone_check.py"}
-    hands_on |= {"personalization/report/comparison.py", "training/progress.py", "training/terminal_table.py"}
+    hands_on |= {"personalization/report/comparison.py", "training/preflight_tables.py"}
+    hands_on |= {"training/progress.py", "training/terminal_table.py"}
     made = {
         str(path.relative_to(ROOT)): path.read_text()
         for room in ROOMS
@@ -137,3 +148,53 @@ def test_every_table_is_printed_where_none_is_cut():
         "training/terminal_table.py"
     }
     assert not [name for name, text in made.items() if "print(table)" in text.replace("print_table", "")]
+
+
+@pytest.mark.parametrize(
+    "name", ["[/b]", "ward[a-z]", "[red]x[/red]", ":heart:", "\\[x]", "a\x1b[2Jb", "a\x9bb"]
+)
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("text", [str, Text])
+def test_what_a_table_says_is_no_markup_and_steers_no_terminal(name, wide, text):
+    seen = name.replace("\x1b", "\\x1b").replace("\x9b", "\\x9b")
+    table = Table(title=text(f"of {name}"), caption=text(f"by {name}"))
+    for number in range(1 if wide else 9):
+        table.add_column(text(f"{name}{number}"))
+    table.add_row(*[text(name)] * len(table.columns))
+    shown = printed(table, 200 if wide else 40, in_blocks=True)
+    assert f"of {seen}" in shown
+    assert f"by {seen}" in shown
+    assert shown.count(f"{seen}0") >= 1
+    assert shown.count(seen) >= 2 * len(table.columns) + 2
+    assert not {"\x1b", "\x9b"} & set(shown)
+    assert ("(1 of" in shown) is not wide
+
+
+def test_a_title_looks_like_a_title_in_blocks_too():
+    shown = io.StringIO()
+    console = Console(file=shown, width=60, force_terminal=True, color_system="truecolor")
+    print_table(counts(title="by clinic"), console, in_blocks=True)
+    assert shown.getvalue().count("\x1b[3m") > 1
+
+
+@pytest.mark.parametrize("name", ["[/b]", "ward [a-z]", "ward\x1b[2Jx"])
+def test_what_check_and_runs_print_of_names_is_no_markup(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    of_clients = [
+        MatrixRow(f"{name}{number}", "train", name, {name: number}, 3, True) for number in range(CLIENTS + 1)
+    ]
+    tables = [
+        matrix_table(name, [MatrixRow(name, name, name, {name: 3}, 3, True)], "pictures"),
+        clients_table(of_clients, "pictures"),
+        estimate_table([StageEstimate(name), StageEstimate(name, rounds=2)], None),
+        tone_table(ToneCheck(name, agreement(count_angles([20.0], ["1"], "fitzpatrick"), None), {}, ())),
+        *tabulate(Description(1, 1, 1, name, {Cell("train", "", name, name): 1}, {}, {})),
+    ]
+    for table in tables:
+        print_table(table, in_blocks=True)
+    printing.print_seen([Seen("x", name, name, name, name)])
+    printing.print_probes([{"name": "probe", "facts": {"linear": {**FOUND, "by_subgroup": {name: FOUND}}}}])
+    text = capsys.readouterr().out
+    shown = name.replace("\x1b", "\\x1b")
+    assert "\x1b" not in text
+    assert text.count(shown) == 4 + (CLIENTS + 1) + 2 + 1 + 3 + 4 + 1

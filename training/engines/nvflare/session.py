@@ -29,6 +29,7 @@ from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.run_folder import RunFolder
 from training.jobs.who_sees_what import who_sees_what
+from training.plain_text import printable
 
 ROSTER, ACKNOWLEDGED, CENSUS_FOLDER = "roster.json", "ledger.json", "census"
 
@@ -158,7 +159,7 @@ class CoordinatorSession:
 
     def log(self, text: str) -> None:
         """Log one line on the console."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     def _evict(self, path: Path) -> Roster:
         """Evict hospitals from the run; which were, and when, stays in the roster's file.
