@@ -40,6 +40,7 @@ from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
+from training.plain_text import on_one_line, printable
 from training.terminal_table import print_table
 
 NOT_SOUGHT = (
@@ -335,12 +336,14 @@ def describe(
         _answer({**answer, "counts": counts}, "", as_json)
         return
     console = Console()
-    console.print(
+    by_column = on_one_line(description.subgroups)
+    typer.echo(
         f"{description.pictures} pictures, {description.lesions} lesions, "
-        f"{description.patients or 'no named'} patients; by {description.subgroups}"
+        f"{description.patients or 'no named'} patients; by {by_column}"
     )
     for what, counts_of in (("pictures", description.kinds), ("known", description.known)):
-        console.print(f"lesions by {what}: {', '.join(f'{n} {name}' for name, n in counts_of.items())}")
+        told = ", ".join(f"{n} {on_one_line(name)}" for name, n in counts_of.items())
+        typer.echo(f"lesions by {what}: {told}")
     for table in tabulate(description):
         print_table(table, console, in_blocks=True)
 
@@ -381,7 +384,9 @@ def partition(
     answer = {
         client: {"manifest": str(paths[client]), "pictures": len(parts[client].rows)} for client in parts
     }
-    lines = [f"{paths[client]}: {len(part.rows)} pictures" for client, part in parts.items()]
+    lines = [
+        f"{on_one_line(str(paths[client]))}: {len(part.rows)} pictures" for client, part in parts.items()
+    ]
     _answer({"clients": answer}, "\n".join(lines), as_json)
 
 
@@ -476,7 +481,8 @@ def tones(
         print_table(tone_table(check), console, in_blocks=True)
         for found in check.contradictions:
             others = " or ".join(found.looks_like)
-            typer.echo(f"{found.image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")
+            image = on_one_line(found.image)
+            typer.echo(f"{image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")
         answered = sum(line.pictures - line.silent for line in check.agreement.tones)
         typer.echo(f"{len(check.contradictions)} of {answered} pictures contradict their declared tone\n")
     if broken:
@@ -508,14 +514,14 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     for problem in report.problems:
         shown = problem.text.removesuffix(f": {problem.cause}") if problem.cause else problem.text
         causes.setdefault(problem.cause, []).append(f"{problem.kind}: {shown}")
-    yield from causes.pop("", [])
+    yield from map(on_one_line, causes.pop("", []))
     for cause, lines in sorted(causes.items(), key=lambda group: -len(group[1])):
-        yield f"{len(lines)} pictures: {cause}"
+        yield f"{len(lines)} pictures: {on_one_line(cause)}"
         yield listing(lines)
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(printable(line), file=sys.stderr)
 
 
 def _say_absent(pictures: list[AbsentPicture], what: str) -> None:
@@ -555,7 +561,7 @@ def _refuse(why: str) -> None:
 
 
 def _stop(why: str, code: int) -> None:
-    print(f"dermfed-data: {why}", file=sys.stderr)
+    _say(f"dermfed-data: {why}")
     raise typer.Exit(code)
 
 
@@ -574,4 +580,4 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 
 def _answer(answer: Mapping[str, Any], text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(answer, indent=2) if as_json else text)
+    typer.echo(json.dumps(answer, indent=2) if as_json else printable(text))

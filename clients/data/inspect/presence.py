@@ -11,6 +11,7 @@ from clients.data.pictures.causes import EMPTY, UnusablePicture, find_causes
 from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
 from clients.data.pictures.folder import FolderFiles, files_beside, files_of
 from clients.data.progress import progress
+from training.plain_text import on_one_line
 
 EXAMPLES = 20  # how many files are named
 
@@ -23,7 +24,7 @@ class UnlistedPictures:
     examples: tuple[str, ...]
 
     def __str__(self) -> str:
-        shown = ", ".join(self.examples[:3]) + (", ..." if self.count > 3 else "")
+        shown = ", ".join(map(on_one_line, self.examples[:3])) + (", ..." if self.count > 3 else "")
         return f"{self.count} pictures on disk are named by no line: {shown}"
 
 

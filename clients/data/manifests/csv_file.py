@@ -12,7 +12,7 @@ from clients.data.manifests.delimited import DelimitedTable, TableLine, fold, re
 from clients.data.manifests.manifest import COLUMNS, Manifest, Row
 from clients.data.manifests.matched_images import match_images
 from clients.data.manifests.spreadsheet_traces import AS_TEXT, NOTHING, rounded
-from clients.data.manifests.text_file import UnreadableTableError
+from clients.data.manifests.text_file import CONTROLS, UnreadableTableError
 from clients.data.note import Note
 from clients.data.pictures.files import relocate
 from clients.data.wording import listing
@@ -66,7 +66,11 @@ def scan_manifest(path: Path) -> Scan:
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write `manifest`, its relative image paths rewritten to start from the folder of `path`."""
+    """Write `manifest`, its relative image paths rewritten to start from the folder of `path`.
+
+    Raises:
+        ManifestError: names or cells hold control characters, with which no table is read.
+    """
 
     def lines() -> Iterator[list[str]]:
         yield list(manifest.columns)
@@ -74,8 +78,15 @@ def write_manifest(manifest: Manifest, path: Path) -> None:
             image = relocate(row.image, manifest.folder, path.parent)
             yield [image, *(row.value(column) for column in manifest.columns[1:])]
 
+    written = list(lines())
+    problems = [cell for line in written for cell in line if CONTROLS.search(cell)]
+    if problems:
+        raise ManifestError(
+            f"{path} is not written: {len(problems)} cells have control characters, which no table has:\n"
+            f"{listing(problems)}\nrename these files, or take the characters out of the cells"
+        )
     with write_atomically(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(lines())
+        csv.writer(file, lineterminator="\n").writerows(written)
         file.flush()
         os.fsync(file.fileno())
 

@@ -35,7 +35,8 @@ _ODD = re.compile(
     rf"(?<={_LETTER})[^\x00-\x7f\xa0-\xff–—…’](?={_LETTER})|[¤§¶¦¬](?={_LETTER})|(?<={_LETTER})[¤§¶¦¬]"
 )
 _UTF8_PAIR = re.compile(rb"[\xc3-\xc5][\x80-\xbf]|\xe2\x80[\x80-\xbf]")
-_CONTROLS = re.compile(r"[\x01-\x08\x0e-\x19\x1b-\x1f]")
+CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tabs and ends of lines
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _OTHERS = ("mac-roman", "cp850")
 _WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
 
@@ -94,6 +95,7 @@ def decode_table(content: bytes, encoding: str | None = None) -> TableText:
             f"has a NUL byte on line {line}, which no table has: it is damaged or of another encoding than "
             f"{read.encoding}; export it again, and {SAVE_AS}"
         )
+    _refuse_controls(text, read.encoding)
     return TableText(text, read.encoding, read.example)
 
 
@@ -124,8 +126,7 @@ def _unmarked(content: bytes) -> TableText:
             f"is neither UTF-8 nor cp1252 (line {content.count(bytes([10]), 0, error.start) + 1}); "
             f"{_candidates(content, error.start)}"
         ) from error
-    if _CONTROLS.search(text):
-        raise UnreadableTableError(f"is no text (it has control characters); {SAVE_AS}")
+    _refuse_controls(text.removesuffix("\x1a"), "cp1252")
     if odd := _ODD.search(text):
         raise UnknownEncodingError(
             f"is not UTF-8, and its encoding cannot be told; {_candidates(content, odd.start())}"
@@ -134,6 +135,23 @@ def _unmarked(content: bytes) -> TableText:
     around = re.search(r"[^\s;,\t|\"]*$", text[: problem.start])
     example = f"{around[0] if around else ''}{word[0] if word else ''}"
     return TableText(text, "cp1252", re.split(r"[;,\t|\"]", example)[0])
+
+
+def _refuse_controls(text: str, encoding: str) -> None:
+    """Refuse what steers terminals and is no part of any word.
+
+    Raises:
+        UnreadableTableError: with the line of the first such character.
+    """
+    found = CONTROLS.search(text)
+    if found is None:
+        return
+    line = len(_LINE_END.findall(text, 0, found.start())) + 1
+    raise UnreadableTableError(
+        f"has the control character {found[0]!r} on line {line}, which no table has: it is no text, "
+        f"damaged, or of another encoding than {encoding}; take the character out, or export the table again, "
+        f"and {SAVE_AS}"
+    )
 
 
 def _candidates(content: bytes, place: int) -> str:

@@ -1,5 +1,6 @@
 import json
 import shutil
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -306,3 +307,57 @@ def test_no_table_is_cut_on_a_narrow_terminal(
     assert shown.exit_code == 0
     assert "…" not in shown.stdout
     assert [name for name in whole if name not in shown.stdout] == []
+
+
+STEERING = "a\x1b[2J\nb\x9bc"
+SPELT = r"a\x1b[2J\nb\x9bc"
+
+
+@pytest.fixture
+def steering(made_up: Path) -> Path:
+    """The folder of a manifest, beside whose pictures others lie whose names steer a terminal."""
+    for name in (f"{STEERING}.png", f"images/{STEERING}.png"):
+        shutil.copy(made_up.parent / "images" / "000000.png", made_up.parent / name)
+    with zipfile.ZipFile(made_up.parent / "z.zip", "w") as archive:
+        archive.write(made_up.parent / "images" / "000001.png", f"in/{STEERING}.png")
+    return made_up.parent
+
+
+def test_names_of_files_steer_no_terminal_where_they_are_told(steering: Path, tmp_path: Path) -> None:
+    table = ("--option", "table=manifest.csv", "--option", "label=label")
+    imported = run("import", "csv", steering, "--out", tmp_path / "m.csv", *table)
+    assert imported.exit_code == 0, imported.stderr
+    assert f"{SPELT}.png" in imported.stderr
+    checked = run("check", steering / "manifest.csv")
+    assert f"{SPELT}.png" in checked.stderr
+    refused = run("import", "image-folder", steering, "--out", tmp_path / "f.csv")
+    assert refused.exit_code == 2
+    assert f"{SPELT}.png" in refused.stderr
+    assert "rename these files" in refused.stderr
+    for ended in (imported, checked, refused):
+        assert not {"\x1b", "\x9b"} & set(ended.stdout + ended.stderr)
+
+
+def test_problems_of_a_manifest_are_a_line_each_whatever_its_cells_hold(made_up: Path) -> None:
+    text = made_up.read_text()
+    header, first, rest = text.split("\n", 2)
+    place = header.split(",").index("patient_id")
+    cells = first.split(",")
+    rows = [",".join([*cells[:place], f'"p\n{n}: no problem"', *cells[place + 1 :]]) for n in (1, 2)]
+    rows[1] = rows[1].replace(cells[0], "images/absent\u202e.png")
+    made_up.write_text("\n".join([header, *rows, rest]))
+    ended = run("check", made_up)
+    assert ended.exit_code == 1
+    assert r"p\n1: no problem" in ended.stdout
+    assert r"images/absent\u202e.png" in ended.stdout
+    assert "\n1: no problem" not in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["[/b]", "ward [a-z]"])
+def test_columns_and_cells_with_brackets_are_described_as_they_are(made_up: Path, name: str) -> None:
+    lines = made_up.read_text().splitlines()
+    made_up.write_text("\n".join([f"{lines[0]},{name}", *(f"{line},{name}" for line in lines[1:])]) + "\n")
+    ended = run("describe", made_up, "--by", name)
+    assert ended.exit_code == 0, ended.output
+    assert f"; by {name}\n" in ended.stdout
+    assert ended.stdout.count(name) > 2

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from clients.data.errors import ManifestError
 from clients.data.manifests.csv_file import read_manifest, scan_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from training.plain_text import printable
 
 
 def written(folder: Path, text: str) -> Path:
@@ -100,6 +101,22 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.csv").write_bytes(b"image\n\xff\xfe\n")
     with pytest.raises(ManifestError, match="UTF-8"):
         read_manifest(tmp_path / "manifest.csv")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("a\x1b[2J.jpg"),
+        Row("a.jpg", label="M\x9bL"),
+        Row("a.jpg", extra={"ward": "\x07"}),
+        Row("\udce9.jpg"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, row: Row) -> None:
+    with pytest.raises(ManifestError, match="rename these files, or take the characters out") as caught:
+        write_manifest(Manifest.of([Row("b.jpg"), row], tmp_path), tmp_path / "m.csv")
+    assert printable(str(caught.value)) == str(caught.value)
+    assert not (tmp_path / "m.csv").exists()
 
 
 def test_writing_elsewhere_keeps_pointing_at_the_same_pictures(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Manifests that were opened in a spreadsheet, or went from one system to another."""
 
+import re
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -73,6 +74,31 @@ def test_words_that_people_write_in_cp1252_are_no_doubt(word: str) -> None:
 def test_words_of_other_systems_are_a_doubt(word: str, encoding: str) -> None:
     with pytest.raises(UnreadableTableError, match=f"'{word}' in {encoding}"):
         decode_table(word.encode(encoding))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("control", ["\x1b[2J", "\x07", "\x0b", "\x1a", "\x7f"])
+@pytest.mark.parametrize("given", [True, False])
+def test_control_characters_are_refused_with_their_line_in_every_encoding(encoding, control, given) -> None:
+    text = f'image,hospital\na.jpg,"Sankt\nÖstra"\r\nb.jpg,{control}x\n'
+    shown = re.escape(repr(control[0]))
+    with pytest.raises(
+        UnreadableTableError, match=rf"control character {shown} on line 4.*save it as `CSV UTF-8`"
+    ):
+        decode_table(text.encode(encoding), encoding if given else None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_controls_of_the_upper_half_are_refused(encoding: str) -> None:
+    with pytest.raises(UnreadableTableError, match=r"control character '\\x9b' on line 1"):
+        decode_table("image,\x9b2J\n".encode(encoding), encoding)
+
+
+@pytest.mark.parametrize(
+    "text", ['a,"two\nlines"\n', 'a,"two\r\nlines"\r\n', "a\tb\n", "a,b\rc,d\r", "a,b\n\x1a"]
+)
+def test_lines_and_tabs_are_no_control_characters(text: str) -> None:
+    assert decode_table(text.encode()).text == text.removesuffix("\x1a")
 
 
 def test_lines_have_their_number_in_the_file(tmp_path: Path) -> None:
