@@ -27,6 +27,7 @@ from clients.new_job.warnings import warnings_of
 from clients.new_job.writing import MIN_COUNT, SEED, job_text
 from training.config import describe
 from training.data.settings import DataConfig
+from training.plain_text import on_one_line, printable
 
 REFUSED = 1
 EXAMPLES = """Examples:
@@ -74,9 +75,8 @@ def init(
     nothing is trained. Exit codes: 0 done, 1 refused (the file is there already), 2 wrong use or bad input.
     """
     if out.exists() and not force:
-        print(
-            f"{out} is there already; add --force to replace it, or name another with --out", file=sys.stderr
-        )
+        there = f"{on_one_line(str(out))} is there already"
+        print(f"{there}; add --force to replace it, or name another with --out", file=sys.stderr)
         raise typer.Exit(REFUSED)
     options = {"asks": asks, "clients": clients, "subgroups": subgroups, "unit": unit, "on": on}
     proposals = yes or as_json or not sys.stdin.isatty()
@@ -127,11 +127,11 @@ def _asker(options: Mapping[str, str | None], taken: dict[str, str], *, proposal
 
 def _prompt(question: Question) -> str:
     """Ask at the terminal; the questions go to standard error."""
-    typer.echo(f"\n{question.text}", err=True)
+    typer.echo(f"\n{printable(question.text)}", err=True)
     for fact in question.facts:
-        typer.echo(f"  {fact}", err=True)
+        typer.echo(f"  {on_one_line(fact)}", err=True)
     for choice, meaning in question.choices.items():
-        typer.echo(f"  {choice:<14} {meaning}", err=True)
+        typer.echo(f"  {on_one_line(choice):<14} {on_one_line(meaning)}", err=True)
     answer: str = typer.prompt(f"--{question.name}", default=question.proposal or None, err=True)
     return answer.strip()
 
@@ -197,13 +197,14 @@ def _told(
 
 
 def _print(out: Path, taken: Mapping[str, str], rehearsal: Rehearsal, warnings: list[str]) -> None:
-    print(f"{out}:")
+    file = on_one_line(str(out))
+    print(f"{file}:")
     for answer, meaning in taken.items():
-        print(f"  {answer:<24} {meaning}".rstrip())
+        print(f"  {on_one_line(answer):<24} {on_one_line(meaning)}".rstrip())
     held = [f"{name}: {count} to train on" for name, count in rehearsal.clients.items()]
     print(f"clients:\n{listing(held)}")
     if rehearsal.of_nobody:
         print(f"{rehearsal.of_nobody} pictures are nobody's")
     for warning in warnings:
-        print(f"! {warning}")
-    print(f"next: dermfed-train --check {out}, then dermfed-train {out}")
+        print(f"! {printable(warning)}")
+    print(f"next: dermfed-train --check {file}, then dermfed-train {file}")

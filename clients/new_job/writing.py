@@ -14,6 +14,7 @@ from clients.new_job.answers import Answers
 from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests
 from clients.new_job.plans import Plan
+from training.plain_text import on_one_line
 from training.updates.settings import PrivacyConfig
 
 SEED = 0
@@ -39,8 +40,8 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out
     if not labels.both_kinds:
         calibrate.pop(SENSITIVITY, None)
     told: dict[str, Any] = {
-        "manifests": one_line(" ".join(quote(str(path)) for path in manifests.paths)),
-        "file": one_line(quote(str(out))),
+        "manifests": on_one_line(" ".join(quote(str(path)) for path in manifests.paths)),
+        "file": on_one_line(quote(str(out))),
         "name": name,
         "seed": SEED,
         "min_count": MIN_COUNT,
@@ -50,12 +51,12 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out
         "label_map": labels.label_map,
         "counts": labels.counts,
         "unknown": labels.unknown,
-        "of_unknown_kind": [one_line(code) for code in classes if describe(code).malignancy == "unknown"],
+        "of_unknown_kind": [on_one_line(code) for code in classes if describe(code).malignancy == "unknown"],
         "cases": answers.cases.model_dump(mode="json") if answers.cases else None,
         "subgroups": answers.subgroups.model_dump(mode="json") if answers.subgroups else None,
         "tones": answers.tones,
         "clients": clients.model_dump(mode="json", exclude_none=True),
-        "values": {one_line(value): count for value, count in parties.values.items()},
+        "values": {on_one_line(value): count for value, count in parties.values.items()},
         "has_splits": any(row.split for row in manifests.rows),
         "split": plan.split.model_dump(mode="json"),
         "usual_split": plan.split == work.split,
@@ -74,15 +75,27 @@ def intersections(answers: Answers) -> list[dict[str, Any]]:
     return [of[name] for name in facts if isinstance(name, str) and name in of]
 
 
-def one_line(text: str) -> str:
-    """A text as part of a comment."""
-    return " ".join(text.split())
+class _OneLine(yaml.SafeDumper):
+    """Writes a text that has more than one line, or what a terminal obeys, with escapes on one."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if on_one_line(text) == text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_OneLine.add_representer(str, _text)
 
 
 def flow(value: Any) -> str:
-    """A value as YAML in one line."""
-    text: str = yaml.safe_dump(
-        plain(value), default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
+    """A value as YAML in one line, whatever its texts hold."""
+    text: str = yaml.dump(
+        plain(value),
+        Dumper=_OneLine,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -149,7 +149,7 @@ def _refuse_controls(text: str, encoding: str) -> None:
     line = len(_LINE_END.findall(text, 0, found.start())) + 1
     raise UnreadableTableError(
         f"has the control character {found[0]!r} on line {line}, which no table has: it is no text, "
-        f"damaged, or of another encoding than {encoding}; take the character out, or export the table again, "
+        f"damaged, or of another encoding than {encoding}; take the character out, or export the table anew, "
         f"and {SAVE_AS}"
     )
 

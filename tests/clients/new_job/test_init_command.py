@@ -14,8 +14,10 @@ from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.write import write_synthetic
 from clients.new_job.machines import RECIPES
+from clients.new_job.writing import flow
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import FOLDER
+from training.plain_text import on_one_line
 
 Change = Callable[[int, Row], Row]
 
@@ -63,6 +65,21 @@ def names_that_yaml_would_misread(number: int, row: Row) -> Row:
     return replace(row, label=odd[row.label])
 
 
+def names_of_several_lines(number: int, row: Row) -> Row:
+    odd = {
+        "BCC": "# no\nstages: []",
+        "NV": "'x' \"y\"\r\n{{ seed }}",
+        "MEL": "a\nb: [c]",
+        "BKL": "z\u2028{% if %}",
+    }
+    return replace(row, label=odd[row.label])
+
+
+def clinics_of_several_lines(number: int, row: Row) -> Row:
+    odd = ("a\nstages: []", "[/b] {{ seed }}: #", "ward [a-z]\n'\"")
+    return with_extra(row, hospital=odd[int(row.patient_id[1:]) % 3])
+
+
 MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
     "drawn": (as_it_is, {"label_map": "malignancy", "unit": "lesion", "clients": {"by": "manifest"}}),
     "no tones": (without_tones, {"subgroups": None}),
@@ -90,6 +107,10 @@ MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
         },
     ),
     "names that YAML would misread": (names_that_yaml_would_misread, {"label_map": None}),
+    "clinics of several lines": (
+        clinics_of_several_lines,
+        {"clients": {"by": "column", "column": "hospital"}},
+    ),
 }
 
 
@@ -124,6 +145,91 @@ def test_the_job_of_a_manifest_is_as_it_should_be_and_passes_check(kind, write, 
     checked = train_command("--check", str(out), "--json")
     assert checked.code == 0, checked.err
     assert sum(row["n"] for row in json.loads(checked.out)) > 0
+
+
+ODD = [
+    "a\nb",
+    "a\r\nb",
+    "# a",
+    "a: b",
+    "'a' \"b\"",
+    "{{ seed }}",
+    "a\x1b[2Jb",
+    "a\x85b",
+    "a\u2028b",
+    "\n",
+    "null",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*ODD, "a" * 500 + "\n" + "b" * 300])
+def test_a_value_is_one_line_of_yaml_whatever_it_holds(text):
+    for value in (text, [text], {text: [text]}, {"a": {text: None}}):
+        written = flow(value)
+        assert len(written.splitlines()) == 1
+        assert on_one_line(written) == written
+        assert yaml.safe_load(f"x: {written}  # after\ny: 1") == {"x": value, "y": 1}
+    assert yaml.safe_load(f"x:\n  {flow(text)}: 1  # after\ny: 1") == {"x": {text: 1}, "y": 1}
+
+
+def test_labels_of_any_kind_make_a_job_that_check_takes(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    told = [f"--map={label}=benign" for label in ("a\nb: [c]", "# no\nstages: []", "z\u2028{% if %}")]
+    told += ["--map='x' \"y\"\r\n{{ seed }}=malignant", "--asks", "malignancy", "--subgroups", "none"]
+    ended = train_command("init", write(names_of_several_lines), "--out", out, *told)
+    assert ended.code == 0, ended.err
+    assert set(yaml.safe_load(out.read_text())["data"]["label_map"]) == {
+        row.label for row in read_manifest(tmp_path / "manifest.csv").rows
+    }
+    checked = train_command("--check", out)
+    assert checked.code == 0, checked.err
+
+
+def test_labels_of_any_kind_that_are_classes_stay_within_their_line(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    ended = train_command("init", write(names_of_several_lines), "--out", out, "--subgroups", "none")
+    assert ended.code == 0, ended.err
+    assert "# Whether # no\\nstages: []" in out.read_text()
+    assert [stage.stage for stage in read_job(out).stages][-1] in ("export", "calibrate")
+
+
+@pytest.mark.parametrize("column", ["ward\nstages: []", "# ward", "ward: 'a' \"b\"", "{{ ward }}"])
+def test_a_column_of_any_name_stays_within_its_line(column, write, tmp_path, train_command):
+    def some_without(number: int, row: Row) -> Row:
+        patient = int(row.patient_id[1:])
+        return with_extra(row, **{column: "" if patient % 10 == 0 else f"c{patient % 2}\n#"})
+
+    out = tmp_path / "job.yaml"
+    ended = train_command("init", write(some_without), "--out", out, "--clients", f"column:{column}")
+    assert ended.code == 0, ended.err
+    assert read_job(out).data.where == {column: ("c0\n#", "c1\n#")}
+    assert "c0\\n#" in out.read_text()
+
+
+@pytest.mark.parametrize("name", ["a\nstages: [].csv", "a\x1b[2J #b.csv", "{{ seed }}: 'x' \"y\".csv"])
+def test_a_file_of_any_name_stays_within_its_line(name, write, tmp_path, train_command):
+    out = tmp_path / f"{name}.yaml"
+    ended = train_command("init", write(name=name), "--out", out)
+    assert ended.code == 0, ended.err
+    assert yaml.safe_load(out.read_text())["data"]["manifest"] == name
+    assert "\x1b" not in out.read_text() + ended.out + ended.err
+    assert len(ended.out.split("next: ")[1].splitlines()) == 1
+
+
+def test_check_shows_clinics_with_brackets_and_steers_nothing(write, tmp_path, train_command):
+    out = tmp_path / "job.yaml"
+    assert train_command("init", write(clinics_of_several_lines), "--out", out).code == 0
+    checked = train_command("--check", out)
+    assert checked.code == 0, checked.err
+    for shown in ("Pictures of a", "Pictures of [/b] {{ seed }}: #", "Pictures of ward [a-z]"):
+        assert shown in checked.out.replace("Lesions", "Pictures")
+    hostile = tmp_path / "manifest.csv"
+    hostile.write_text(hostile.read_text().replace("[/b] {{", "\x1b[2J {{"))
+    refused = train_command("--check", out)
+    assert refused.code == 2
+    assert r"control character '\x1b' on line" in refused.err
+    assert "\x1b" not in refused.out + refused.err
 
 
 @pytest.mark.parametrize("machine", RECIPES)
