@@ -219,7 +219,7 @@ def test_a_subgroup_of_too_few_validation_pictures_keeps_the_global_model(make_j
 def test_where_no_subgroup_has_enough_validation_pictures_the_run_ends(make_job, stand, draw_hospitals):
     sizes = {"light": (12, 4, 0, 0), "dark": (8, 4, 0, 0)}
     job = make_job(stages(), privacy={"min_count": 5})
-    with pytest.raises(JobError, match=r"no hospital holds 5 labelled validation pictures.*privacy\.min_count"):
+    with pytest.raises(JobError, match=r"no hospital holds 5 labelled validation.*privacy\.min_count"):
         stand(job, draw_hospitals(sizes, HOLDER_OF)).run()
 
 
