@@ -395,7 +395,7 @@ FIGURES: tuple[Figure, ...] = (
                 "seconds that pass",
                 ("seconds", "seconds before"),
                 ("now", "before"),
-                limits=(0, 8),
+                limits=(0, 9),
             ),
         ),
         ("command",),
