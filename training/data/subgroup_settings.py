@@ -19,8 +19,12 @@ from pydantic import (
     model_validator,
 )
 
+from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED
 from registry.bundle.skin_tone.scales import SCALES, allowed_tones, read_scale, read_tone
 from training.config import FrozenConfig
+
+TAKEN: Final = (GLOBAL, UNDECLARED)
+"""What figures call the model for everybody, and the pictures of no subgroup."""
 
 EXAMPLE: Final = "groups: {dark: {fitzpatrick: [5, 6], milk10k: [0, 1, 2]}}"
 
@@ -209,6 +213,10 @@ def _refuse_unfit(tones: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
         raise ValueError(f"there is no group; name some, e.g. {EXAMPLE}, or remove `subgroups`")
     owners: dict[tuple[str, str], str] = {}
     for name, by_scale in tones.items():
+        if name in TAKEN:
+            raise ValueError(
+                f"a group may not be called {name}, which figures call something else; rename it"
+            )
         if not by_scale:
             raise ValueError(f"group {name} is empty; name its values, e.g. {EXAMPLE}, or remove it")
         for scale, values in by_scale.items():

@@ -141,7 +141,9 @@ def run_stages(
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         if done is None:
             stage.require_data(census, dataset.labels, job.privacy)
-            stage.rehearse(context)
+            planned = stage.rehearse(context)
+            if planned is not None:
+                planned.require_batches(census)
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         metrics_log.stage_start = log_bytes
         announce(metrics_log, job, context.key, len(census.counts), before=done is not None)

@@ -11,7 +11,7 @@ from clients.data.errors import SubgroupError
 from clients.data.labels.undeclared import Undeclared
 from clients.data.manifests.manifest import Row
 from registry.bundle.skin_tone.scales import read_tone
-from training.data.subgroup_settings import ColumnSubgroups, ToneGroups
+from training.data.subgroup_settings import TAKEN, ColumnSubgroups, ToneGroups
 
 UNDECLARED = -1
 
@@ -66,6 +66,11 @@ def _by_column(rows: Sequence[Row], column: str, seen: NDArray[np.bool_]) -> Gro
     names = tuple(sorted({value for value, counts in zip(values, seen, strict=True) if counts} - {""}))
     if not names:
         raise SubgroupError(f"the column {column!r} is empty, so it names no subgroups; choose another")
+    if taken := sorted(set(names) & set(TAKEN)):
+        raise SubgroupError(
+            f"the column {column!r} says {', '.join(taken)}, as figures call something else; leave the cell "
+            "empty where nothing is known, or write another word"
+        )
     return _grouping(names, values, Undeclared.by_column(values, column, names))
 
 

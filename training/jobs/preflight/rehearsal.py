@@ -80,6 +80,8 @@ def rehearse(job: Job, dataset: Dataset, census: Census, model: Classifier, fold
         try:
             stage.require_data(told, dataset.labels, job.privacy)
             planned.append(stage.rehearse(context))
+            if (plan := planned[-1]) is not None:
+                plan.require_batches(told)
         except TrainingError as error:
             reason = str(error).removeprefix(f"{stage.stage}: ")
             raise type(error)(f"stages.{place} ({stage.stage}): {reason}") from error

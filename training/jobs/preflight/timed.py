@@ -16,6 +16,7 @@ from training.algorithms.features import weights_digest
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import SPLITS, Dataset, Examples
 from training.federation.canary import CANARY, STEPS
+from training.federation.canary import LOGGER as CANARY_LOG
 from training.federation.client.embed import ENCODER
 from training.federation.client.evaluate import predict
 from training.federation.questions import EMBED
@@ -88,13 +89,28 @@ def time_steps(job: Job, dataset: Dataset, rehearsal: Rehearsal, store: StateSto
     Returns:
         Of each stage; None of one that trains nothing, or whose first step needs answers of others.
     """
-    with threads(job.engine.threads_per_client):
+    with threads(job.engine.threads_per_client), quiet():
         return [
             None
             if planned is None or not planned.epochs
             else time_stage(job, dataset, context, planned, store)
             for context, planned in zip(rehearsal.contexts, rehearsal.planned, strict=True)
         ]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let a step that fails on so few pictures fail without a traceback on the terminal, while it lasts."""
+    CANARY_LOG.addFilter(nothing)
+    try:
+        yield
+    finally:
+        CANARY_LOG.removeFilter(nothing)
+
+
+def nothing(record: logging.LogRecord) -> bool:
+    """Let no record pass."""
+    return False
 
 
 @contextmanager

@@ -11,15 +11,16 @@ from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
 from training.config import FrozenConfig
 from training.data.dataset import Split
+from training.errors import JobError
 from training.federation.blocks import Blocks
 from training.federation.census import Census
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
-from training.federation.server.plan import Plan
+from training.federation.server.plan import Plan, Track
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
-from training.messages.message import Broadcast, Tensors, Update
+from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.encoders.preprocessing import Preprocessing
 from training.updates.settings import CountsConfig, PrivacyConfig
@@ -141,6 +142,7 @@ class Rehearsed:
         batch_size: pictures in a batch.
         all_pictures: whether it trains on pictures without a label, too.
         on_features: whether clients make features of their pictures first and train on those.
+        whole: whether all of the network learns, normalisation with statistics of a batch among it.
     """
 
     plan: Plan
@@ -149,6 +151,45 @@ class Rehearsed:
     batch_size: int
     all_pictures: bool = False
     on_features: bool = False
+    whole: bool = False
+
+    def require_batches(self, census: Census) -> None:
+        """Refuse batches without a variance, and clients that are to train and cannot make a batch.
+
+        Raises:
+            JobError: naming them, where too few others are left.
+        """
+        if self.whole and self.batch_size < FEWEST_IN_BATCH and any(map(is_statistic, self.weights)):
+            raise JobError(
+                f"objective.batch_size is {self.batch_size}, and the model has batch normalisation, which "
+                f"needs {FEWEST_IN_BATCH} pictures in a batch; raise it, or choose a model without"
+            )
+        for track in self.plan.tracks if self.epochs else ():
+            alone = [
+                name for name in track.trainers if self.trained_on(census, track, name) < FEWEST_IN_BATCH
+            ]
+            needed = len(track.trainers) if self.plan.min_clients is None else self.plan.min_clients
+            if alone and len(track.trainers) - len(alone) < needed:
+                whose = "" if track.name in (GLOBAL, *alone) else f" of {track.name}"
+                raise JobError(
+                    f"{', '.join(alone)} {'has' if len(alone) == 1 else 'have'} one training picture{whose}, "
+                    "and a batch is of two at least; bring more, merge it with another client or subgroup "
+                    "(data.clients, data.subgroups), or set engine.min_clients"
+                )
+
+    def trained_on(self, census: Census, track: Track, client: str) -> int:
+        """How many pictures a client trains a model on."""
+        if self.all_pictures:
+            return census.held(client, "train", census.all_subgroups, labelled=False)
+        return track.sizes.get(client, census.held(client, "train", census.all_subgroups))
+
+
+FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
+
+
+def is_statistic(name: str) -> bool:
+    """Whether a tensor of a model is what batch normalisation keeps."""
+    return name.endswith("running_mean")
 
 
 class Stage(FrozenConfig, ABC):

@@ -214,6 +214,7 @@ class Federate(RoundsStage):
             self.objective.batch_size,
             all_pictures=self.objective.uses_unlabelled,
             on_features=isinstance(self.trains, TrainsHead),
+            whole=isinstance(self.trains, TrainsAll),
         )
 
     def evaluation_units(self, counts: CountsConfig) -> Mapping[Split, int]:

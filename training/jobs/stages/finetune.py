@@ -115,7 +115,7 @@ class Finetune(Stage):
     def rehearse(self, context: StageContext) -> Rehearsed:
         """Plan the epochs."""
         plan, state = self.plan(context), float_state(context.model)
-        return Rehearsed(plan, state, 1, self.objective.batch_size)
+        return Rehearsed(plan, state, 1, self.objective.batch_size, whole=True)
 
     @property
     def needs_client_figures(self) -> bool:

@@ -72,6 +72,7 @@ class Pretrain(RoundsStage):
             self.objective.epochs,
             self.objective.batch_size,
             all_pictures=True,
+            whole=True,
         )
 
     def network(self, context: StageContext) -> Network:

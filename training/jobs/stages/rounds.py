@@ -35,6 +35,8 @@ from training.seeds import derive_seed
 from training.updates.compression.server import Compressor
 from training.updates.settings import PrivacyConfig
 
+FEWEST_CLASSES = 2
+
 
 class RoundsStage(Stage):
     """The four parts of a system, and how many rounds they run.
@@ -164,7 +166,13 @@ class RoundsStage(Stage):
         )
 
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
-        """Refuse data of which the aggregator could make nothing."""
+        """Refuse data of which the objective or the aggregator could make nothing."""
+        if not self.objective.self_supervised and len(labels) < FEWEST_CLASSES:
+            found = ", ".join(label.code for label in labels) or "none"
+            raise JobError(
+                f"{self.stage}: a model tells classes apart, and the pictures have {len(labels)} ({found}); "
+                "name another in data.label_map, or remove what leaves its pictures out"
+            )
         self.settled(census, labels, privacy, census.holders("train", census.all_subgroups, labelled=False))
 
     def settled(

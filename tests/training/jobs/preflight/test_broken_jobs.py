@@ -86,6 +86,31 @@ BROKEN = {
         {"stages": PERSONAL, "data": {"subgroups": {"column": "site"}, "clients": {"by": "iid", "count": 2}}},
         ["personalize needs data.subgroups by skin tone", "per: client"],
     ),
+    "one class to tell from none": (
+        {"data": {"label_map": {"MEL": "x", "NV": "x", "BCC": "x", "BKL": "x"}}},
+        ["stages.0 (federate)", "the pictures have 1 (x)", "data.label_map"],
+    ),
+    "batches of one picture": (
+        {"stages": [{**CALIBRATED[0], "objective": {"name": "supervised", "batch_size": 1}}]},
+        ["stages.0 (federate)", "objective.batch_size is 1", "batch normalisation"],
+    ),
+    "a client of one picture": (
+        {
+            "data": {
+                "clients": {"by": "iid", "count": 17},
+                "split": {"train": 0.4, "validation": 0.2, "calibration": 0.2, "test": 0.2},
+            }
+        },
+        ["stages.0 (federate)", "one training picture", "engine.min_clients"],
+    ),
+    "a group of a name that figures have": (
+        {
+            "data": {
+                "subgroups": {"scale": "fitzpatrick", "groups": {"undeclared": [1, 2, 3], "dark": [4, 5, 6]}}
+            }
+        },
+        ["data.subgroups", "undeclared", "rename it"],
+    ),
     "a setting with a letter too much": (
         {"stages": [{**CALIBRATED[0], "roundss": 3}]},
         ["stages.0", "roundss", "rounds"],
