@@ -131,19 +131,13 @@ def test_causes_are_counted_apart_and_rows_that_the_job_does_not_want_are_told(
     assert unused["listed"] == 120
 
 
-def test_a_job_that_is_refused_for_want_of_pictures_says_which_are_missing(train_command, hospital, tmp_path):
-    def change(place, row):
-        if row["skin_tone"] in ("4", "5", "6") and place > 12:
-            row["image"] += ".gone"
-
-    job = hospital(change, on_broken="skip")
-    ended = train_command(
-        "--check", job, "--set", "stages.personalize={stage: personalize, strategy: {name: none}}"
-    )
+def test_a_job_that_is_refused_for_want_of_pictures_says_which_are_missing(train_command, hospital):
+    job = hospital(missing, on_broken="skip")
+    personal = "stages.personalize={stage: personalize, strategy: {name: none}}"
+    ended = train_command("--check", job, "--set", personal, "--set", "privacy.min_count=60")
     assert ended.code == 2
-    assert "no validation pictures of subgroup dark" in ended.err
-    assert "pictures are not used" in ended.err
-    assert "missing or broken" in ended.err
+    assert "no hospital holds 60 labelled validation pictures" in ended.err
+    assert "7 of 120 pictures are not used: 7 missing or broken" in ended.err
 
 
 def test_where_every_picture_is_used_nothing_is_told(train_command, hospital, tmp_path):

@@ -20,11 +20,12 @@ from pydantic import (
 )
 
 from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED
+from registry.bundle.metrics.patient import ALL
 from registry.bundle.skin_tone.scales import SCALES, allowed_tones, read_scale, read_tone
 from training.config import FrozenConfig
 
-TAKEN: Final = (GLOBAL, UNDECLARED)
-"""What figures call the model for everybody, and the pictures of no subgroup."""
+TAKEN: Final = (GLOBAL, UNDECLARED, ALL)
+"""What figures call the model for everybody, the pictures of no subgroup, and all of them."""
 
 EXAMPLE: Final = "groups: {dark: {fitzpatrick: [5, 6], milk10k: [0, 1, 2]}}"
 

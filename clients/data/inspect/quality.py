@@ -40,6 +40,18 @@ NEXT: Mapping[str, tuple[str, str]] = {
         "The same picture under different lesions",
         "Give the rows one lesion_id, or one duplicate_group, or remove all but one.",
     ),
+    "near-duplicate": (
+        "Pictures that are alike but for how they were saved, under different lesions",
+        "Look at them; “dermfed-data link” writes a manifest that keeps them on one side of a split.",
+    ),
+    "contradiction": (
+        "One picture with two diagnoses",
+        "Find out which is right, and mend or remove the other row.",
+    ),
+    "lesion": (
+        "One lesion at two patients",
+        "Mend the patient_id, or give the lesions ids of their own.",
+    ),
     "case": (
         "Pictures of a lesion that contradict each other, or facts that cannot be read",
         "Mend the table; an empty cell contradicts nothing.",

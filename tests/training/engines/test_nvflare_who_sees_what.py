@@ -5,6 +5,7 @@ import pytest
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.canary import CANARY
+from training.federation.census import CENSUS
 from training.federation.questions import EMBED
 from training.jobs.counts_under_masks import over_network
 from training.jobs.who_sees_what import MASKED, who_sees_what
@@ -25,7 +26,7 @@ TOPICS = {
     "embeddings": "embeddings",
 }
 EMPTY = (*QUESTIONS, EMBED)  # what is asked without anything of the pictures in the answer
-WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity"}
+WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity", CENSUS}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,10 @@ def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy
             assert withheld == (TOPICS[header.ask] in masked), header.ask
         assert bool(header.losses) == (header.ask in WITH_LOSSES)
         assert bool(header.scalars) == (header.ask in WITH_SCALARS)
+        if header.ask == CENSUS:
+            assert all(name.startswith("unused.") for name in header.scalars), (
+                "counts by reason, nothing else"
+            )
 
     told = [f"job {job.name}, who sees what: {row.line}" for row in table.values()]
     first_task = next(place for place, line in enumerate(there.said) if "census: done" in line)

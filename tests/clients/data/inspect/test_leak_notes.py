@@ -1,5 +1,5 @@
 from clients.data.inspect import leak_notes as module
-from clients.data.inspect.leak_notes import leak_notes, told
+from clients.data.inspect.leak_notes import leak_notes, shared_owners, told
 from clients.data.inspect.near_duplicates import LeakingPairs
 from clients.data.prepare import prepare
 from clients.data.synthetic.write import write_synthetic
@@ -19,6 +19,25 @@ def test_pairs_across_splits_and_clients_are_told_with_where_they_are():
     )
     assert "dermfed-data link" in splits
     assert clients.startswith("4 pairs of near-duplicates are at two clients")
+
+
+def test_patients_at_two_clients_are_counted(tmp_path):
+    write_synthetic(tmp_path, pictures=30, size=32, seed=1)
+    lines = (tmp_path / "manifest.csv").read_text().splitlines()
+    place = lines[0].split(",").index("patient_id")
+    patients = [line.split(",")[place] for line in lines[1:]]
+    rows = [f"{line},{'north' if number % 2 else 'south'}" for number, line in enumerate(lines[1:])]
+    (tmp_path / "manifest.csv").write_text("\n".join([f"{lines[0]},clinic", *rows]))
+    shared = {
+        patient
+        for patient in patients
+        if len({n % 2 for n, other in enumerate(patients) if other == patient}) > 1
+    }
+    clients = {"by": "column", "column": "clinic"}
+    config = DataConfig(manifest="manifest.csv", label_map="malignancy", image_size=32, clients=clients)
+    data = prepare(config, seed=1, folder=tmp_path, cache=tmp_path / "cache")
+    assert shared
+    assert shared_owners(data)[0].startswith(f"{len(shared)} patients are at two clients or more")
 
 
 def test_pairs_within_one_split_leak_nothing():

@@ -35,7 +35,7 @@ def test_a_column_counts_empty_values_and_those_that_unseen_pictures_alone_have(
     assert grouping.undeclared.total == (grouping.members == UNDECLARED).sum()
 
 
-@pytest.mark.parametrize("config", [None, ToneSubgroups(scale="monk", groups={"all": ("6", "7")})])
+@pytest.mark.parametrize("config", [None, ToneSubgroups(scale="monk", groups={"some": ("6", "7")})])
 def test_where_every_tone_has_its_group_or_none_is_asked_for_nothing_is_counted(
     config: ToneSubgroups | None,
 ) -> None:
