@@ -168,8 +168,9 @@ class Rehearsed:
             alone = [
                 name for name in track.trainers if self.trained_on(census, track, name) < FEWEST_IN_BATCH
             ]
-            needed = len(track.trainers) if self.plan.min_clients is None else self.plan.min_clients
-            if alone and len(track.trainers) - len(alone) < needed:
+            everybody = len(track.trainers)
+            needed = everybody if self.plan.min_clients is None else min(self.plan.min_clients, everybody)
+            if alone and everybody - len(alone) < max(needed, 1):
                 whose = "" if track.name in (GLOBAL, *alone) else f" of {track.name}"
                 raise JobError(
                     f"{', '.join(alone)} {'has' if len(alone) == 1 else 'have'} one training picture{whose}, "
