@@ -11,7 +11,7 @@ from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
 from training.config import FrozenConfig
 from training.data.dataset import Split
-from training.errors import JobError
+from training.errors import JobError, QuorumError
 from training.federation.blocks import Blocks
 from training.federation.census import Census
 from training.federation.server.ask import Traffic
@@ -157,7 +157,8 @@ class Rehearsed:
         """Refuse batches without a variance, and clients that are to train and cannot make a batch.
 
         Raises:
-            JobError: naming them, where too few others are left.
+            JobError: a batch has no variance.
+            QuorumError: naming clients that cannot, where too few others are left.
         """
         if self.whole and self.batch_size < FEWEST_IN_BATCH and any(map(is_statistic, self.weights)):
             raise JobError(
@@ -172,7 +173,7 @@ class Rehearsed:
             needed = everybody if self.plan.min_clients is None else min(self.plan.min_clients, everybody)
             if alone and everybody - len(alone) < max(needed, 1):
                 whose = "" if track.name in (GLOBAL, *alone) else f" of {track.name}"
-                raise JobError(
+                raise QuorumError(
                     f"{', '.join(alone)} {'has' if len(alone) == 1 else 'have'} one training picture{whose}, "
                     "and a batch is of two at least; bring more, merge it with another client or subgroup "
                     "(data.clients, data.subgroups), or set engine.min_clients"

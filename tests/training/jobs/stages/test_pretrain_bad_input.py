@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.errors import DataError, JobError, QuorumError
+from training.errors import DataError, QuorumError
 from training.models import ModelConfig
 
 VIT = {
@@ -143,7 +143,7 @@ def test_a_client_with_one_picture_stops_the_run_or_is_left_out_as_the_job_says(
     masked_job, run_job, make_dataset, tmp_path
 ):
     data, said = make_dataset(ONE), "west has fewer than two pictures to train on with mae; give it more, or"
-    with pytest.raises(JobError, match=r"west has one training picture.*engine\.min_clients"):
+    with pytest.raises(QuorumError, match=r"west has one training picture.*engine\.min_clients"):
         run_job(masked_job(), data, tmp_path / "all")
     ran = run_job(masked_job(engine={"min_clients": 2}), data, tmp_path / "two")
     (line,) = ran.lines
