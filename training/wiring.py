@@ -165,11 +165,12 @@ def check(job: Job, job_file: Path, say: Say) -> Preflight:
     dataset = load_data(job, job_file)
     with TemporaryDirectory(prefix="dermfed-check-") as folder:
         try:
-            return preflight(job, dataset, ClientStore(Path(folder)), leak_notes(dataset))
+            found = preflight(job, dataset, ClientStore(Path(folder)))
         except TrainingError:
             for line in dataset.unused.lines():  # which may be why
                 say(line)
             raise
+    return found.with_notes(leak_notes(dataset))
 
 
 def check_federation(job: Job, kit: Path) -> CheckedFederation:

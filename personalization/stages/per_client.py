@@ -15,6 +15,7 @@ from training.errors import JobError
 from training.federation.blocks import Blocks, EvaluateQuestion, unpack_blocks
 from training.federation.census import Census
 from training.federation.client.evaluate import predict, reply_blocks
+from training.federation.client.local_training import FEWEST_IN_BATCH
 from training.federation.client.release_ledger import ANSWERS, admit
 from training.federation.questions import TEST
 from training.federation.server.ask import Traffic, ask_all
@@ -24,8 +25,6 @@ from training.jobs.stages.final_test import final_question
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.tensor_file import write_tensors
 from training.models.encoders.files import said_of
-
-FEWEST_TO_TRAIN = 2  # pictures, without which no batch has a variance
 
 
 def client_tracks(context: StageContext) -> tuple[Track, ...]:
@@ -52,12 +51,12 @@ def require_owners(census: Census, least: int) -> list[str]:
     able = [
         name
         for name in census.hospitals("train", places)
-        if census.held(name, "train", places) >= FEWEST_TO_TRAIN
+        if census.held(name, "train", places) >= FEWEST_IN_BATCH
         and census.held(name, "validation", places) >= max(least, 1)
     ]
     if not able:
         raise JobError(
-            f"personalize: no hospital has {FEWEST_TO_TRAIN} labelled training pictures and {least} labelled "
+            f"personalize: no hospital has {FEWEST_IN_BATCH} labelled training pictures and {least} labelled "
             "validation pictures (privacy.min_count) for a model of its own; raise data.split.validation, "
             "lower privacy.min_count, or personalize per subgroup"
         )

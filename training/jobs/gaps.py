@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.metrics.exact import clopper_pearson
 from training.data.dataset import SPLITS
 from training.federation.census import Census
 
 WANTED = 0.8
 """If no sensitivity below this could be excluded though every malignant picture were found, it is told."""
-
-ALPHA = 0.05
 
 
 def gaps(census: Census, labels: Sequence[Label]) -> list[str]:
@@ -58,8 +57,8 @@ def told(malignant: int) -> str:
 
 
 def lowest(n: int) -> float:
-    """The lower end of the 95 % interval of n found of n, (α / 2)^(1 / n) (Clopper & Pearson 1934)."""
-    return float((ALPHA / 2) ** (1 / n)) if n else 0.0
+    """The lower end of the 95 % interval of n found of n (Clopper & Pearson 1934)."""
+    return clopper_pearson(n, n)[0]
 
 
 def not_reached(census: Census) -> Iterator[str]:

@@ -22,6 +22,7 @@ from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.contexts import NOBODY, contexts_of
 from training.jobs.gaps import gaps
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
@@ -36,8 +37,6 @@ from training.models import initial_model
 from training.models.groups import float_state
 from training.updates.differential_privacy.report import privacy_facts
 from training.updates.settings import PrivacyConfig
-
-NOBODY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -112,38 +111,22 @@ def run_stages(
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
     finished: dict[str, FinishedStage] = {}
-    noise, since = NoisePlan(job.privacy, job.stages), added_since(out, job)
-
-    def context_of(place: int) -> StageContext:
-        """The context of the stage at a place."""
-        key = job.key(place)
-        return StageContext(
-            job=job,
-            digest=job.digest,
-            key=key,
-            folder=out / "checkpoints" / key,
-            engine=engine,
-            metrics_log=metrics_log,
-            labels=dataset.labels,
-            subgroups=tuple(dataset.subgroups),
-            census=census,
-            fingerprint=dataset.fingerprint,
-            communities=dataset.communities,
-            model=model,
-            registrar=registrar,
-            dismissed=dismissed,
-            tests=noise.tests(place),
-            added_since=since,
-        )
-
-    contexts = [context_of(place) for place in range(len(job.stages))]
+    contexts = contexts_of(
+        job,
+        dataset,
+        census,
+        model,
+        out / "checkpoints",
+        engine,
+        metrics_log,
+        registrar,
+        dismissed,
+        added_since(out, job),
+    )
     before = [load_finished(context.folder, job.digest) for context in contexts]
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         if done is None:
-            stage.require_data(census, dataset.labels, job.privacy)
-            planned = stage.rehearse(context)
-            if planned is not None:
-                planned.require_batches(census)
+            stage.look_ahead(context)
     for stage, context, done in zip(job.stages, contexts, before, strict=True):
         metrics_log.stage_start = log_bytes
         announce(metrics_log, job, context.key, len(census.counts), before=done is not None)

@@ -15,6 +15,8 @@ from training.errors import DataError
 from training.messages.message import Tensors
 from training.seeds import derive_seed
 
+FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
+
 
 @dataclass(frozen=True)
 class LocalResult:
@@ -48,7 +50,7 @@ def train_locally(
     # For what draws inside the network, such as dropout.
     torch.manual_seed(derive_seed(work.seed, work.stage, work.track, work.round, work.client, "network"))
     task = objective.begin(model, work)
-    if sum(task.num_examples().values()) < 2:
+    if sum(task.num_examples().values()) < FEWEST_IN_BATCH:
         raise DataError(
             f"{work.client} has fewer than two pictures to train on with {objective.name}; "
             "give it more, or leave it out of the job"

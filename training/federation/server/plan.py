@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Literal
 
 from training.algorithms.aggregators.base import Aggregator, ServerState
@@ -86,6 +87,11 @@ class Plan:
     dismissed: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
     evaluated: frozenset[int] | None = None
+
+    def cohort_size(self, track: Track) -> int:
+        """How many clients train a model in a round."""
+        drawn = len(track.trainers) - len(track.always)
+        return len(track.always) + (max(1, ceil(self.participation * drawn - 1e-9)) if drawn else 0)
 
     def evaluates(self, round_: int) -> bool:
         """Whether the models of a round are evaluated; those of round 0, before the first, always are."""

@@ -8,7 +8,6 @@ each is a `Track`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -135,7 +134,7 @@ def run_rounds(
 def choose_cohort(track: Track, plan: Plan, round_: int) -> tuple[str, ...]:
     """The clients asked this round, in client order, drawn without replacement; some are always asked."""
     drawn = [client for client in track.trainers if client not in track.always]
-    size = max(1, ceil(plan.participation * len(drawn) - 1e-9)) if drawn else 0
+    size = plan.cohort_size(track) - len(track.always)
     if size == len(drawn):
         return track.trainers
     random = generator(plan.seed, plan.stage, track.name, round_, "cohort")

@@ -4,12 +4,13 @@ Time is that of this machine where it does nothing else: a step is timed on a fe
 taken to be nothing but such steps and answers. Export, calibration and the writing of files are not in it.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
 from typing import Any
 
-from training.data.dataset import SPLITS, Dataset, Split
-from training.federation.server.plan import Plan, Track
+from training.data.dataset import Split
+from training.federation.census import Census
+from training.federation.server.plan import Plan
 from training.jobs.job import Job
 from training.jobs.preflight.rehearsal import Rehearsal
 from training.jobs.preflight.timed import TimedStep
@@ -49,35 +50,35 @@ class StageEstimate:
 
 
 def estimate(
-    job: Job, dataset: Dataset, rehearsal: Rehearsal, timed: list[TimedStep | None]
+    job: Job, census: Census, rehearsal: Rehearsal, timed: list[TimedStep | None]
 ) -> list[StageEstimate]:
     """What each stage of a job will take.
 
     Args:
         job: the job.
-        dataset: all of its pictures.
+        census: who holds what.
         rehearsal: its stages as they will be.
         timed: a step of each.
     """
     return [
-        StageEstimate(stage.stage) if planned is None else of_rounds(job, dataset, stage.stage, planned, step)
+        StageEstimate(stage.stage) if planned is None else of_rounds(job, census, stage.stage, planned, step)
         for stage, planned, step in zip(job.stages, rehearsal.planned, timed, strict=True)
     ]
 
 
 def of_rounds(
-    job: Job, dataset: Dataset, stage: str, planned: Rehearsed, step: TimedStep | None
+    job: Job, census: Census, stage: str, planned: Rehearsed, step: TimedStep | None
 ) -> StageEstimate:
     """What a stage of rounds will take."""
     plan = planned.plan
     travelling = {name: planned.weights[name] for name in plan.travels}
     one_way = tensor_bytes(plan.compressor.down(travelling)) if travelling else 0
-    answers = sum(asked(track, plan) for track in plan.tracks) * plan.rounds
+    answers = sum(plan.cohort_size(track) for track in plan.tracks) * plan.rounds
     looked = sum(len(track.judges) for track in plan.tracks) * rounds_evaluated(plan)
     return StageEstimate(
         stage,
         plan.rounds,
-        None if step is None else seconds(job, dataset, planned, step),
+        None if step is None else seconds(job, census, planned, step),
         one_way,
         one_way if plan.travels else 0,
         one_way * (2 * answers + looked),
@@ -85,35 +86,29 @@ def of_rounds(
     )
 
 
-def seconds(job: Job, dataset: Dataset, planned: Rehearsed, step: TimedStep) -> float:
+def seconds(job: Job, census: Census, planned: Rehearsed, step: TimedStep) -> float:
     """Time of all rounds of a stage: the clients of a round side by side as far as there are workers."""
     plan, workers = planned.plan, job.engine.workers
     made = 0.0
     if planned.on_features:
-        made = step.features * sum(
-            pictures(dataset, client, split) for client in dataset.clients for split in SPLITS
-        )
+        made = step.features * sum(int(counts.sum()) for counts in census.counts.values())
     each_round = 0.0
     for track in plan.tracks:
-        held = [trained_on(dataset, client, track, planned) for client in track.trainers]
-        share = asked(track, plan) / max(len(track.trainers), 1)
+        held = [planned.trained_on(census, track, client) for client in track.trainers]
+        share = plan.cohort_size(track) / max(len(track.trainers), 1)
         each_round += share * (sum(held) * planned.epochs * step.fit + len(held) * step.overhead)
     looks = 0.0
     if plan.split is not None:
         for track in plan.tracks:
-            looks += step.look * sum(of_track(dataset, client, plan.split, track) for client in track.judges)
-    tests = step.look * sum(pictures(dataset, client, "test") for client in dataset.clients)
+            looks += step.look * sum(
+                pictures(census, client, plan.split, track.subgroups) for client in track.judges
+            )
+    tests = step.look * sum(pictures(census, name, "test", census.all_subgroups) for name in census.counts)
     side_by_side = min(
-        workers, max((len(track.trainers) for track in plan.tracks), default=1), len(dataset.clients)
+        workers, max((len(track.trainers) for track in plan.tracks), default=1), len(census.counts)
     )
     total = made + plan.rounds * each_round + rounds_evaluated(plan) * looks + tests
     return total / max(side_by_side, 1)
-
-
-def asked(track: Track, plan: Plan) -> int:
-    """How many clients train a model in a round."""
-    drawn = len(track.trainers) - len(track.always)
-    return len(track.always) + (max(1, ceil(plan.participation * drawn - 1e-9)) if drawn else 0)
 
 
 def rounds_evaluated(plan: Plan) -> int:
@@ -121,21 +116,6 @@ def rounds_evaluated(plan: Plan) -> int:
     return sum(plan.evaluates(round_) for round_ in range(1, plan.rounds + 1))
 
 
-def trained_on(dataset: Dataset, client: str, track: Track, planned: Rehearsed) -> int:
-    """How many pictures a client trains a model on in an epoch."""
-    if planned.all_pictures:
-        return pictures(dataset, client, "train")
-    return track.sizes.get(client, pictures(dataset, client, "train"))
-
-
-def pictures(dataset: Dataset, client: str, split: Split) -> int:
-    """How many pictures of a split a client has; cases, where the job is about lesions."""
-    return len(dataset.examples(client, split))
-
-
-def of_track(dataset: Dataset, client: str, split: Split, track: Track) -> int:
-    """How many pictures of a split a client evaluates a model on."""
-    names = [*dataset.subgroups, "undeclared"]
-    examples = dataset.examples(client, split)
-    places = examples.subgroups % len(names)
-    return sum(int((places == names.index(name)).sum()) for name in track.subgroups if name in names)
+def pictures(census: Census, client: str, split: Split, subgroups: Sequence[str]) -> int:
+    """How many pictures of some subgroups a client has in a split; cases, where the job is about lesions."""
+    return census.held(client, split, subgroups, labelled=False)

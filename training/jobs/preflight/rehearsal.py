@@ -12,8 +12,8 @@ from training.data.small_cells import count_people
 from training.errors import TrainingError
 from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.contexts import contexts_of
 from training.jobs.job import Job
-from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Rehearsed, StageContext
 from training.messages.message import Answer, Broadcast
 from training.models import Classifier
@@ -49,43 +49,22 @@ def rehearse(job: Job, dataset: Dataset, census: Census, model: Classifier, fold
     Args:
         job: the job.
         dataset: all of its pictures.
-        census: who holds what.
+        census: who holds what, and of what they may tell.
         model: the job's, with its initial weights.
         folder: for whatever a plan puts on disk.
 
     Raises:
         TrainingError: naming the stage, why, and what to change.
     """
-    told = as_told(census, patients_of(dataset), job.privacy.min_count)
-    noise = NoisePlan(job.privacy, job.stages)
     log = MetricsLog(folder / "metrics.jsonl")
-    contexts, planned = [], []
-    for place, stage in enumerate(job.stages):
-        key = job.key(place)
-        context = StageContext(
-            job=job,
-            digest=job.digest,
-            key=key,
-            folder=folder / key,
-            engine=NobodyToAsk(),
-            metrics_log=log,
-            labels=dataset.labels,
-            subgroups=tuple(dataset.subgroups),
-            census=told,
-            fingerprint=dataset.fingerprint,
-            communities=dataset.communities,
-            model=model,
-            tests=noise.tests(place),
-        )
+    contexts = contexts_of(job, dataset, census, model, folder, NobodyToAsk(), log)
+    planned = []
+    for place, (stage, context) in enumerate(zip(job.stages, contexts, strict=True)):
         try:
-            stage.require_data(told, dataset.labels, job.privacy)
-            planned.append(stage.rehearse(context))
-            if (plan := planned[-1]) is not None:
-                plan.require_batches(told)
+            planned.append(stage.look_ahead(context))
         except TrainingError as error:
             reason = str(error).removeprefix(f"{stage.stage}: ")
             raise type(error)(f"stages.{place} ({stage.stage}): {reason}") from error
-        contexts.append(context)
     return Rehearsal(tuple(contexts), tuple(planned))
 
 

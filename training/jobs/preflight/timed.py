@@ -12,14 +12,11 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from training.algorithms.client_state import StateStore
-from training.algorithms.features import weights_digest
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import SPLITS, Dataset, Examples
 from training.federation.canary import CANARY, STEPS
 from training.federation.canary import LOGGER as CANARY_LOG
-from training.federation.client.embed import ENCODER
 from training.federation.client.evaluate import predict
-from training.federation.questions import EMBED
 from training.federation.server.plan import TrackState
 from training.federation.server.round_loop import first_questions
 from training.jobs.client_app import ClientApp
@@ -27,7 +24,8 @@ from training.jobs.job import Job
 from training.jobs.preflight.few_pictures import FewPictures
 from training.jobs.preflight.rehearsal import Rehearsal
 from training.jobs.stages.base import Rehearsed, StageContext
-from training.messages.message import GLOBAL, Broadcast, Failure
+from training.jobs.stages.on_features import embedding_questions
+from training.messages.message import Broadcast, Failure
 from training.models.groups import float_state
 from training.updates.settings import CountsConfig, PrivacyConfig
 
@@ -224,7 +222,8 @@ class Trial:
         counts = {split: len(self.few.examples(fit.client, split)) for split in SPLITS}
         features: float | None = 0.0
         if self.planned.on_features:
-            features = seconds_of(self.app, embedding_question(self.context, fit.client))
+            (embed,) = embedding_questions(self.context, float_state(self.context.model), [fit.client])
+            features = seconds_of(self.app, embed)
         kept = Activations()
         with saved_tensors_hooks(kept.keep, lambda tensor: tensor):
             seconds = seconds_of(self.app, replace(fit, ask=CANARY))
@@ -256,13 +255,6 @@ def seconds_of(app: ClientApp, question: Broadcast) -> float | None:
         LOGGER.debug("%s is not timed: %s", question.stage, answer.reason)
         return None
     return now() - started
-
-
-def embedding_question(context: StageContext, client: str) -> Broadcast:
-    """The question for features of all pictures by the model as it is before the first stage."""
-    head, state = set(context.model.head_names), float_state(context.model)
-    encoder = {name: value for name, value in state.items() if name not in head}
-    return Broadcast(client, context.key, 0, EMBED, GLOBAL, encoder, {ENCODER: weights_digest(encoder)})
 
 
 def look_seconds(context: StageContext, examples: Examples) -> float:

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
+from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
 from training.federation.blocks import Blocks
 from training.federation.census import Census
+from training.federation.client.local_training import FEWEST_IN_BATCH
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
 from training.federation.server.plan import Plan, Track
@@ -160,7 +162,11 @@ class Rehearsed:
             JobError: a batch has no variance.
             QuorumError: naming clients that cannot, where too few others are left.
         """
-        if self.whole and self.batch_size < FEWEST_IN_BATCH and any(map(is_statistic, self.weights)):
+        if (
+            self.whole
+            and self.batch_size < FEWEST_IN_BATCH
+            and any(name.endswith(BUFFERS) for name in self.weights)
+        ):
             raise JobError(
                 f"objective.batch_size is {self.batch_size}, and the model has batch normalisation, which "
                 f"needs {FEWEST_IN_BATCH} pictures in a batch; raise it, or choose a model without"
@@ -184,14 +190,6 @@ class Rehearsed:
         if self.all_pictures:
             return census.held(client, "train", census.all_subgroups, labelled=False)
         return track.sizes.get(client, census.held(client, "train", census.all_subgroups))
-
-
-FEWEST_IN_BATCH = 2  # pictures, without which no batch has a variance
-
-
-def is_statistic(name: str) -> bool:
-    """Whether a tensor of a model is what batch normalisation keeps."""
-    return name.endswith("running_mean")
 
 
 class Stage(FrozenConfig, ABC):
@@ -259,7 +257,7 @@ class Stage(FrozenConfig, ABC):
         """
         return
 
-    def rehearse(self, context: StageContext) -> "Rehearsed | None":
+    def rehearse(self, context: StageContext) -> Rehearsed | None:
         """Plan the stage, and refuse what would stop it when its turn comes; asks nobody, changes nothing.
 
         Returns:
@@ -269,6 +267,18 @@ class Stage(FrozenConfig, ABC):
             TrainingError: saying why, and what to change.
         """
         return None
+
+    def look_ahead(self, context: StageContext) -> Rehearsed | None:
+        """All that can be refused before the first stage begins; what the stage plans, if it trains.
+
+        Raises:
+            TrainingError: what would stop the stage, and what to change.
+        """
+        self.require_data(context.census, context.labels, context.job.privacy)
+        planned = self.rehearse(context)
+        if planned is not None:
+            planned.require_batches(context.census)
+        return planned
 
     @abstractmethod
     def run(self, context: StageContext, before: StageResult) -> StageResult:

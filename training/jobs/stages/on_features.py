@@ -1,5 +1,7 @@
 """The coordinator's half of a stage that trains on features: everybody makes them before the first round."""
 
+from collections.abc import Iterable
+
 import torch
 
 from training.algorithms.features import weights_digest
@@ -19,16 +21,18 @@ def make_features(context: StageContext, weights: Tensors, traffic: Traffic) -> 
     Raises:
         QuorumError: when a client cannot.
     """
+    broadcasts = embedding_questions(context, weights, context.census.counts)
+    context.metrics_log.log(f"{context.key}: {len(broadcasts)} clients make features of their pictures")
+    ask_all(context.engine, broadcasts, traffic)
+
+
+def embedding_questions(context: StageContext, weights: Tensors, clients: Iterable[str]) -> list[Broadcast]:
+    """The question for features of all pictures, by the encoder of these weights, to each client."""
     head = set(context.model.head_names)
     initial = float_state(context.model)
     encoder = {name: weights[name] for name in initial if name not in head}
     as_begun = context.key.startswith("0-") and all(
         torch.equal(tensor, initial[name]) for name, tensor in encoder.items()
     )
-    options = {ENCODER: weights_digest(encoder)}
-    broadcasts = [
-        Broadcast(client, context.key, 0, EMBED, GLOBAL, {} if as_begun else encoder, options)
-        for client in context.census.counts
-    ]
-    context.metrics_log.log(f"{context.key}: {len(broadcasts)} clients make features of their pictures")
-    ask_all(context.engine, broadcasts, traffic)
+    tensors, options = {} if as_begun else encoder, {ENCODER: weights_digest(encoder)}
+    return [Broadcast(client, context.key, 0, EMBED, GLOBAL, tensors, options) for client in clients]
