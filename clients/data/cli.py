@@ -302,6 +302,8 @@ def report(
     with _explained():
         _refuse_overwriting(out, force)
         quality = quality_of(manifest.absolute())
+        for note in quality.notes:
+            _say(note)
         with write_atomically(out.absolute()) as temporary:
             temporary.write_text(quality_page(quality, names=names), encoding="utf-8")
     found = {finding.title: finding.count for finding in quality.broken}

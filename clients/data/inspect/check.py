@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from clients.data.case_groups import case_problems
 from clients.data.inspect.near_duplicates import (
+    SamePictures,
     contradictions,
     lesions_of_two_patients,
     same_pictures,
@@ -115,7 +116,7 @@ def check_manifest(
         text = f"{picture.shown}: {picture.reason}{detail}"
         problems.append(ManifestProblem("picture", text, cause.common))
     problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
-    problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, digests)]
+    problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, same)]
     problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
     problems += [ManifestProblem("contradiction", text) for text in contradictions(rows, same)]
     problems += [ManifestProblem("lesion", text) for text in lesions_of_two_patients(rows)]
@@ -162,14 +163,14 @@ def read_all(
     return digests, wrong, made
 
 
-def _duplicates(rows: Sequence[Row], component_ids: NDArray[np.int64], digests: Sequence[str]) -> list[str]:
+def _duplicates(rows: Sequence[Row], component_ids: NDArray[np.int64], same: SamePictures) -> list[str]:
     """Files with the same bytes whose rows are not linked."""
-    holders: dict[str, dict[int, Row]] = {}
-    for row, number, digest in zip(rows, component_ids.tolist(), digests, strict=True):
-        if digest:
-            holders.setdefault(digest, {}).setdefault(number, row)
-    return [
-        "the same picture: " + ", ".join(f"{row.image} ({name_of(row)})" for row in same.values())
-        for same in holders.values()
-        if len(same) > 1
-    ]
+    lines = []
+    for group in same.identical:
+        holders: dict[int, Row] = {}
+        for row in group:
+            holders.setdefault(int(component_ids[row]), rows[row])
+        if len(holders) > 1:
+            told = ", ".join(f"{row.image} ({name_of(row)})" for row in holders.values())
+            lines.append(f"the same picture: {told}")
+    return lines

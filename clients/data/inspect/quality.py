@@ -9,7 +9,7 @@ from statistics import median
 
 from PIL import Image
 
-from clients.data.inspect.check import CheckReport, check_manifest
+from clients.data.inspect.check import CheckReport, ManifestProblem, check_manifest
 from clients.data.inspect.hospitals import COLUMNS as HOSPITALS
 from clients.data.labels.taxonomy import describe
 from clients.data.manifests.csv_file import scan_manifest
@@ -120,6 +120,7 @@ class Quality:
     broken: tuple[Finding, ...]
     sizes: tuple[tuple[str, str], ...]
     imbalance: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def thin(self) -> int:
@@ -145,7 +146,8 @@ def quality_of(path: Path) -> Quality:
         named_patients=any(row.patient_id for row in rows),
         counts=_tables(manifest, patients),
         missing=_missing(manifest),
-        broken=_broken(report, rows),
+        broken=_broken(report),
+        notes=report.notes,
         sizes=_sizes(manifest),
         imbalance=_imbalance(rows),
     )
@@ -233,25 +235,18 @@ def _missing(manifest: Manifest) -> tuple[tuple[str, int, str], ...]:
     return tuple(found)
 
 
-def _broken(report: CheckReport, rows: Sequence[Row]) -> tuple[Finding, ...]:
+def _broken(report: CheckReport) -> tuple[Finding, ...]:
     """The problems that `check` finds, by kind and cause."""
-    images = {row.image for row in rows}
-    by_kind: dict[str, list[str]] = {}
+    by_kind: dict[str, list[ManifestProblem]] = {}
     for problem in report.problems:
-        by_kind.setdefault(problem.kind, []).append(problem.text)
+        by_kind.setdefault(problem.kind, []).append(problem)
     findings = []
-    for kind, texts in by_kind.items():
+    for kind, problems in by_kind.items():
         title, what = NEXT.get(kind, (f"Problems of the kind {kind}", "See the texts below."))
-        causes = Counter(_cause(text, images) for text in texts)
-        causes.pop("", None)
-        findings.append(Finding(title, len(texts), what, tuple(causes.most_common()), tuple(texts)))
+        causes = Counter(problem.cause for problem in problems if problem.cause)
+        texts = tuple(problem.text for problem in problems)
+        findings.append(Finding(title, len(problems), what, tuple(causes.most_common()), texts))
     return tuple(findings)
-
-
-def _cause(text: str, images: set[str]) -> str:
-    """What a problem says after the picture's name; nothing where it does not begin with one."""
-    place, colon, cause = text.partition(": ")
-    return cause if colon and place in images else ""
 
 
 def _sizes(manifest: Manifest) -> tuple[tuple[str, str], ...]:

@@ -361,3 +361,10 @@ def test_columns_and_cells_with_brackets_are_described_as_they_are(made_up: Path
     assert ended.exit_code == 0, ended.output
     assert f"; by {name}\n" in ended.stdout
     assert ended.stdout.count(name) > 2
+
+
+def test_the_report_says_how_the_table_was_read(made_up: Path) -> None:
+    made_up.write_text(made_up.read_text().replace(",", ";"))
+    answered = run("report", made_up, "--out", made_up.with_name("quality.html"))
+    assert answered.exit_code == 0
+    assert "manifest.csv: read as UTF-8 with semicolons" in answered.stderr
