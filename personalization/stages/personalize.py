@@ -31,7 +31,6 @@ from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
 from training.data.dataset import Split
-from training.data.subgroup_settings import ToneGroups
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
 from training.federation.census import Census
@@ -257,8 +256,8 @@ class Personalize(Stage):
             start: the global model's state.
 
         Raises:
-            JobError: when the job's subgroups are not skin tones, too few validation pictures exist to
-            choose by, or the model lacks what the strategy trains.
+            JobError: when too few validation pictures exist to choose by, or the model lacks what the
+            strategy trains.
         """
         tracks = subgroup_tracks(context) if self.per == "subgroup" else client_tracks(context)
         sync = self.strategy.sync()
@@ -355,13 +354,8 @@ def subgroup_tracks(context: StageContext) -> tuple[Track, ...]:
     """One track per subgroup, trained by the clients that hold it.
 
     Raises:
-        JobError: when the job's subgroups are not skin tones, or no epoch can be chosen for one.
+        JobError: when no epoch can be chosen for one.
     """
-    if not isinstance(context.job.data.subgroups, ToneGroups):
-        raise JobError(
-            "personalize needs data.subgroups by skin tone (`groups`): a picture is "
-            "routed by its declared tone, and other columns are reported only; or personalize per client"
-        )
     census = context.census
     require_judges(census, context.job.privacy)
     return tuple(

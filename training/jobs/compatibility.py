@@ -117,7 +117,7 @@ def refuse_routing_by_others(stages: Sequence[Stage], data: DataConfig) -> None:
     routing = [stage.stage for stage in stages if stage.routes_by_tone]
     if routing and not isinstance(data.subgroups, ToneGroups):
         raise ValueError(
-            f"{routing[0]} needs data.subgroups by skin tone ({{scale: ..., groups: ...}}): a picture is "
+            f"{routing[0]} needs data.subgroups by skin tone (`groups`): a picture is "
             "routed by its declared tone, and other columns are reported only; or set per: client"
         )
 
