@@ -11,6 +11,7 @@ RegistryError
 │   ├── NothingToApprove   the release runs already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
+│   ├── PersonRefused      nobody who may do this has signed it
 │   ├── SignatureRefused   nobody who is trusted has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
@@ -87,6 +88,10 @@ class NothingToRollBack(Refused):
 
 class KeyEnded(Refused):
     """The key was revoked, has expired or was rotated already, so it cannot be rotated."""
+
+
+class PersonRefused(Refused):
+    """Nobody who may do this has signed it with their key."""
 
 
 class SignatureRefused(Refused):

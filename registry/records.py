@@ -21,14 +21,28 @@ ROTATION_GRACE: Final = timedelta(days=1)
 PRODUCTION: Final = "production"
 """The alias that the service serves by default."""
 
+Role = Literal["uploader", "approver", "operator"]
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""What a person may do: add versions; approve releases; promote, go back, stop, withdraw, set gates and
+register people."""
+
 EventKind = Literal[
     "added",
     "promoted",
     "rolled-back",
+    "stopped",
+    "withdrawn",
     "approved",
     "gates-changed",
     "signed",
+    "tagged",
+    "untagged",
+    "noted",
     "imported",
+    "person-added",
+    "person-revoked",
+    "head-signed",
     "key-created",
     "key-rotated",
     "key-revoked",
@@ -137,6 +151,33 @@ class Event:
     details: dict[str, Any] | None
     previous: str
     hash: str
+
+    @property
+    def signed_with(self) -> str | None:
+        """The fingerprint of the key that signed it; None where the actor is the operating system's word."""
+        signed = (self.details or {}).get("signed")
+        return signed["key"] if isinstance(signed, dict) else None
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody whom the registry knows by a public key.
+
+    Attributes:
+        name: as events call them.
+        fingerprint: sha256 of the public key (`openssl pkey -pubin -in KEY -outform DER | sha256sum`).
+        public_key: the key in PEM.
+        roles: what they may do.
+        created: when they were added.
+        revoked: when the key was revoked, if it was.
+    """
+
+    name: str
+    fingerprint: str
+    public_key: str
+    roles: tuple[Role, ...]
+    created: datetime
+    revoked: datetime | None = None
 
 
 @dataclass(frozen=True)

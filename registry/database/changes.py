@@ -1,5 +1,6 @@
 """Inserts and updates of the tables, each a step of the caller's transaction, with the event it records."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,8 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
 from registry.bundle.folder import Bundle
+from registry.database.action import newest_about, registry_id, statement
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.hash_chain import event_hash
+from registry.database.people import Signatory, acting_person
 from registry.database.queries import last_event, version_by_digest
 from registry.database.tables import (
     AliasRow,
@@ -29,12 +32,21 @@ from registry.records import ApiKey, Event, EventKind, Version
 
 @dataclass(frozen=True)
 class AuditContext:
-    """The context of an audited action: who did it, why, and what the gates said."""
+    """The context of an audited action: who did it, why, and what the gates said.
+
+    Attributes:
+        actor: who, by the operating system's word, or the name of the person who signs.
+        reason: why, if it was said.
+        gates: what the gates said.
+        overridden: whether one refused and was overridden.
+        signatory: who signs it; None where nobody does.
+    """
 
     actor: str
     reason: str | None = None
     gates: GateReport | None = None
     overridden: bool = False
+    signatory: Signatory | None = None
 
 
 def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, bool]:
@@ -103,11 +115,15 @@ def insert_event(
     before: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> Event:
-    """Appends an event to the hash chain.
+    """Appends an event to the hash chain, signed where the context has somebody who signs.
 
     `details` are facts of the kind's own. Those of added versions and of the release's members are added to
     them here.
+
+    Raises:
+        PersonRefused: it takes a person of a role, and none has signed it.
     """
+    person = acting_person(connection, kind, context.signatory)
     recorded = dict(details or {})
     if versions and kind in ("added", "imported"):
         recorded["versions"] = version_facts(connection, model, versions)
@@ -117,7 +133,7 @@ def insert_event(
     facts = {
         "id": (connection.scalar(select(func.max(EventRow.id))) or 0) + 1,
         "time": stored_time(now),
-        "actor": context.actor,
+        "actor": context.actor if person is None else person.name,
         "kind": kind,
         "model": model,
         "alias": alias,
@@ -131,10 +147,24 @@ def insert_event(
         "details": recorded or None,
         "previous": _head(connection),
     }
+    if person is not None and context.signatory is not None:
+        facts["details"] = {**recorded, "signed": _signed(connection, facts, context.signatory)}
     facts["hash"] = event_hash(facts)
     connection.execute(insert(EventRow).values({**facts, "time": now}))
     connection.execute(update(HeadRow).values(events=HeadRow.events + 1, hash=facts["hash"]))
     return last_event(connection)
+
+
+def _signed(connection: Connection, facts: Mapping[str, Any], signatory: Signatory) -> dict[str, Any]:
+    """The signature of an event that is about to be written, as its details hold it."""
+    after, time = newest_about(connection, facts["model"], facts["alias"]), signatory.time()
+    signature = signatory.sign(statement(registry_id(connection), facts, after, time))
+    return {
+        "key": signatory.fingerprint,
+        "after": after,
+        "time": stored_time(time),
+        "signature": base64.b64encode(signature).decode(),
+    }
 
 
 def _head(connection: Connection) -> str:

@@ -7,7 +7,7 @@ from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA: Final = "0003"
+SCHEMA: Final = "0004"
 """The newest migration: the schema that this dermfed reads and writes."""
 
 SCHEMA_TABLE: Final = "dermfed_schema"
@@ -136,8 +136,52 @@ class HeadRow(Table):
     hash: Mapped[str] = mapped_column(String(71))
 
 
+class IdentityRow(Table):
+    """The id of this registry, which its store holds too. One row, of id 1."""
+
+    __tablename__ = "registry_identity"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    identity: Mapped[str] = mapped_column(String(32))
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class PersonRow(Table):
+    """One person, known by a public key; `fingerprint` is its sha256."""
+
+    __tablename__ = "people"
+    __table_args__ = (UniqueConstraint("fingerprint", name="uq_people_fingerprint"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    fingerprint: Mapped[str] = mapped_column(String(71))
+    public_key: Mapped[str] = mapped_column(Text)
+    roles: Mapped[list[str]] = mapped_column(JSON)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    revoked: Mapped[datetime | None] = mapped_column(UtcTime)
+
+
+class WithdrawalRow(Table):
+    """One version that must answer no more; its reason is that of the event."""
+
+    __tablename__ = "withdrawals"
+    version_id: Mapped[int] = mapped_column(
+        ForeignKey("versions.id", name="fk_withdrawals_version"), primary_key=True
+    )
+    reason: Mapped[str] = mapped_column(Text)
+    created: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class TagRow(Table):
+    """One tag of a version."""
+
+    __tablename__ = "tags"
+    version_id: Mapped[int] = mapped_column(
+        ForeignKey("versions.id", name="fk_tags_version"), primary_key=True
+    )
+    tag: Mapped[str] = mapped_column(String(100), primary_key=True)
+
+
 class GateSetRow(Table):
-    """One numbered gate set of a model, or of all models where `model` is empty."""
+    """One numbered gate set of a model, or of all models where `model` is empty; of one alias, or of all."""
 
     __tablename__ = "gate_sets"
     __table_args__ = (UniqueConstraint("model", "number", name="uq_gate_sets_model_number"),)
@@ -147,6 +191,7 @@ class GateSetRow(Table):
     created: Mapped[datetime] = mapped_column(UtcTime)
     actor: Mapped[str] = mapped_column(Text)
     content: Mapped[Any] = mapped_column(JSON)
+    alias: Mapped[str] = mapped_column(String(100), server_default="")
 
 
 class SignatureRow(Table):
