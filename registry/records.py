@@ -3,6 +3,7 @@
 All times are aware, in UTC.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
@@ -48,6 +49,25 @@ EventKind = Literal[
     "key-revoked",
     "collected",
 ]
+
+
+ROLE_FOR: Final[Mapping[EventKind, Role]] = {
+    "added": "uploader",
+    "imported": "uploader",
+    "tagged": "uploader",
+    "untagged": "uploader",
+    "noted": "uploader",
+    "approved": "approver",
+    "promoted": "operator",
+    "rolled-back": "operator",
+    "stopped": "operator",
+    "withdrawn": "operator",
+    "gates-changed": "operator",
+    "person-added": "operator",
+    "person-revoked": "operator",
+    "head-signed": "operator",
+}
+"""The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
 from registry.database.connection import open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
+from registry.database.people import Signatory, active_people
 from registry.database.queries import all_keys, require_model
 from registry.diff.versions import Difference, compare
 from registry.environment import current_user, database_url, store_location
@@ -26,7 +27,18 @@ from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_name, check_title
-from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
+from registry.people.changes import add_person, new_person, read_people, revoke_person
+from registry.records import (
+    PRODUCTION,
+    ROTATION_GRACE,
+    SCOPES,
+    Added,
+    ApiKey,
+    Event,
+    IntegrityIssue,
+    Person,
+    Version,
+)
 from registry.releases import promote
 from registry.releases.add_bundles import add_bundles
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
@@ -45,6 +57,8 @@ __all__ = ["PRODUCTION", "Registry", "upgrade"]
 class Registry(Catalogue):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
+    _signatory: Signatory | None = None
+
     @classmethod
     def open(
         cls,
@@ -52,13 +66,15 @@ class Registry(Catalogue):
         store: str | None = None,
         *,
         actor: str | None = None,
+        signatory: Signatory | None = None,
     ) -> Self:
         """Opens the registry of a database and a store; a new database gets its tables.
 
         Args:
             url: the database; by default `DERMFED_REGISTRY_URL`, or a file of the current user's.
             store: the folder of objects or an address; by default `DERMFED_STORE`, or a folder of your own.
-            actor: the actor of events; by default the current user.
+            actor: the actor of events that nobody signs; by default the current user.
+            signatory: who signs what is done; see `registry.people.signatory`.
 
         Raises:
             InvalidName: an address of a kind that is not supported.
@@ -71,7 +87,26 @@ class Registry(Catalogue):
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, objects, actor=actor or current_user())
+        opened = cls(engine, objects, actor=actor or current_user())
+        return opened.signed_by(signatory)
+
+    def signed_by(self, signatory: Signatory | None) -> Self:
+        """This registry, as somebody else uses it who signs what they do; it shares its connections."""
+        other = type(self)(self._engine, self._store, actor=self._actor)
+        other._signatory = signatory
+        return other
+
+    def _context(self, reason: str | None = None) -> AuditContext:
+        """Who does it and why."""
+        return AuditContext(self._name(), _reason(reason), signatory=self._signatory)
+
+    def _name(self) -> str:
+        """The name of the person who signs, or the actor."""
+        if self._signatory is None:
+            return self._actor
+        with reading(self._engine) as connection:
+            person = active_people(connection).get(self._signatory.fingerprint)
+        return self._actor if person is None else person.name
 
     def add(self, bundles: Sequence[Bundle]) -> tuple[Version, ...]:
         """Adds bundles as versions, all of them or none, and returns the version of each.
@@ -88,7 +123,7 @@ class Registry(Catalogue):
 
     def add_and_tell(self, bundles: Sequence[Bundle]) -> Added:
         """Adds bundles as `add`, and returns also which are new and which objects were repaired."""
-        return add_bundles(self._engine, self._store, AuditContext(self._actor), bundles)
+        return add_bundles(self._engine, self._store, self._context(), bundles)
 
     def add_folders(self, folders: Iterable[Path]) -> tuple[Version, ...]:
         """Adds the bundle in each folder, as `add`.
@@ -108,7 +143,7 @@ class Registry(Catalogue):
             StoreError: a manifest is missing or was altered.
         """
         candidate = promote.candidate_for(self._engine, model, numbers, to)
-        return promote.judge(self._engine, self._store, candidate, to, self._actor).report
+        return promote.judge(self._engine, self._store, candidate, to, self._context()).report
 
     def promote(
         self,
@@ -130,7 +165,7 @@ class Registry(Catalogue):
             GateRefusal: a gate refuses and is not overridden.
             StoreError: a version's file is missing or was altered.
         """
-        context = AuditContext(self._actor, _reason(reason))
+        context = self._context(reason)
         where = (self._engine, self._store)
         return promote.promote(*where, model, numbers, to, context, override_gates=override_gates)
 
@@ -143,7 +178,7 @@ class Registry(Catalogue):
             NothingToApprove: the alias points to it already, or the same person has approved it.
             StoreError: a manifest is missing or was altered.
         """
-        context = AuditContext(self._actor, _reason(reason))
+        context = self._context(reason)
         return promote.approve(self._engine, self._store, model, numbers, to, context)
 
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
@@ -153,7 +188,7 @@ class Registry(Catalogue):
             NotFound: there is no such model or alias.
             NothingToRollBack: there is no release before it.
         """
-        return promote.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
+        return promote.roll_back(self._engine, model, alias, self._context(reason))
 
     def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
         """The gate set in force, of one model or of all; or the set of a number.
@@ -170,7 +205,7 @@ class Registry(Catalogue):
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
         """
-        return change_gates(self._engine, gates, model, AuditContext(self._actor, _reason(reason)))
+        return change_gates(self._engine, gates, model, self._context(reason))
 
     def diff(self, model: str, before: int, after: int) -> Difference:
         """The difference between two versions of a model.
@@ -189,7 +224,7 @@ class Registry(Catalogue):
             NotFound: there is no such model or version.
             StoreError: a file is missing or altered, or the store cannot be written.
         """
-        return sign_versions(self._engine, self._store, AuditContext(self._actor), model, numbers, signer)
+        return sign_versions(self._engine, self._store, self._context(), model, numbers, signer)
 
     def signatures(self, version: Version) -> tuple[Signature, ...]:
         """The version's signatures, the oldest first, unverified: see `require_signature`."""
@@ -229,7 +264,8 @@ class Registry(Catalogue):
         Raises:
             StoreError: the store cannot be listed, or refuses.
         """
-        return collect_garbage(self._engine, self._store, self._actor, older_than=older_than, dry_run=dry_run)
+        context = self._context()
+        return collect_garbage(self._engine, self._store, context, older_than=older_than, dry_run=dry_run)
 
     def export_release(self, model: str, alias: str, path: Path) -> Exported:
         """Exports the release that the alias points to into one file.
@@ -254,10 +290,34 @@ class Registry(Catalogue):
         """
         for alias in to:
             check_name("alias", alias)
-        imported = import_release(self._engine, self._store, self._actor, read_release(path), trust)
+        imported = import_release(self._engine, self._store, self._context(), read_release(path), trust)
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
+
+    def add_person(self, name: str, public_key: Path, *, roles: Iterable[str]) -> Person:
+        """Adds a person by the public key in a file; from the first on, people sign what they do.
+
+        Raises:
+            InvalidName: a name that nobody could read in a list, or a role that there is not.
+            KeyUnusable: the file holds no public key that can be used.
+            PersonRefused: an operator has to sign it, the name or key is known, or the first is no operator.
+        """
+        person = new_person(check_title("person", name), public_key, roles)
+        return add_person(self._engine, self._context(), person)
+
+    def people(self) -> tuple[Person, ...]:
+        """Everybody whom the registry knows, those whose key was revoked too."""
+        return read_people(self._engine)
+
+    def revoke_person(self, who: str, *, reason: str | None = None) -> Person:
+        """Revokes the key of a person, named by name or fingerprint.
+
+        Raises:
+            NotFound: there is nobody of this name.
+            PersonRefused: an operator has to sign it, or this is the last operator.
+        """
+        return revoke_person(self._engine, self._context(reason), who)
 
     def create_key(
         self,
@@ -280,7 +340,7 @@ class Registry(Catalogue):
                 rate that cannot be.
         """
         limits = key_limits(scopes, expires, per_minute)
-        return create_key(self._engine, AuditContext(self._actor), check_title("key name", name), limits)
+        return create_key(self._engine, self._context(), check_title("key name", name), limits)
 
     def keys(self) -> tuple[ApiKey, ...]:
         """Every API key, expired and revoked ones too."""
@@ -295,7 +355,7 @@ class Registry(Catalogue):
             KeyEnded: it was revoked, has expired, or was rotated already.
             InvalidName: a grace that cannot be.
         """
-        return rotate_key(self._engine, AuditContext(self._actor), id, grace)
+        return rotate_key(self._engine, self._context(), id, grace)
 
     def revoke_key(self, id: str) -> ApiKey:
         """Revokes a key; one that was revoked stays as it is.
@@ -303,7 +363,7 @@ class Registry(Catalogue):
         Raises:
             NotFound: there is no such key.
         """
-        return revoke_key(self._engine, AuditContext(self._actor), id)
+        return revoke_key(self._engine, self._context(), id)
 
 
 def upgrade(url: str | None = None) -> tuple[str | None, str]:

@@ -119,7 +119,7 @@ def read_release(path: Path) -> ReadRelease:
 
 
 def import_release(
-    engine: Engine, store: Store, actor: str, archive: ReadRelease, trust: "Trust | None"
+    engine: Engine, store: Store, context: AuditContext, archive: ReadRelease, trust: "Trust | None"
 ) -> Imported:
     """Stores the versions and trusted signatures of a release read from an archive; again changes nothing.
 
@@ -155,7 +155,7 @@ def import_release(
                 connection,
                 "imported",
                 archive.index.model,
-                AuditContext(actor),
+                context,
                 versions=[version.number for version in new],
                 details=_details(archive, signatures),
             )

@@ -17,6 +17,7 @@ from registry.database.migrate import schema_differences
 from registry.database.tables import GUARDED, MemberRow, ReleaseRow, VersionRow
 from registry.errors import StoreError
 from registry.names import INDEX_FILE
+from registry.people.history import person_issues
 from registry.records import IntegrityIssue
 from registry.signing.versions import signature_issues
 from registry.store.base import Store
@@ -120,7 +121,11 @@ def _replay_issues(
 ) -> Sequence[IntegrityIssue]:
     """The differences of tables and store from the replayed events."""
     try:
-        return [*replay_differences(connection, events), *_lost_import_indexes(events, store)]
+        return [
+            *replay_differences(connection, events),
+            *person_issues(connection, events),
+            *_lost_import_indexes(events, store),
+        ]
     except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON
         return [
             IntegrityIssue(

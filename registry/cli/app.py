@@ -42,8 +42,12 @@ from registry.cli.keys import (
     keys_rotate,
 )
 from registry.cli.manifest import readable
-from registry.cli.open import open_registry
+from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
+from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
+from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
+from registry.cli.people import NEW_KEY_EXAMPLES, people_add, people_list, people_new_key, people_revoke
+from registry.cli.people import REVOKE_EXAMPLES as REVOKE_PERSON_EXAMPLES
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
 from registry.cli.signatures import signed_by
@@ -70,8 +74,10 @@ MOST_LISTED = 1000
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+people_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(gates_app, name="gates", help="What a release must pass.")
 app.add_typer(keys_app, name="keys", help="Keys to the service.")
+app.add_typer(people_app, name="people", help="Who may do what, by their keys.")
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -84,7 +90,7 @@ Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history k
 
 def _command(under: typer.Typer, name: str, *examples: str) -> Callable[[_Command], _Command]:
     """Register a command whose help is its docstring and `examples`, each shown as it is typed."""
-    group = {id(gates_app): "gates ", id(keys_app): "keys "}.get(id(under), "")
+    group = {id(gates_app): "gates ", id(keys_app): "keys ", id(people_app): "people "}.get(id(under), "")
 
     def register(function: _Command) -> _Command:
         what = inspect.cleandoc(function.__doc__ or "")
@@ -152,6 +158,7 @@ def add(
     folders: Annotated[
         list[Path], typer.Argument(metavar="BUNDLE_DIR...", help="Folders with model.onnx and bundle.json.")
     ],
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Make versions of bundles, of all or of none.
@@ -160,7 +167,7 @@ def add(
     they are put right.
     """
     bundles = [read_folder(folder) for folder in folders]
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         added = registry.add_and_tell(bundles)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
@@ -263,6 +270,7 @@ def promote(
     override_gates: Annotated[
         bool, typer.Option("--override-gates", help="Promote although a gate refuses; needs --reason.")
     ] = False,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Release versions under an alias.
@@ -272,7 +280,7 @@ def promote(
     The gates judge the whole release that results. To promote a personalized model, name its version; the
     release needs a version for everybody (global), named together with it or promoted before.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         try:
             event = registry.promote(model, numbers, to=to, reason=reason, override_gates=override_gates)
         except GateRefusal as refusal:
@@ -292,6 +300,7 @@ def rollback(
     model: Model,
     alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that goes back.")],
     reason: Reason = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Go back to the release before.
@@ -299,7 +308,7 @@ def rollback(
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
     releases back. What was done stays in history, and so does this.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         event = registry.rollback(model, alias=alias, reason=reason)
     answer({"event": as_data(event)}, event_lines(event), as_json)
 
@@ -356,6 +365,10 @@ _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
 _command(keys_app, "list", *LIST_EXAMPLES)(keys_list)
 _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)
 _command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
+_command(people_app, "new-key", *NEW_KEY_EXAMPLES)(people_new_key)
+_command(people_app, "add", *PERSON_EXAMPLES)(people_add)
+_command(people_app, "list", *PEOPLE_EXAMPLES)(people_list)
+_command(people_app, "revoke", *REVOKE_PERSON_EXAMPLES)(people_revoke)
 
 
 def main() -> None:

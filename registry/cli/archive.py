@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from registry.archive.import_release import Imported
 
-from registry.cli.open import open_registry
+from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.sign import Trusted
 from registry.records import PRODUCTION
@@ -58,6 +58,7 @@ def import_(
         str | None, typer.Option(metavar="TEXT", help="Why it is promoted; history keeps it.")
     ] = None,
     trust: Trusted = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
     """Add the release in a file, checked byte by byte; without --to nothing is promoted.
@@ -66,7 +67,7 @@ def import_(
     with --trust. With --to the release goes through the gates; if one refuses, the versions are added all
     the same.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         imported = registry.import_release(file, to=to or (), reason=reason, trust=trust_in(trust))
     answer(as_data(imported), import_page(imported), as_json)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from registry.cli.open import open_registry
+from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
@@ -36,6 +36,7 @@ def gates_set(
         str | None,
         typer.Option(metavar="MODEL", help="For this model alone; else for all without their own."),
     ] = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask other gates from now on.
@@ -43,7 +44,7 @@ def gates_set(
     The set gets the next number; earlier ones are kept. What runs is not judged anew.
     """
     gates = read_gate_set(_text(file), str(file))
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         event = registry.set_gates(gates, reason=reason, model=model)
         kept = registry.gates(model)
     found = {"event": None if event is None else as_data(event), "model": kept.model, "number": kept.number}
@@ -72,13 +73,13 @@ def gates_show(
 
 
 def gates_check(
-    context: typer.Context, model: Model, numbers: Numbers, to: To, as_json: AsJson = False
+    context: typer.Context, model: Model, numbers: Numbers, to: To, key: Key = None, as_json: AsJson = False
 ) -> None:
     """Tell what a promotion would be told.
 
     Each gate with each subgroup, its figure and limit. Nothing is changed. Exit code 1 if refused.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         report = registry.judge(model, numbers, to=to)
     answer(refused_data(report), gate_table(report), as_json)
     if report.refused:
@@ -97,15 +98,16 @@ def approve(
     numbers: Numbers,
     to: To,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")] = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Stand for a release that somebody else will promote.
 
     It counts for exactly the bundles that would answer under the alias, those carried over included, and
-    until the alias moves. Your own approval does not count where you promote. Exit code 1 if you have
-    approved it before.
+    until the alias moves. Only an approval that is signed with the key of an approver counts; your own does
+    not where you promote. Exit code 1 if you have approved it before.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         event = registry.approve(model, numbers, to=to, reason=reason)
     answer({"event": as_data(event)}, event_lines(event), as_json)
 

@@ -1,32 +1,13 @@
 """People in the database, and which of them may do what: whoever has signed, by the role that it takes."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, select
 
 from registry.database.tables import PersonRow
 from registry.errors import PersonRefused
-from registry.records import EventKind, Person, Role
-
-ROLE_FOR: Final[Mapping[EventKind, Role]] = {
-    "added": "uploader",
-    "imported": "uploader",
-    "tagged": "uploader",
-    "untagged": "uploader",
-    "noted": "uploader",
-    "approved": "approver",
-    "promoted": "operator",
-    "rolled-back": "operator",
-    "stopped": "operator",
-    "withdrawn": "operator",
-    "gates-changed": "operator",
-    "person-added": "operator",
-    "person-revoked": "operator",
-    "head-signed": "operator",
-}
-"""The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
+from registry.records import ROLE_FOR, EventKind, Person
 
 
 class Signatory(Protocol):

@@ -1,10 +1,13 @@
 """The gate `approvals`: so many people other than the promoter have approved exactly this release.
 
+A person is a key that the registry knows (`dermfed-registry people`). An approval that nobody has signed
+counts for nothing: who is logged in is whoever says so. With `keys` only these count, by their fingerprints.
+
 An approval names the bundles of the whole release that would result, and the alias; another bundle among them
 makes it another release. Two approvals by one person are one. An approval holds until the alias moves.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,26 +21,39 @@ class ApprovalsGate(GateConfig):
 
     name: Literal["approvals"] = "approvals"
     people: int = Field(ge=1)  # other than the promoter
+    keys: tuple[Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")], ...] = ()  # none: every approver's
 
     @property
     def meaning(self) -> str:
         """What passes, in a sentence."""
+        among = f" of the keys {', '.join(self.keys)}" if self.keys else ""
         return (
-            f"people other than the promoter who have approved exactly this release: at least {self.people}"
+            f"people other than the promoter who have approved exactly this release with their key{among}: "
+            f"at least {self.people}"
         )
 
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
-        others = sorted({person for person in case.approved_by if person != case.promoter})
+        others = sorted(
+            name
+            for key, name in case.approvals.items()
+            if key != case.promoter_key and (not self.keys or key in self.keys)
+        )
         told = f"approved by {', '.join(others)}" if others else "approved by nobody"
-        if case.promoter in case.approved_by:
+        if case.promoter_key in case.approvals:
             told += f" (the approval of {case.promoter}, who promotes, does not count)"
+        if self.keys and (
+            aside := sorted(case.approvals[key] for key in case.approvals.keys() - {*self.keys})
+        ):
+            told += f" (that of {', '.join(aside)} does not count here: another key)"
+        if case.approved_unsigned:
+            told += f" (that of {', '.join(case.approved_unsigned)} does not count: it is signed with no approver's key)"
         enough = len(others) >= self.people
         detail = (
             f"exactly this release was {told}; at least {self.people} other than the promoter must approve it"
         )
         if not enough:
-            detail += f". Ask them for `{case.approve_with}`, {OVERRIDE}"
+            detail += f". Ask them for `{case.approve_with} --key FILE`, {OVERRIDE}"
         finding = GateFinding(
             subgroup="",
             measure="approvals",

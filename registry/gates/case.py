@@ -15,8 +15,12 @@ class Case:
         running: of the release that the alias points to; empty where it points to none.
         unreadable: why the running release cannot be read; empty where it can.
         promoter: who promotes.
-        approved_by: who has approved exactly this release for this alias since the alias last moved.
-        signed_by: who has signed each version, by the name of its subgroup.
+        promoter_key: the fingerprint of the promoter's key; empty where nobody signs the promotion.
+        approvals: who has approved exactly this release for this alias since the alias last moved, and signed
+            that: names by fingerprints.
+        approved_unsigned: names of those who have approved it and not signed that, whoever they are.
+        signed_by: who has signed each version, by the name of its subgroup, as far as it is proven.
+        claimed_by: who else says to have signed it.
         approve_with: the command that approves it.
     """
 
@@ -24,6 +28,14 @@ class Case:
     running: tuple[BundleManifest, ...] = ()
     unreadable: str = ""
     promoter: str = ""
-    approved_by: tuple[str, ...] = ()
+    promoter_key: str = ""
+    approvals: Mapping[str, str] = field(default_factory=dict)
+    approved_unsigned: tuple[str, ...] = ()
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claimed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     approve_with: str = "dermfed-registry approve"
+
+    @property
+    def approved_by(self) -> tuple[str, ...]:
+        """The names of the people whose approval is signed."""
+        return tuple(self.approvals.values())

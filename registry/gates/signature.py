@@ -1,9 +1,9 @@
 """The gate `signature`: every version of the release is signed by one of `identities`.
 
 An identity is what the registry keeps with a signature: the fingerprint of a public key, or a certificate's
-subject. A version without such a signature is refused. Whether the signature is what it claims to be is
-checked where the promoter's `DERMFED_TRUSTED_KEYS` names the keys; elsewhere the registry's word is taken,
-and `verify` tells whether it holds.
+subject. A version without such a signature is refused, and so is one whose signature nobody proves: a person
+whom the registry knows, or a key or certificate in `DERMFED_TRUSTED_KEYS` of the promoter. Anybody can make a
+certificate with a fine name.
 """
 
 from typing import ClassVar, Literal
@@ -30,7 +30,11 @@ class SignatureGate(GateConfig):
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
         findings = tuple(
-            self._finding(one.subgroup.name, case.signed_by.get(one.subgroup.name, ()))
+            self._finding(
+                one.subgroup.name,
+                case.signed_by.get(one.subgroup.name, ()),
+                case.claimed_by.get(one.subgroup.name, ()),
+            )
             for one in case.manifests
         )
         unsigned = [one for one in findings if one.verdict == "refused"]
@@ -46,12 +50,18 @@ class SignatureGate(GateConfig):
             )
         return GateResult(gate=self.name, verdict=worst_of(findings), findings=findings, detail=detail)
 
-    def _finding(self, name: str, signed_by: tuple[str, ...]) -> GateFinding:
+    def _finding(self, name: str, signed_by: tuple[str, ...], claimed_by: tuple[str, ...]) -> GateFinding:
         allowed = [one for one in dict.fromkeys(signed_by) if one in self.identities]
         shown = allowed or list(dict.fromkeys(signed_by))
+        note = f"signed by {', '.join(shown)}" if shown else "not signed"
+        if not shown and claimed_by:
+            note = (
+                f"said to be signed by {', '.join(claimed_by)}, which nobody proves: add the key with "
+                f"`dermfed-registry people add`, or name it in DERMFED_TRUSTED_KEYS"
+            )
         return GateFinding(
             subgroup=name,
             measure="signature",
             verdict="passed" if allowed else "refused",
-            note=f"signed by {', '.join(shown)}" if shown else "not signed",
+            note=note,
         )

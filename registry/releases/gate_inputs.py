@@ -1,15 +1,19 @@
 """What gates look at beside the bundles: the approvals of a release, and the signers of its versions."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
+from registry.database.action import registry_id
 from registry.database.connection import reading
+from registry.database.people import active_people
 from registry.database.queries import events_of
-from registry.records import Event, Version
+from registry.people.signed_events import SignedBy, who_signed
+from registry.records import Event, Person, Version
 from registry.releases.compose import Candidate
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
@@ -20,53 +24,89 @@ if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Trust
 
 
-def approvers(connection: Connection, candidate: Candidate, alias: str) -> tuple[str, ...]:
-    """The people who approved exactly this release for the alias since the alias last moved, each once."""
-    return approved_by(events_of(connection, candidate.model, alias), candidate.digest(alias))
+@dataclass(frozen=True)
+class Approvals:
+    """Who stands for a release.
+
+    Attributes:
+        signed: the people whose approval is signed with a key that holds, each once.
+        unsigned: names of others, as the operating system told them; they count for nothing.
+    """
+
+    signed: tuple[SignedBy, ...] = ()
+    unsigned: tuple[str, ...] = ()
 
 
-def approved_by(events: Sequence[Event], digest: str) -> tuple[str, ...]:
-    """The people who, by one alias's events, approved this release since the alias last moved.
+def approvals(connection: Connection, candidate: Candidate, alias: str) -> Approvals:
+    """Who approved exactly this release for the alias since the alias last moved."""
+    events = approving_events(events_of(connection, candidate.model, alias), candidate.digest(alias))
+    people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
+    registry = registry_id(connection)
+    signed = {event.id: who_signed(event, registry, people) for event in events}
+    return Approvals(
+        tuple(dict.fromkeys(one for one in signed.values() if one is not None)),
+        tuple(dict.fromkeys(event.actor for event in events if signed[event.id] is None)),
+    )
+
+
+def approving_events(events: Sequence[Event], digest: str) -> tuple[Event, ...]:
+    """The approvals of this release among one alias's events, since the alias last moved.
 
     An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
     of the very release that was approved, it has to be weighed anew.
     """
-    people: list[str] = []
+    found: list[Event] = []
     for event in events:
-        if event.kind in ("promoted", "rolled-back"):
-            people.clear()
+        if event.kind in ("promoted", "rolled-back", "stopped"):
+            found.clear()
         elif event.kind == "approved" and (event.details or {}).get("candidate") == digest:
-            people.append(event.actor)
-    return tuple(dict.fromkeys(people))
+            found.append(event)
+    return tuple(found)
 
 
-def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Signers:
+    """The signers of one version.
+
+    Attributes:
+        proven: identities whose signature holds, by a key that is trusted or of a person of the registry.
+        claimed: identities that the registry wrote down, and nobody vouches for.
+    """
+
+    proven: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
+
+
+def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, Signers]:
     """The signers of each version of a release, by the name of its subgroup.
 
-    Where `DERMFED_TRUSTED_KEYS` names keys, every signature is checked, and only a valid one of those keys
-    counts. Elsewhere the identities that the registry recorded are taken.
+    Every signature is checked, by the keys that `DERMFED_TRUSTED_KEYS` names and those of the people whom the
+    registry knows. What none of these proves is a claim: anybody can make a certificate with a fine name.
 
     Raises:
         KeyUnusable: a file holds no key.
         StoreError: a version's manifest is missing or altered.
     """
-    trust = _trust()
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Signers] = {}
+    with reading(engine) as connection:
+        people = active_people(connection)
+        stored = {one.number: signatures_of_version(connection, one) for one in versions}
     for version in versions:
-        if trust is None:
-            with reading(engine) as connection:
-                names = [one.identity for one in signatures_of_version(connection, version)]
-        else:
-            checked = check_version(engine, store, version, trust)
-            names = [name for _, one in checked if one.verdict == "valid" for name in one.names]
-        found[version.subgroup.name] = tuple(dict.fromkeys(names))
+        claimed = [one.identity for one in stored[version.number]]
+        checked = check_version(engine, store, version, _trust(people)) if claimed else ()
+        proven = [name for _, one in checked if one.verdict == "valid" for name in one.names]
+        found[version.subgroup.name] = Signers(
+            tuple(dict.fromkeys(proven)),
+            tuple(one for one in dict.fromkeys(claimed) if one not in proven),
+        )
     return found
 
 
-def _trust() -> "Trust | None":
-    files = [Path(file) for file in os.environ.get(TRUSTED_KEYS, "").split(os.pathsep) if file]
-    if not files:
-        return None
-    from registry.signing.pem import read_trust  # cryptography is an extra, and only this needs it
+def _trust(people: Mapping[str, Person]) -> "Trust":
+    from registry.signing.pem import read_public_key, read_trust, trust_in_keys  # it needs an extra
 
-    return read_trust(files)
+    files = [Path(file) for file in os.environ.get(TRUSTED_KEYS, "").split(os.pathsep) if file]
+    keys = [
+        read_public_key(one.public_key.encode(), f"the registry, of {one.name},") for one in people.values()
+    ]
+    return trust_in_keys(keys, read_trust(files) if files else None)

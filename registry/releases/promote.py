@@ -1,13 +1,14 @@
 """Promotion: composes a release, asks the gates, and moves the alias only if nothing changed meanwhile."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Engine
 
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
+from registry.database.people import acting_person
 from registry.database.queries import (
     alias_names,
     current_release,
@@ -22,7 +23,7 @@ from registry.gates import Case
 from registry.names import check_name, not_found
 from registry.records import Event
 from registry.releases.compose import Candidate, check_integrity, compose
-from registry.releases.gate_inputs import approvers, signers
+from registry.releases.gate_inputs import Approvals, approvals, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
@@ -35,12 +36,12 @@ class GateEvaluation:
     Attributes:
         report: the gates' report.
         gates: the gate set that was asked.
-        approved_by: who had approved the candidate.
+        approvals: who had approved the candidate.
     """
 
     report: GateReport
     gates: StoredGateSet
-    approved_by: tuple[str, ...]
+    approvals: Approvals
 
 
 def candidate_for(engine: Engine, model: str, numbers: Sequence[int], alias: str) -> Candidate:
@@ -56,8 +57,10 @@ def candidate_for(engine: Engine, model: str, numbers: Sequence[int], alias: str
         return compose(model, named, current_release(connection, model, alias))
 
 
-def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promoter: str) -> GateEvaluation:
-    """Evaluates the gates in force on a candidate.
+def judge(
+    engine: Engine, store: Store, candidate: Candidate, alias: str, context: AuditContext
+) -> GateEvaluation:
+    """Evaluates the gates in force on a candidate, which the context's actor would promote.
 
     Raises:
         ReleaseRefused: its versions cannot answer together.
@@ -67,7 +70,7 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model)
-        approved_by = approvers(connection, candidate, alias)
+        approved = approvals(connection, candidate, alias)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
@@ -82,14 +85,17 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         manifests=tuple(manifests.values()),
         running=running,
         unreadable=unreadable,
-        promoter=promoter,
-        approved_by=approved_by,
-        signed_by=signed_by,
+        promoter=context.actor,
+        promoter_key="" if context.signatory is None else context.signatory.fingerprint,
+        approvals={one.fingerprint: one.name for one in approved.signed},
+        approved_unsigned=approved.unsigned,
+        signed_by={name: one.proven for name, one in signed_by.items()},
+        claimed_by={name: one.claimed for name, one in signed_by.items()},
         approve_with=f"dermfed-registry approve {candidate.model} "
         f"{' '.join(str(one.number) for one in candidate.named)} --to {alias}",
     )
     report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
-    return GateEvaluation(report, gates, approved_by)
+    return GateEvaluation(report, gates, approved)
 
 
 def promote(
@@ -114,6 +120,7 @@ def promote(
     if override_gates and context.reason is None:
         raise ReleaseRefused("overriding the gates needs a reason, which history keeps; add --reason TEXT")
     with reading(engine) as connection:
+        acting_person(connection, "promoted", context.signatory)
         named = versions_by_number(connection, model, numbers)
     for version in named:
         stored_bundle(store, version)  # what answers from now on must be whole
@@ -121,11 +128,11 @@ def promote(
         candidate = candidate_for(engine, model, numbers, alias)
         if candidate.changes_nothing:
             return None
-        evaluation = judge(engine, store, candidate, alias, context.actor)
+        evaluation = judge(engine, store, candidate, alias, context)
         report = evaluation.report
         if report.refused and not override_gates:
             raise GateRefusal(f"{candidate.title} cannot go to {alias}: {report.detail}", report)
-        outcome = AuditContext(context.actor, context.reason, report, overridden=report.refused)
+        outcome = replace(context, gates=report, overridden=report.refused)
         if (event := swap(engine, candidate, alias, evaluation, outcome)) is not None:
             return event
 
@@ -139,7 +146,7 @@ def swap(
         if (
             current_release(connection, model, alias) != before
             or current_gates(connection, model) != evaluation.gates
-            or approvers(connection, candidate, alias) != evaluation.approved_by
+            or approvals(connection, candidate, alias) != evaluation.approvals
         ):
             return None
         release = insert_release(connection, model, candidate.versions)
@@ -191,6 +198,8 @@ def approve(
         NothingToApprove: the alias points to it already, or the same person has approved it.
         StoreError: a manifest is missing or was altered.
     """
+    with reading(engine) as connection:
+        acting_person(connection, "approved", context.signatory)
     candidate = candidate_for(engine, model, numbers, alias)
     check_integrity(candidate, {one.number: stored_manifest(store, one) for one in candidate.versions})
     members = [
@@ -205,7 +214,7 @@ def approve(
             )
         if candidate.changes_nothing:
             raise NothingToApprove(f"{alias} of {model} points to {candidate.title} already")
-        if context.actor in approvers(connection, candidate, alias):
+        if _has_approved(approvals(connection, candidate, alias), context):
             raise NothingToApprove(
                 f"{context.actor} has approved {candidate.title} for {alias} already; two approvals by one "
                 "person are one"
@@ -219,3 +228,9 @@ def approve(
             alias=alias,
             details={"candidate": candidate.digest(alias), "members": members},
         )
+
+
+def _has_approved(found: Approvals, context: AuditContext) -> bool:
+    if context.signatory is None:
+        return context.actor in found.unsigned
+    return context.signatory.fingerprint in {one.fingerprint for one in found.signed}

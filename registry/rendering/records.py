@@ -9,7 +9,7 @@ from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
 from registry.gate_report import GateFinding, GateReport, GateResult
 from registry.gates import answers_for, figures_by_subgroup
-from registry.records import ApiKey, Event, Release, Version
+from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 FIGURES = (*patient.FIGURES, "accuracy", "ece")
@@ -82,7 +82,7 @@ def _taken(manifest: BundleManifest) -> list[str]:
 
 def event_lines(event: Event) -> str:
     """One event, with all that was said of it."""
-    head = f"{event.id}  {moment(event.time)}  {event.actor}  {event.kind}"
+    head = f"{event.id}  {moment(event.time)}  {event.actor}{_signed(event)}  {event.kind}"
     if event.versions:
         head += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
@@ -104,6 +104,13 @@ def event_lines(event: Event) -> str:
     if event.overridden:
         lines.append("    GATES OVERRIDDEN")
     return lines_of(lines)
+
+
+def _signed(event: Event) -> str:
+    """How sure it is who did it; nothing where it takes nobody in particular."""
+    if event.signed_with is not None:
+        return " (signed)"
+    return " (not signed)" if event.kind in ROLE_FOR else ""
 
 
 def _origin(origin: dict[str, Any]) -> str:
@@ -185,6 +192,18 @@ def _key_state(key: ApiKey, now: datetime) -> str:
     if key.expires is None:
         return "valid"
     return f"{'expired' if key.expired(now) else 'valid until'} {moment(key.expires)}"
+
+
+def people_table(people: Sequence[Person]) -> str:
+    """People, one on each line, with the fingerprint of their key."""
+    rows = [
+        [
+            *(one.name, ", ".join(one.roles), moment(one.created)),
+            *("valid" if one.revoked is None else f"revoked {moment(one.revoked)}", one.fingerprint),
+        ]
+        for one in people
+    ]
+    return columns(("name", "roles", "added", "state", "key"), rows)
 
 
 def measured(value: float | None, interval: tuple[float, float] | None) -> Cell:

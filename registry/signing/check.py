@@ -7,11 +7,10 @@ from typing import Literal
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from registry.signing.envelope import Envelope, read_envelope, signed_bytes, write_envelope
+from registry.signing.envelope import PAYLOAD_TYPE, Envelope, read_envelope, write_envelope
 from registry.signing.pem import (
     CURVES,
     Signer,
@@ -23,6 +22,7 @@ from registry.signing.pem import (
     subject,
     valid_at,
 )
+from registry.signing.plain import sign_plainly, verify_plainly
 from registry.signing.statement import read_statement, statement
 
 SignatureVerdict = Literal["valid", "unknown", "forged"]
@@ -50,7 +50,7 @@ def sign(name: str, files: Mapping[str, str], signer: Signer) -> bytes:
     """Signs the model `name` with these files; returns the signature as the store holds it."""
     payload = statement(name, files)
     public = signer.key.public_key()
-    signature = signer.key.sign(signed_bytes(payload), ec.ECDSA(_hash_for(public)))
+    signature = sign_plainly(signer.key, PAYLOAD_TYPE, payload)
     if signer.certificate is None:
         return write_envelope(Envelope(payload, signature, hint=hint_of(public)))
     return write_envelope(
@@ -126,18 +126,6 @@ def _issued_by(trusted: x509.Certificate, certificate: x509.Certificate, signed:
 def _verify_signature(
     envelope: Envelope, key: ec.EllipticCurvePublicKey, identity: str, *names: str
 ) -> CheckedSignature:
-    try:
-        key.verify(envelope.signature, signed_bytes(envelope.payload), ec.ECDSA(_hash_for(key)))
-    except InvalidSignature:
+    if not verify_plainly(key, PAYLOAD_TYPE, envelope.payload, envelope.signature):
         return CheckedSignature("forged", identity, f"it claims to be of {identity}, and is not")
     return CheckedSignature("valid", identity, names=(identity, *names))
-
-
-def _hash_for(key: ec.EllipticCurvePublicKey) -> hashes.HashAlgorithm:
-    """The hash that goes with the key's curve: as long as the curve is strong."""
-    by_size: dict[int, hashes.HashAlgorithm] = {
-        256: hashes.SHA256(),
-        384: hashes.SHA384(),
-        521: hashes.SHA512(),
-    }
-    return by_size[key.key_size]

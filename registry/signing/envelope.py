@@ -38,9 +38,9 @@ class Envelope:
     certificate: bytes | None = None
 
 
-def signed_bytes(payload: bytes) -> bytes:
+def signed_bytes(payload: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
     """The bytes that are signed: PAE(type, payload) = "DSSEv1" len(type) type len(payload) payload."""
-    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
+    return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(payload), payload)
 
 
 def key_hint(pem: bytes) -> str:

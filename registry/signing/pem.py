@@ -7,7 +7,7 @@ which it issued itself. Chains over further authorities are not followed: trust 
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +60,14 @@ class Trust:
 
     keys: Mapping[str, ec.EllipticCurvePublicKey]
     certificates: tuple[x509.Certificate, ...]
+
+
+def trust_in_keys(keys: Iterable[ec.EllipticCurvePublicKey], beside: "Trust | None" = None) -> Trust:
+    """Trust in these keys, and in whatever is trusted beside."""
+    known = {} if beside is None else beside.keys
+    return Trust(
+        {**known, **{hint_of(key): key for key in keys}}, () if beside is None else beside.certificates
+    )
 
 
 def trust_in_signer(signer: Signer) -> Trust:
@@ -164,16 +172,57 @@ def read_trust(files: Sequence[Path]) -> Trust:
                 if b"BEGIN CERTIFICATE" in block:
                     certificates.append(x509.load_pem_x509_certificate(block))
                 else:
-                    key = load_pem_public_key(block)
-                    if not isinstance(key, ec.EllipticCurvePublicKey):
-                        raise KeyUnusable(f"the public key in {file} is {_kind(key)}; {_allowed()}")
-                    _check_curve(key, file)
+                    key = _public_key(block, file)
                     keys[hint_of(key)] = key
             except (ValueError, UnsupportedAlgorithm) as error:
                 raise KeyUnusable(
                     f"{file} holds a key or certificate that cannot be read: {error}"
                 ) from error
     return Trust(keys, tuple(certificates))
+
+
+def read_public_key(content: bytes, where: str | Path) -> ec.EllipticCurvePublicKey:
+    """Reads one public key in PEM.
+
+    Args:
+        content: the PEM text.
+        where: where it comes from, as errors say it.
+
+    Raises:
+        KeyUnusable: it is none, several, or of a kind that is not accepted.
+    """
+    found = list(_BLOCK.finditer(content))
+    if len(found) != 1 or found[0][1] != b"PUBLIC KEY":
+        kinds = " and ".join(match[1].decode().lower() for match in found) or "nothing in PEM"
+        raise KeyUnusable(
+            f"{where} holds {kinds}; give one public key, as `openssl pkey -in KEY -pubout` writes it"
+        )
+    try:
+        return _public_key(found[0][0], where)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise KeyUnusable(f"{where} holds a public key that cannot be read: {error}") from error
+
+
+def read_key_file(path: Path) -> ec.EllipticCurvePublicKey:
+    """Reads the one public key in a PEM file.
+
+    Raises:
+        KeyUnusable: it holds none, several, or one of a kind that is not accepted.
+    """
+    return read_public_key(_read(path), path)
+
+
+def public_key_text(key: ec.EllipticCurvePublicKey) -> str:
+    """The public key in PEM."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _public_key(block: bytes, where: str | Path) -> ec.EllipticCurvePublicKey:
+    key = load_pem_public_key(block)
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise KeyUnusable(f"the public key in {where} is {_kind(key)}; {_allowed()}")
+    _check_curve(key, where)
+    return key
 
 
 def _read(path: Path) -> bytes:
@@ -196,7 +245,7 @@ def _blocks(file: Path, *allowed: str) -> list[bytes]:
     return [block for _, block in found]
 
 
-def _check_curve(key: ec.EllipticCurvePublicKey, file: Path) -> None:
+def _check_curve(key: ec.EllipticCurvePublicKey, file: str | Path) -> None:
     if key.curve.name not in CURVES:
         raise KeyUnusable(f"the key in {file} is of the curve {key.curve.name}; {_allowed()}")
 

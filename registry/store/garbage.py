@@ -54,7 +54,12 @@ class Collection:
 
 
 def collect_garbage(
-    engine: Engine, store: Store, actor: str, *, older_than: timedelta = GRACE, dry_run: bool = False
+    engine: Engine,
+    store: Store,
+    context: AuditContext,
+    *,
+    older_than: timedelta = GRACE,
+    dry_run: bool = False,
 ) -> Collection:
     """Removes what nothing refers to and is older than this, and records it in events.
 
@@ -75,7 +80,7 @@ def collect_garbage(
         return Collection(tuple(unused), removed=False)
     removed: list[StoreFile] = []
     while batch := list(islice(unused, _AT_ONCE)):
-        removed += _remove(engine, store, actor, batch, before)
+        removed += _remove(engine, store, context, batch, before)
     return Collection(tuple(removed), removed=True)
 
 
@@ -99,7 +104,7 @@ def restore_collected(store: Store, contents: Iterable[bytes]) -> None:
 
 
 def _remove(
-    engine: Engine, store: Store, actor: str, files: Sequence[StoreFile], before: datetime
+    engine: Engine, store: Store, context: AuditContext, files: Sequence[StoreFile], before: datetime
 ) -> list[StoreFile]:
     failure = None
     with writing(engine) as connection:
@@ -116,7 +121,7 @@ def _remove(
                 break
         if removed:
             details = {"objects": len(removed), "bytes": sum(file.size for file in removed)}
-            insert_event(connection, "collected", "", AuditContext(actor), details=details)
+            insert_event(connection, "collected", "", context, details=details)
     if failure is not None:
         raise failure
     return removed

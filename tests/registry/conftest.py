@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,9 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
+
+if TYPE_CHECKING:
+    from registry.people.signatory import KeySignatory
 
 MODEL = "skin-lesion"
 CODES = ("MEL", "NV", "AK")
@@ -422,3 +425,41 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Callable[[str], "KeySignatory"]:
+    """The key of somebody of this name, made when it is first asked for; its files lie in `tmp_path`."""
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.people.signatory import KeySignatory
+    from registry.signing.new_key import write_key_pair
+
+    made: dict[str, KeySignatory] = {}
+
+    def of(name: str) -> KeySignatory:
+        if name not in made:
+            write_key_pair(tmp_path / f"{name}.key", None)
+            made[name] = KeySignatory.read(tmp_path / f"{name}.key", None)
+        return made[name]
+
+    return of
+
+
+@pytest.fixture
+def person(
+    registry: Registry, key: Callable[[str], "KeySignatory"], tmp_path: Path
+) -> Callable[..., Registry]:
+    """The registry as a person uses it, whom it knows from then on; the first, `olga`, is an operator."""
+
+    def of(name: str, *roles: str) -> Registry:
+        known = {one.name for one in registry.people()}
+        if not known and name != "olga":
+            of("olga")
+        if name not in known:
+            signing = key(name)
+            vouching = registry.signed_by(key("olga")) if registry.people() else registry
+            vouching.add_person(name, tmp_path / f"{name}.pub", roles=roles or ("operator", "uploader"))
+            return registry.signed_by(signing)
+        return registry.signed_by(key(name))
+
+    return of

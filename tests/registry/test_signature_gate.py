@@ -1,18 +1,22 @@
 """The gate `signature` against signatures in a registry: whose word is taken, and what is checked."""
 
 import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import NameOID
 
 from registry.gates import GateSet
 from registry.gates.signature import SignatureGate
 from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.pem import read_signer
+from registry.signing.pem import Signer, read_signer
 
 MODEL = "skin-lesion"
 
@@ -36,9 +40,10 @@ def verdicts(registry):
     return {finding.subgroup: finding.verdict for finding in result.findings}
 
 
-def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key):
+def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key, monkeypatch):
     registry.add([bundle(), bundle(dark)])
-    anna, _ = make_key("anna")
+    anna, public = make_key("anna")
+    monkeypatch.setenv(TRUSTED_KEYS, str(public))
     mallory, _ = make_key("mallory")
     registry.set_gates(GateSet(gates=(SignatureGate(identities=(anna.identity,)),)), reason="sign")
     registry.sign(MODEL, [1, 2], mallory)
@@ -47,6 +52,41 @@ def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key
     assert verdicts(registry) == {"global": "passed", "dark": "refused"}
     registry.sign(MODEL, [2], anna)
     assert registry.promote(MODEL, [1, 2], to="production") is not None
+
+
+def test_who_is_nobody_signs_nothing(registry, bundle, make_key, person, tmp_path):
+    """A certificate that somebody issued to themselves, with the board's name, and a key that nobody vouches for."""
+    registry.add([bundle()])
+    anna, public = make_key("anna")
+    board = self_signed(anna, "The Board")
+    names = (anna.identity, board.identity)
+    registry.set_gates(GateSet(gates=(SignatureGate(identities=names),)), reason="sign")
+    registry.sign(MODEL, [1], anna)
+    registry.sign(MODEL, [1], board)
+    (result,) = registry.judge(MODEL, [1], to="production").results
+    assert result.verdict == "refused"
+    assert "CN=The Board, which nobody proves" in result.detail
+    registry.add_person("anna", public, roles=["operator"])
+    (result,) = registry.judge(MODEL, [1], to="production").results
+    assert result.verdict == "passed"
+    assert result.findings[0].note == f"signed by {anna.identity}"
+
+
+def self_signed(signer, name):
+    """The signer with a certificate of their own making."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(signer.key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(signer.key, hashes.SHA256())
+    )
+    return Signer(signer.key, certificate)
 
 
 def test_where_keys_are_trusted_only_a_signature_that_holds_counts(
@@ -59,7 +99,7 @@ def test_where_keys_are_trusted_only_a_signature_that_holds_counts(
     registry.sign(MODEL, [1], anna)
     registry.sign(MODEL, [2], mallory)
     places.tamper(f"UPDATE signatures SET identity = '{anna.identity}'")  # Mallory says to be Anna
-    assert verdicts(registry) == {"global": "passed", "dark": "passed"}
+    assert verdicts(registry) == {"global": "refused", "dark": "refused"}  # nobody proves either
     monkeypatch.setenv(TRUSTED_KEYS, os.pathsep.join(map(str, (anna_public, mallory_public))))
     assert verdicts(registry) == {"global": "passed", "dark": "refused"}
     monkeypatch.setenv(TRUSTED_KEYS, str(mallory_public))

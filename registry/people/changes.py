@@ -1,0 +1,127 @@
+"""Adding people by their public keys, and revoking these; each is one transaction with its event.
+
+The first person is added by whoever has the registry, and must be an operator: from then on an operator signs
+for every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, insert, update
+
+from registry.bundle.nearest import nearest
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import reading, writing
+from registry.database.people import acting_person, active_people, all_people
+from registry.database.tables import PersonRow, stored_time
+from registry.errors import InvalidName, PersonRefused
+from registry.names import not_found
+from registry.records import ROLES, Person, Role
+
+
+def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
+    """A person of this public key.
+
+    Raises:
+        InvalidName: there is no such role, or none is given.
+        KeyUnusable: the file holds no public key that can be used.
+    """
+    from registry.signing.pem import fingerprint, public_key_text, read_key_file
+
+    asked = set(roles)
+    for role in sorted(asked - set(ROLES)):
+        raise InvalidName(f"there is no role {role!r}; {nearest(role, ROLES)}")
+    if not asked:
+        raise InvalidName(f"a person needs a role; allowed are {', '.join(ROLES)}")
+    key = read_key_file(public)
+    given: tuple[Role, ...] = tuple(role for role in ROLES if role in asked)
+    return Person(name, fingerprint(key), public_key_text(key), given, datetime.now(UTC))
+
+
+def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
+    """Adds a person.
+
+    Raises:
+        PersonRefused: an operator has to sign it, or the name or key is known already, or the first person
+            is no operator.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "person-added", context.signatory)
+        known = all_people(connection)
+        _require_new(person, known)
+        if not any(one.revoked is None for one in known) and "operator" not in person.roles:
+            raise PersonRefused(
+                f"{person.name} is the first person of this registry, as {' and '.join(person.roles)}; the "
+                "first must be an operator, who signs for the others: add --role operator"
+            )
+        # The event first: until then the first person is nobody, whose key would have to sign it.
+        details = {
+            "name": person.name,
+            "fingerprint": person.fingerprint,
+            "public_key": person.public_key,
+            "roles": list(person.roles),
+        }
+        insert_event(connection, "person-added", "", context, details=details)
+        connection.execute(
+            insert(PersonRow).values(
+                name=person.name,
+                fingerprint=person.fingerprint,
+                public_key=person.public_key,
+                roles=list(person.roles),
+                created=person.created,
+                revoked=None,
+            )
+        )
+    return person
+
+
+def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
+    """Revokes the key of a person, named by name or fingerprint; what they signed before stays signed.
+
+    Approvals of theirs that were not used yet count no more.
+
+    Raises:
+        NotFound: there is nobody of this name with a key that holds.
+        PersonRefused: an operator has to sign it, or this is the last operator.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "person-revoked", context.signatory)
+        people = active_people(connection)
+        person = next((one for one in people.values() if who in (one.name, one.fingerprint)), None)
+        if person is None:
+            raise not_found("person", who, [one.name for one in people.values()])
+        operators = [one for one in people.values() if "operator" in one.roles]
+        if operators == [person]:
+            raise PersonRefused(
+                f"{person.name} is the last operator, and nobody could sign for another; add one before"
+            )
+        now = datetime.now(UTC)
+        details = {"name": person.name, "fingerprint": person.fingerprint, "revoked": stored_time(now)}
+        insert_event(connection, "person-revoked", "", context, details=details)
+        connection.execute(
+            update(PersonRow).where(PersonRow.fingerprint == person.fingerprint).values(revoked=now)
+        )
+        return _known(connection, person.fingerprint)
+
+
+def read_people(engine: Engine) -> tuple[Person, ...]:
+    """Everybody whom the registry knows, revoked ones too."""
+    with reading(engine) as connection:
+        return all_people(connection)
+
+
+def _known(connection: Connection, fingerprint: str) -> Person:
+    return next(one for one in all_people(connection) if one.fingerprint == fingerprint)
+
+
+def _require_new(person: Person, known: Iterable[Person]) -> None:
+    for one in known:
+        if one.fingerprint == person.fingerprint:
+            state = "and was revoked for good; make another" if one.revoked else "already"
+            raise PersonRefused(f"the key {person.fingerprint} is known as that of {one.name} {state}")
+        if one.revoked is None and one.name.casefold() == person.name.casefold():
+            raise PersonRefused(
+                f"there is a person called {one.name} already, with the key {one.fingerprint}; revoke that "
+                "key first, or choose another name"
+            )

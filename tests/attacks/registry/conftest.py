@@ -1,0 +1,43 @@
+"""Registries to attack: those of the tests of the registry, on both databases."""
+
+from tests.registry.conftest import (
+    bundle,
+    command,
+    dark,
+    empty_database,
+    folders,
+    graph,
+    key,
+    light,
+    migrated,
+    migrated_database,
+    person,
+    places,
+    postgres,
+    pytest_generate_tests,
+    registry,
+    start,
+    tested,
+    tones,
+)
+
+__all__ = [
+    "bundle",
+    "command",
+    "dark",
+    "empty_database",
+    "folders",
+    "graph",
+    "key",
+    "light",
+    "migrated",
+    "migrated_database",
+    "person",
+    "places",
+    "postgres",
+    "pytest_generate_tests",
+    "registry",
+    "start",
+    "tested",
+    "tones",
+]

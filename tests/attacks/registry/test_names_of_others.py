@@ -1,0 +1,256 @@
+"""Four eyes that are two: whoever may use the registry says to be several people.
+
+The operating system's word for who somebody is, is an environment variable. Each attack is shown to succeed
+where nobody has a key, or against a registry that takes the name for the person.
+"""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+pytest.importorskip("cryptography", reason="signing needs the extra sign")
+
+from registry.database.connection import writing
+from registry.errors import GateRefusal, PersonRefused
+from registry.gates import GateSet
+from registry.gates.approvals import ApprovalsGate
+from registry.gates.spread import SpreadGate
+from registry.people.signatory import SignedBefore, StatementTaken, TakesDown
+from registry.people.signed_events import signature_issue
+
+MODEL = "skin-lesion"
+TWO = GateSet(gates=(ApprovalsGate(people=2),))
+
+
+def as_somebody(places, name, *arguments):
+    """The command, by somebody who says to be called so."""
+    command = [
+        sys.executable,
+        "-m",
+        "registry.cli",
+        "--url",
+        places.url,
+        "--store",
+        str(places.store),
+        *arguments,
+    ]
+    environment = {"LOGNAME": name, "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.sqlite
+def test_one_who_says_to_be_two_approves_nothing(places, registry, bundle):
+    registry.add([bundle(seed=1)])
+    registry.set_gates(TWO, reason="two pairs of eyes")
+    for name in ("anna", "ben"):
+        assert as_somebody(places, name, "approve", MODEL, "1", "--to", "production").returncode == 0
+    ended = as_somebody(places, "chris", "promote", MODEL, "1", "--to", "production")
+    assert ended.returncode == 1
+    assert "anna, ben does not count: it is signed with no approver" in ended.stderr
+    assert registry.release(MODEL, "production") is None
+
+
+def test_two_who_have_keys_do(registry, person, bundle):
+    olga = person("olga")
+    olga.add([bundle(seed=1)])
+    olga.set_gates(TWO, reason="two pairs of eyes")
+    for name in ("anna", "ben"):
+        person(name, "approver").approve(MODEL, [1], to="production")
+    event = olga.promote(MODEL, [1], to="production")
+    assert event.signed_with is not None
+    assert (event.actor, event.overridden) == ("olga", False)
+    assert registry.verify() == ()
+
+
+@pytest.mark.parametrize("role", ["uploader", "approver"])
+def test_what_takes_an_operator_is_done_by_no_other(registry, person, bundle, role):
+    person("olga").add([bundle(seed=1)])
+    for who in (registry, person("eve", role)):
+        for act in (
+            lambda who=who: who.promote(MODEL, [1], to="production", override_gates=True, reason="now"),
+            lambda who=who: who.set_gates(GateSet(gates=(SpreadGate(limit=1.0),)), reason="loose"),
+            lambda who=who: who.revoke_person("olga"),
+        ):
+            with pytest.raises(PersonRefused, match=r"this is for (an )?operator"):
+                act()
+    assert registry.release(MODEL, "production") is None
+    assert registry.verify() == ()
+
+
+def test_a_key_that_was_revoked_or_is_of_nobody_does_nothing(registry, person, key, bundle):
+    olga = person("olga")
+    olga.add([bundle(seed=1)])
+    anna = person("anna", "approver")
+    olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
+    anna.approve(MODEL, [1], to="production")
+    olga.revoke_person("anna", reason="her laptop was stolen")
+    with pytest.raises(PersonRefused, match=r"the key .* of anna was revoked"):
+        anna.approve(MODEL, [1], to="production")
+    with pytest.raises(GateRefusal, match="that of anna does not count: it is signed with no approver"):
+        olga.promote(MODEL, [1], to="production")
+    with pytest.raises(PersonRefused, match="is of nobody whom the registry knows"):
+        registry.signed_by(key("mallory")).promote(MODEL, [1], to="production")
+    assert registry.verify() == ()
+
+
+def test_the_last_operator_stays_and_the_first_person_is_one(registry, person, key, tmp_path):
+    key("anna")
+    with pytest.raises(PersonRefused, match="the first must be an operator"):
+        registry.add_person("anna", tmp_path / "anna.pub", roles=["approver"])
+    olga = person("olga")
+    with pytest.raises(PersonRefused, match="the last operator"):
+        olga.revoke_person("olga")
+    with pytest.raises(PersonRefused, match="nobody has signed it"):
+        registry.add_person("anna", tmp_path / "anna.pub", roles=["operator"])
+    assert [one.name for one in registry.people()] == ["olga"]
+
+
+def test_only_the_keys_that_a_gate_names_count(registry, person, key, bundle):
+    olga = person("olga")
+    olga.add([bundle(seed=1)])
+    person("anna", "approver").approve(MODEL, [1], to="production")
+    ben = person("ben", "approver")
+    gate = ApprovalsGate(people=1, keys=(key("ben").fingerprint,))
+    olga.set_gates(GateSet(gates=(gate,)), reason="the board's own")
+    with pytest.raises(GateRefusal, match="that of anna does not count here"):
+        olga.promote(MODEL, [1], to="production")
+    ben.approve(MODEL, [1], to="production")
+    assert olga.promote(MODEL, [1], to="production") is not None
+
+
+def test_an_event_that_somebody_else_wrote_in_her_name_is_found_and_counts_for_nothing(
+    registry, person, places, bundle
+):
+    """Mallory may do anything in the database, and has no key."""
+    olga = person("olga")
+    olga.add([bundle(seed=1)])
+    olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
+    anna = person("anna", "approver")
+    anna.approve(MODEL, [1], to="staging")
+    forge(registry, lambda facts: {**facts, "alias": "production"})
+    with pytest.raises(GateRefusal):
+        olga.promote(MODEL, [1], to="production")
+    assert any("approved:" in issue.text and "anna" in issue.text for issue in registry.verify())
+
+
+def forge(registry, change):
+    """Writes the last event again, changed, at the end of a chain that fits."""
+    import registry.database.changes as changes
+
+    last = registry.audit()[-1]
+    details = dict(last["details"])
+    changed = change({"alias": last["alias"], "details": details})
+
+    class Told:
+        """Somebody whose signature is that of before."""
+
+        fingerprint = details["signed"]["key"]
+
+        def time(self):
+            return datetime.fromisoformat(details["signed"]["time"])
+
+        def sign(self, statement):
+            import base64
+
+            return base64.b64decode(details["signed"]["signature"])
+
+    rest = {name: fact for name, fact in details.items() if name != "signed"}
+    with writing(registry._engine) as connection:
+        changes.insert_event(
+            connection,
+            last["kind"],
+            last["model"],
+            changes.AuditContext("anna", last["reason"], signatory=Told()),
+            versions=last["versions"],
+            alias=changed["alias"],
+            details=rest,
+        )
+
+
+def test_a_signature_is_good_once(registry, person, key, bundle):
+    """What was signed for a promotion is no permission to promote again after somebody went back."""
+    olga = person("olga")
+    olga.add([bundle(seed=1), bundle(seed=2)])
+    olga.set_gates(GateSet(gates=(SpreadGate(limit=1.0),)), reason="loose")
+    olga.promote(MODEL, [1], to="production")
+    public = registry.people()[0].public_key
+    trial = TakesDown(key("olga").fingerprint)
+    with pytest.raises(StatementTaken) as taken:
+        registry.signed_by(trial).promote(MODEL, [2], to="production", reason="better")
+    assert registry.release(MODEL, "production").everybody.number == 1  # a trial does nothing
+    signature = key("olga").sign(taken.value.statement)
+    said = json.loads(taken.value.statement)
+    before = SignedBefore(public, taken.value.statement, signature, datetime.fromisoformat(said["time"]))
+    with pytest.raises(PersonRefused, match="is not what would be done"):
+        registry.signed_by(before).promote(MODEL, [2], to="staging", reason="better")
+    with pytest.raises(PersonRefused, match="is not what would be done"):
+        registry.signed_by(before).promote(MODEL, [2], to="production", reason="another")
+    assert registry.signed_by(before).promote(MODEL, [2], to="production", reason="better").actor == "olga"
+    olga.rollback(MODEL, alias="production", reason="complaints")
+    with pytest.raises(PersonRefused, match="is not what would be done"):
+        registry.signed_by(before).promote(MODEL, [2], to="production", reason="better")
+    assert registry.verify() == ()
+
+
+def test_a_signature_of_long_ago_or_of_another_key_does_nothing(registry, person, key, bundle):
+    person("olga").add([bundle(seed=1)])
+    public = registry.people()[0].public_key
+    trial = TakesDown(key("olga").fingerprint)
+    trial._time = datetime.now(UTC) - timedelta(hours=1)
+    with pytest.raises(StatementTaken) as taken:
+        registry.signed_by(trial).promote(MODEL, [1], to="production", override_gates=True, reason="now")
+    old = SignedBefore(public, taken.value.statement, key("olga").sign(taken.value.statement), trial._time)
+    with pytest.raises(PersonRefused, match="more than 15 minutes"):
+        registry.signed_by(old).promote(MODEL, [1], to="production", override_gates=True, reason="now")
+    now = TakesDown(key("olga").fingerprint)
+    with pytest.raises(StatementTaken) as taken:
+        registry.signed_by(now).promote(MODEL, [1], to="production", override_gates=True, reason="now")
+    forged = SignedBefore(public, taken.value.statement, key("eve").sign(taken.value.statement), now.time())
+    with pytest.raises(PersonRefused, match="the signature is not of the key"):
+        registry.signed_by(forged).promote(MODEL, [1], to="production", override_gates=True, reason="now")
+
+
+def test_a_person_put_into_the_table_is_found(registry, person, places, bundle, key, tmp_path):
+    person("olga").add([bundle(seed=1)])
+    eve = key("eve")
+    text = (tmp_path / "eve.pub").read_text()
+    places.tamper(
+        "INSERT INTO people (id, name, fingerprint, public_key, roles, created) VALUES "
+        f"(99, 'eve', '{eve.fingerprint}', '{text}', '[\"operator\"]', '2026-01-01T00:00:00.000000+00:00')"
+    )
+    registry.signed_by(eve).promote(MODEL, [1], to="production", override_gates=True, reason="mine")
+    said = "\n".join(f"{one.about}: {one.text}" for one in registry.verify())
+    assert "the person eve" in said
+    assert "a key of nobody whom the registry knew then" in said
+
+
+def test_what_is_signed_is_all_that_is_told(registry, person):
+    """Another kind, alias, reason, version or gate set breaks the signature of an event."""
+    olga = person("olga")
+    olga.set_gates(GateSet(gates=(SpreadGate(limit=0.5),)), reason="a reason")
+    facts, (who,) = registry.audit()[-1], registry.people()
+    from registry.database.action import registry_id
+    from registry.database.connection import reading
+
+    with reading(registry._engine) as connection:
+        own = registry_id(connection)
+    assert len(own) == 32
+    assert signature_issue(facts, own, who) is None
+    assert signature_issue(facts, "0" * 32, who) is not None
+    details = facts["details"]
+    for changed in (
+        {"kind": "promoted"},
+        {"alias": "production"},
+        {"reason": "another"},
+        {"versions": [1]},
+        {"overridden": True},
+        {"model": "other"},
+        {"details": {**details, "after": {**details["after"], "number": 7}}},
+        {"details": {**details, "signed": {**details["signed"], "time": "2026-01-01T00:00:00.000000+00:00"}}},
+        {"details": {**details, "signed": {**details["signed"], "signature": "AAAA"}}},
+        {"details": {**details, "signed": {**details["signed"], "signature": "no base64"}}},
+    ):
+        assert signature_issue({**facts, **changed}, own, who) is not None, changed
