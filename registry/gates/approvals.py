@@ -47,7 +47,8 @@ class ApprovalsGate(GateConfig):
         ):
             told += f" (that of {', '.join(aside)} does not count here: another key)"
         if case.approved_unsigned:
-            told += f" (that of {', '.join(case.approved_unsigned)} does not count: it is signed with no approver's key)"
+            unsigned = ", ".join(case.approved_unsigned)
+            told += f" (that of {unsigned} does not count: it is signed with no approver's key)"
         enough = len(others) >= self.people
         detail = (
             f"exactly this release was {told}; at least {self.people} other than the promoter must approve it"

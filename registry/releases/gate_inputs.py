@@ -94,7 +94,8 @@ def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[s
     for version in versions:
         claimed = [one.identity for one in stored[version.number]]
         checked = check_version(engine, store, version, _trust(people)) if claimed else ()
-        proven = [name for _, one in checked if one.verdict == "valid" for name in one.names]
+        # Of a trusted key the key alone, not what a certificate around it says.
+        proven = [one.identity for _, one in checked if one.verdict == "valid" and one.identity]
         found[version.subgroup.name] = Signers(
             tuple(dict.fromkeys(proven)),
             tuple(one for one in dict.fromkeys(claimed) if one not in proven),

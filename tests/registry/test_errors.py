@@ -15,6 +15,7 @@ REFUSALS = {
     "NothingToApprove",
     "NothingToRollBack",
     "KeyEnded",
+    "PersonRefused",
     "SignatureRefused",
     "ArchiveRefused",
     "BundleRefused",

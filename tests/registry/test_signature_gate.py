@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from registry.gates import GateSet
 from registry.gates.signature import SignatureGate
+from registry.people.signatory import KeySignatory
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.pem import Signer, read_signer
 
@@ -54,8 +55,8 @@ def test_every_version_of_the_release_needs_one(registry, bundle, dark, make_key
     assert registry.promote(MODEL, [1, 2], to="production") is not None
 
 
-def test_who_is_nobody_signs_nothing(registry, bundle, make_key, person, tmp_path):
-    """A certificate that somebody issued to themselves, with the board's name, and a key that nobody vouches for."""
+def test_who_is_nobody_signs_nothing(registry, bundle, make_key):
+    """A certificate that somebody issued to themselves in the board's name, and a key that nobody knows."""
     registry.add([bundle()])
     anna, public = make_key("anna")
     board = self_signed(anna, "The Board")
@@ -70,6 +71,11 @@ def test_who_is_nobody_signs_nothing(registry, bundle, make_key, person, tmp_pat
     (result,) = registry.judge(MODEL, [1], to="production").results
     assert result.verdict == "passed"
     assert result.findings[0].note == f"signed by {anna.identity}"
+    registry.signed_by(KeySignatory(anna)).set_gates(
+        GateSet(gates=(SignatureGate(identities=(board.identity,)),)), reason="the board alone"
+    )
+    (result,) = registry.judge(MODEL, [1], to="production").results
+    assert result.verdict == "refused"  # Anna's key is known, and she is not the board
 
 
 def self_signed(signer, name):

@@ -112,7 +112,7 @@ def test_an_approval_is_told_and_kept(added, gates):
     assert (again.code, again.err.split(":")[0]) == (1, "NothingToApprove")
     check = added("gates", "check", MODEL, 1, 2, "--to", "production")
     assert check.code == 1
-    assert "who promotes, does not count" in check.out
+    assert "does not count: it is signed with no approver's key" in check.out
     event = json.loads(added("approve", MODEL, 1, "--to", "staging", "--json").out)["event"]
     assert event["details"]["candidate"].startswith("sha256:")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -30,6 +31,16 @@ CANCER = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
     Label(code="NV", name="Naevus", malignancy="benign"),
 )
+
+
+def key(name: str) -> str:
+    """The fingerprint of somebody's key."""
+    return "sha256:" + sha256(name.encode()).hexdigest()
+
+
+def approved(*names: str) -> dict[str, str]:
+    """Signed approvals of these people."""
+    return {key(name): name for name in names}
 
 
 @pytest.fixture
@@ -144,7 +155,13 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
         ),
         "approvals": Example(
             ApprovalsGate(people=2),
-            Case(two, promoter="chris", approved_by=("anna", "ben")),
-            Case(two, promoter="chris", approved_by=("anna", "chris"), approve_with=ask),
+            Case(two, promoter="chris", promoter_key=key("chris"), approvals=approved("anna", "ben")),
+            Case(
+                two,
+                promoter="chris",
+                promoter_key=key("chris"),
+                approvals=approved("anna", "chris"),
+                approve_with=ask,
+            ),
         ),
     }

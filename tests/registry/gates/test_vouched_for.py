@@ -6,6 +6,7 @@ from registry.gates import Case
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.parity import ParityGate
 from registry.gates.signature import SignatureGate
+from tests.registry.gates.conftest import approved, key
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def test_every_version_needs_a_signature_of_its_own(two):
     ],
 )
 def test_others_than_the_promoter_count_once_each(two, approved_by, people, verdict):
-    one = ApprovalsGate(people=people).judge(Case(two, promoter="chris", approved_by=approved_by))
+    case = Case(two, promoter="chris", promoter_key=key("chris"), approvals=approved(*approved_by))
+    one = ApprovalsGate(people=people).judge(case)
     assert one.verdict == verdict
     assert one.value == len(set(approved_by) - {"chris"})
     if approved_by == ("chris",):
