@@ -4,6 +4,7 @@ import getpass
 import os
 import socket
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -16,6 +17,24 @@ def database_url(given: str | None) -> str:
 def store_location(given: str | None) -> str:
     """The URI of the store: `given`, or `DERMFED_STORE`, or a folder in the user's data folder."""
     return given or os.environ.get("DERMFED_STORE") or str(_user_folder() / "store")
+
+
+PASSWORD: Final = "DERMFED_KEY_PASSWORD"
+"""The environment variable that holds the password of a private key."""
+
+SIGNING_KEY: Final = "DERMFED_SIGNING_KEY"
+"""The environment variable that names the file of the private key of whoever does something."""
+
+
+def signing_key(given: Path | None = None) -> Path | None:
+    """The file of the private key to sign with: `given`, or that of `DERMFED_SIGNING_KEY`, if any."""
+    named = os.environ.get(SIGNING_KEY, "")
+    return given or (Path(named) if named else None)
+
+
+def key_password() -> str | None:
+    """The password of private keys, if there is one."""
+    return os.environ.get(PASSWORD)
 
 
 def current_user() -> str:

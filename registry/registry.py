@@ -19,10 +19,10 @@ from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
 from registry.database.connection import open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
-from registry.database.people import Signatory, active_people
+from registry.database.people import Signatory, acting_person, active_people
 from registry.database.queries import all_keys, require_model
 from registry.diff.versions import Difference, compare
-from registry.environment import current_user, database_url, store_location
+from registry.environment import current_user, database_url, key_password, signing_key, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
@@ -35,6 +35,7 @@ from registry.records import (
     Added,
     ApiKey,
     Event,
+    EventKind,
     IntegrityIssue,
     Person,
     Version,
@@ -95,6 +96,15 @@ class Registry(Catalogue):
         other = type(self)(self._engine, self._store, actor=self._actor)
         other._signatory = signatory
         return other
+
+    def require_person(self, kind: EventKind) -> None:
+        """Checks that whoever signs may do this, without doing it.
+
+        Raises:
+            PersonRefused: the registry knows people, and this takes another.
+        """
+        with reading(self._engine) as connection:
+            acting_person(connection, kind, self._signatory)
 
     def _context(self, reason: str | None = None) -> AuditContext:
         """Who does it and why."""
@@ -364,6 +374,19 @@ class Registry(Catalogue):
             NotFound: there is no such key.
         """
         return revoke_key(self._engine, self._context(), id)
+
+
+def key_signatory(file: Path | None = None) -> Signatory | None:
+    """Whoever signs with the private key in a file; by default that of `DERMFED_SIGNING_KEY`, if it is set.
+
+    Raises:
+        KeyUnusable: the file holds no private key that can be used, or the extra `sign` is missing.
+    """
+    if (found := signing_key(file)) is None:
+        return None
+    from registry.people.signatory import KeySignatory  # cryptography is an extra, and only this needs it
+
+    return KeySignatory.read(found, key_password())
 
 
 def upgrade(url: str | None = None) -> tuple[str | None, str]:

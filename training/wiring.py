@@ -23,7 +23,7 @@ from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.folder import Bundle
 from registry.errors import Refused
-from registry.registry import Registry
+from registry.registry import Registry, key_signatory
 from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
@@ -117,11 +117,19 @@ def federate(
 
 @contextmanager
 def open_registrar(job: Job) -> Iterator[Registrar]:
-    """The registry of a job that registers, opened before hours of training and not after them."""
-    if all(stage.stage != "register" for stage in job.stages):
+    """The registry of a job that registers, opened before hours of training and not after them.
+
+    Raises:
+        RegistryError: it cannot be opened, or takes the key of a person that `DERMFED_SIGNING_KEY` is not.
+    """
+    registering = [stage for stage in job.stages if stage.stage == "register"]
+    if not registering:
         yield no_registry
         return
-    with Registry.open() as registry:
+    with Registry.open(signatory=key_signatory()) as registry:
+        registry.require_person("added")
+        if any(getattr(stage, "promote_to", None) is not None for stage in registering):
+            registry.require_person("promoted")
 
         def register(bundles: Sequence[Bundle], promote_to: str | None, reason: str | None) -> Registered:
             versions = registry.add(bundles)
@@ -160,6 +168,8 @@ def check(job: Job, job_file: Path, say: Say) -> Preflight:
             not used where the job is refused.
     """
     refuse_missing(job.tracking)
+    with open_registrar(job):
+        pass
     for line in try_model(job):
         say(line)
     dataset = load_data(job, job_file)

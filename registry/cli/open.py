@@ -1,17 +1,15 @@
 """Opens the registry for a command, and imports then what speaks to a database: `--help` needs none."""
 
-import os
 from gc import freeze
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from registry.people.signatory import KeySignatory
-    from registry.registry import Registry
+from registry.environment import PASSWORD, SIGNING_KEY
 
-PASSWORD, SIGNING_KEY = "DERMFED_KEY_PASSWORD", "DERMFED_SIGNING_KEY"
+if TYPE_CHECKING:
+    from registry.registry import Registry
 
 Key = Annotated[
     Path | None,
@@ -43,15 +41,7 @@ def open_signing(context: typer.Context, key: Path | None) -> "Registry":
         KeyUnusable: the file holds no private key that can be used.
         RegistryError: the registry cannot be opened.
     """
-    signatory = _signatory(key)
+    from registry.registry import key_signatory
+
+    signatory = key_signatory(key)
     return open_registry(context).signed_by(signatory)
-
-
-def _signatory(key: Path | None) -> "KeySignatory | None":
-    named = os.environ.get(SIGNING_KEY, "")
-    file = key or (Path(named) if named else None)
-    if file is None:
-        return None
-    from registry.people.signatory import KeySignatory  # cryptography is an extra, and only this needs it
-
-    return KeySignatory.read(file, os.environ.get(PASSWORD))

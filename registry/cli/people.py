@@ -1,13 +1,13 @@
 """`dermfed-registry people`: who may do what, by their keys."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from registry.cli.open import PASSWORD, Key, open_registry, open_signing
+from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
+from registry.environment import key_password
 from registry.records import ROLES
 from registry.rendering.records import people_table
 from registry.rendering.table import printable
@@ -33,7 +33,7 @@ def people_new_key(
     """
     from registry.signing.new_key import write_key_pair
 
-    public, fingerprint = write_key_pair(file, os.environ.get(PASSWORD))
+    public, fingerprint = write_key_pair(file, key_password())
     print(printable(f"{file} (keep it secret) and {public}"), fingerprint, sep="\n")
 
 

@@ -1,6 +1,5 @@
 """`dermfed-registry sign`: vouch for versions with a private key."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +8,13 @@ import typer
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signature_table
+from registry.environment import key_password
 from registry.signing.envelope import TRUSTED_KEYS
 
 EXAMPLES = (
     "demo 1 2 3 4 --key release.key",
     "demo 5 --key release.key --certificate release.pem --json",
 )
-PASSWORD = "DERMFED_KEY_PASSWORD"
 
 Trusted = Annotated[
     list[Path] | None,
@@ -47,7 +46,7 @@ def sign(
     """
     from registry.signing.pem import read_signer
 
-    signer = read_signer(key, certificate, os.environ.get(PASSWORD))
+    signer = read_signer(key, certificate, key_password())
     with open_registry(context) as registry:
         signatures = registry.sign(model, numbers, signer)
     answer(as_data(signatures), signature_table(signatures), as_json)

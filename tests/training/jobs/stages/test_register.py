@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from registry.bundle.folder import Bundle, read_bundle
-from registry.registry import Registry
+from registry.registry import Registry, key_signatory
 from training.errors import JobError
 from training.jobs.registrar import Registered, no_registry
 
@@ -112,3 +112,34 @@ def test_the_command_registers_in_the_real_registry_and_a_refusal_exits_with_1(
     assert "spread" in refused
     assert refused in ended.err
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_registry_that_knows_people_is_asked_before_anything_is_trained(
+    train_command, job_file, tiny, tmp_path, monkeypatch
+):
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.signing.new_key import write_key_pair
+
+    url, store = f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")
+    monkeypatch.setenv("DERMFED_REGISTRY_URL", url)
+    monkeypatch.setenv("DERMFED_STORE", store)
+    for name in ("olga", "udo"):
+        write_key_pair(tmp_path / f"{name}.key", None)
+    with Registry.open(url, store) as registry:
+        registry.add_person("olga", tmp_path / "olga.pub", roles=["operator"])
+        registry.signed_by(key_signatory(tmp_path / "olga.key")).add_person(
+            "udo", tmp_path / "udo.pub", roles=["uploader"]
+        )
+    tiny["stages"] += [EXPORT, {"stage": "register", "model": "skin", "promote_to": "production"}]
+    for ended in (
+        train_command(job_file(tiny), "--check"),
+        train_command(job_file(tiny), "--out", "run"),
+    ):
+        assert (ended.code, "this is for an uploader (udo)" in ended.err) == (2, True), ended.err
+    monkeypatch.setenv("DERMFED_SIGNING_KEY", str(tmp_path / "udo.key"))
+    ended = train_command(job_file(tiny), "--check")
+    assert (ended.code, "udo is uploader, and this is for operators" in ended.err) == (2, True), ended.err
+    del tiny["stages"][-1]["promote_to"]
+    assert train_command(job_file(tiny), "--check").code == 0
+    monkeypatch.setenv("DERMFED_SIGNING_KEY", str(tmp_path / "nobody.key"))
+    assert train_command(job_file(tiny), "--check").code != 0
