@@ -26,7 +26,7 @@ from registry.environment import current_user, database_url, key_password, signi
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
-from registry.names import check_name, check_title
+from registry.names import check_name, check_reason, check_title
 from registry.people.changes import add_person, new_person, read_people, revoke_person
 from registry.records import (
     PRODUCTION,
@@ -108,7 +108,7 @@ class Registry(Catalogue):
 
     def _context(self, reason: str | None = None) -> AuditContext:
         """Who does it and why."""
-        return AuditContext(self._name(), _reason(reason), signatory=self._signatory)
+        return AuditContext(self._name(), check_reason(reason), signatory=self._signatory)
 
     def _name(self) -> str:
         """The name of the person who signs, or the actor."""
@@ -402,7 +402,3 @@ def upgrade(url: str | None = None) -> tuple[str | None, str]:
         return upgrade_schema(engine)
     finally:
         engine.dispose()
-
-
-def _reason(text: str | None) -> str | None:
-    return (text or "").encode("utf-8", "replace").decode().strip() or None
