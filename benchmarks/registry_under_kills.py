@@ -1,9 +1,9 @@
 """Sixteen writers of one registry, of whom somebody is killed all the time: is anything lost or doubled?
 
 Each writer is a process that adds versions, signs them, promotes, rolls back, withdraws, exports, and
-collects garbage of any age (`gc --older-than 0`), in an order of its own. Before each action it writes what it
-is about to do into a file of its own, and afterwards what it was told. A writer drawn at random is killed with
-SIGKILL and another started in its place, `kills` times. Then, with nobody writing any more:
+collects garbage of any age (`gc --older-than 0`), in an order of its own. Before each action it writes what
+it is about to do into a file of its own, and afterwards what it was told. A writer drawn at random is killed
+with SIGKILL and another started in its place, `kills` times. Then, with nobody writing any more:
 
 - `verify` must find nothing: chain, tables, signatures and objects;
 - every version, signature, promotion and withdrawal that a writer was told of must be there as it was told;

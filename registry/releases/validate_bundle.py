@@ -17,6 +17,7 @@ from registry.bundle.lookalikes import alike
 from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
 from registry.bundle.manifest.text import canonical
 from registry.bundle.plain_text import shown_name
+from registry.bundle.recount import recount
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
 from registry.releases.probe import probe_bytes
@@ -27,6 +28,7 @@ MAX_MODEL_BYTES: Final = 2**30
 MAX_MANIFEST_BYTES: Final = 2**26
 """The largest `bundle.json`: the statistics of an embedding of 4096 features take most of it."""
 
+_TOLD = 3  # problems that a refusal names
 _VARIABLE = "DERMFED_MAX_MODEL_BYTES"
 _LARGEST_ONNX = 2**31 - 1  # what one ONNX file can be
 
@@ -106,8 +108,24 @@ def check_bundle(bundle: Bundle) -> bytes:
             "fetch the bundle again"
         )
     _check_names(bundle)
+    check_figures(bundle)
     probe_bytes(bundle.model, manifest, _title(bundle))
     return content
+
+
+def check_figures(bundle: Bundle) -> None:
+    """Checks the figures of a bundle against its own counts.
+
+    Raises:
+        BundleRefused: a figure is impossible, or another than the counts give.
+    """
+    problems = recount(bundle.manifest).problems
+    if problems:
+        more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+        raise BundleRefused(
+            f"{_title(bundle)} has figures that cannot be right: {'; '.join(map(str, problems[:_TOLD]))}{more}. "
+            "Add the bundle as the run wrote it, or test the model anew"
+        )
 
 
 def _check_names(bundle: Bundle) -> None:

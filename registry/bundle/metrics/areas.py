@@ -97,11 +97,12 @@ def _under_roc(value: Figure, histograms: NDArray[np.int64], effects: Effects, n
 
 
 def _ordered_share(area: Figure, histograms: NDArray[np.int64]) -> Figure:
-    """The share of pairs in different bins that are in order; the area where all are in one."""
+    """The share of pairs in different bins that are in order, and the area itself where that is larger."""
     negatives, positives = histograms[..., 0, :], histograms[..., 1, :]
     pairs = positives.sum(axis=-1) * negatives.sum(axis=-1)
     tied = ratio((positives * negatives).sum(axis=-1), pairs)
-    return np.where(tied < 1, (area - tied / 2) / np.maximum(1 - tied, 1e-9), area)
+    # Where most pairs are out of order, ordering those of one bin likewise would lower the area.
+    return np.where(tied < 1, np.maximum((area - tied / 2) / np.maximum(1 - tied, 1e-9), area), area)
 
 
 def _best_average_precision(histograms: NDArray[np.int64]) -> Figure:

@@ -42,15 +42,26 @@ def fairness_limits(subgroups: Subgroups) -> dict[str, Limits]:
     if len(subgroups) < 2:
         return {}
     n = np.stack([of.counts.n for of in subgroups.values()], axis=-1)
-    accuracies = accuracy_limits(subgroups)
     standardised = standardised_limits(subgroups)
+    return {
+        **limits_between(accuracy_limits(subgroups), n),
+        "spread_standardised": _limits(fairness.spread_of, standardised),
+    }
+
+
+def limits_between(accuracies: Limits, n: NDArray[np.int64]) -> dict[str, Limits]:
+    """Limits of every figure that is of the accuracies alone, by name.
+
+    Args:
+        accuracies: of two subgroups or more, `(..., subgroups)`.
+        n: their pictures, `(..., subgroups)`.
+    """
     deviation = _limits(fairness.deviation_of, accuracies)
     return {
         "variance": Limits(*(each**2 for each in (deviation.value, deviation.low, deviation.high))),
         "gap": _limits(lambda of: fairness.gap_of(of, n), accuracies),
         "worst": _worst(accuracies, n),
         "spread": _limits(fairness.spread_of, accuracies),
-        "spread_standardised": _limits(fairness.spread_of, standardised),
     }
 
 
