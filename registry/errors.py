@@ -27,6 +27,7 @@ RegistryError
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from registry.comparison import Comparison
     from registry.gate_report import GateReport
 
 
@@ -67,11 +68,13 @@ class GateRefusal(Refused):
 
     Attributes:
         report: what every gate said.
+        comparison: the release that was refused beside the one that runs.
     """
 
-    def __init__(self, message: str, report: "GateReport") -> None:
+    def __init__(self, message: str, report: "GateReport", comparison: "Comparison | None" = None) -> None:
         super().__init__(message)
         self.report = report
+        self.comparison = comparison
 
 
 class ReleaseRefused(Refused):

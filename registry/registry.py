@@ -16,6 +16,7 @@ from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.catalogue import Catalogue
+from registry.comparison import Comparison
 from registry.database.changes import AuditContext
 from registry.database.connection import open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
@@ -43,6 +44,7 @@ from registry.records import (
 from registry.releases import promote
 from registry.releases.add_bundles import add_bundles
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
+from registry.releases.promote import Promotion
 from registry.releases.validate_bundle import read_folder
 from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
@@ -144,16 +146,24 @@ class Registry(Catalogue):
         """
         return self.add([read_folder(Path(folder)) for folder in folders])
 
-    def judge(self, model: str, numbers: Sequence[int], *, to: str) -> GateReport:
-        """The gates' report on the release that this promotion would make.
+    def judge(
+        self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
+    ) -> GateReport:
+        """The gates' report on the release that this promotion would make; raises as `compare`."""
+        return self.compare(model, numbers, to=to, without=without).report
+
+    def compare(
+        self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
+    ) -> Comparison:
+        """The release that this promotion would make beside the one that runs, and what the gates say.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: there is no such model or version, or a subgroup without one of its own.
             ReleaseRefused: the versions do not make a release.
             StoreError: a manifest is missing or was altered.
         """
-        candidate = promote.candidate_for(self._engine, model, numbers, to)
-        return promote.judge(self._engine, self._store, candidate, to, self._context()).report
+        candidate = promote.candidate_for(self._engine, model, numbers, to, without)
+        return promote.judge(self._engine, self._store, candidate, to, self._context()).comparison
 
     def promote(
         self,
@@ -163,24 +173,50 @@ class Registry(Catalogue):
         to: str,
         reason: str | None = None,
         override_gates: bool = False,
+        without: Sequence[str] = (),
     ) -> Event | None:
         """Promotes versions to an alias: they replace those of the same subgroups, others are carried over.
 
-        The gates judge the whole release that results. Returns None where the alias points to exactly
-        this already.
+        The versions of subgroups in `without` are left out: the global one answers for them. The gates judge
+        the whole release that results. Returns None where the alias points to exactly this already.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: there is no such model or version, or a subgroup without one of its own.
             ReleaseRefused: the versions do not make a release, or an override has no reason.
             GateRefusal: a gate refuses and is not overridden.
             BundleRefused: the model of a named version does not load or misbehaves.
             StoreError: a version's file is missing or was altered.
         """
+        return self.promote_and_tell(
+            model, numbers, to=to, reason=reason, override_gates=override_gates, without=without
+        ).event
+
+    def promote_and_tell(
+        self,
+        model: str,
+        numbers: Sequence[int],
+        *,
+        to: str,
+        reason: str | None = None,
+        override_gates: bool = False,
+        without: Sequence[str] = (),
+    ) -> Promotion:
+        """Promotes as `promote`, and returns also the new release beside the one that it replaced."""
         context = self._context(reason)
         where = (self._engine, self._store)
-        return promote.promote(*where, model, numbers, to, context, override_gates=override_gates)
+        return promote.promote(
+            *where, model, numbers, to, context, override_gates=override_gates, without=without
+        )
 
-    def approve(self, model: str, numbers: Sequence[int], *, to: str, reason: str | None = None) -> Event:
+    def approve(
+        self,
+        model: str,
+        numbers: Sequence[int],
+        *,
+        to: str,
+        reason: str | None = None,
+        without: Sequence[str] = (),
+    ) -> Event:
         """Approves exactly the release that this promotion would make, until the alias moves.
 
         Raises:
@@ -190,7 +226,7 @@ class Registry(Catalogue):
             StoreError: a manifest is missing or was altered.
         """
         context = self._context(reason)
-        return promote.approve(self._engine, self._store, model, numbers, to, context)
+        return promote.approve(self._engine, self._store, model, numbers, to, context, without)
 
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
         """Rolls the alias back to the release before the one it points to; gates are not asked.

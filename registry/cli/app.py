@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from registry.bundle.errors import BundleError
 from registry.bundle.plain_text import shown
 from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
+from registry.cli.arguments import AsJson
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
 from registry.cli.card import EXAMPLES as CARD_EXAMPLES
@@ -24,17 +25,16 @@ from registry.cli.garbage import gc
 from registry.cli.gates import (
     APPROVE_EXAMPLES,
     CHECK_EXAMPLES,
+    GATES_SHOW_EXAMPLES,
     SET_EXAMPLES,
-    SHOW_EXAMPLES,
     approve,
     gates_check,
     gates_set,
     gates_show,
-    refused_data,
 )
 from registry.cli.keys import (
     ADD_EXAMPLES,
-    LIST_EXAMPLES,
+    KEYS_LIST_EXAMPLES,
     REVOKE_EXAMPLES,
     ROTATE_EXAMPLES,
     keys_add,
@@ -42,36 +42,30 @@ from registry.cli.keys import (
     keys_revoke,
     keys_rotate,
 )
-from registry.cli.manifest import readable
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
 from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
 from registry.cli.people import NEW_KEY_EXAMPLES, people_add, people_list, people_new_key, people_revoke
 from registry.cli.people import REVOKE_EXAMPLES as REVOKE_PERSON_EXAMPLES
+from registry.cli.releases import (
+    COMPARE_EXAMPLES,
+    PROMOTE_EXAMPLES,
+    ROLLBACK_EXAMPLES,
+    compare,
+    promote,
+    rollback,
+)
+from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
-from registry.cli.signatures import signed_by
-from registry.errors import GateRefusal, RegistryError
-from registry.records import Release, Version
+from registry.errors import RegistryError
 from registry.releases.validate_bundle import read_folder
-from registry.rendering.records import (
-    event_lines,
-    patient_table,
-    release_line,
-    version_page,
-    version_table,
-)
+from registry.rendering.records import version_table
 from registry.rendering.table import lines_of
 from registry.signing.trust import trust_in
 
-if TYPE_CHECKING:
-    from registry.registry import Registry
-
 REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
-MOST_LISTED = 1000
-"""Versions that `list` shows where nothing is said: more than that, nobody reads."""
-
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -81,12 +75,6 @@ app.add_typer(keys_app, name="keys", help="Keys to the service.")
 app.add_typer(people_app, name="people", help="Who may do what, by their keys.")
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
-
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")]
-Numbers = Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")]
-To = Annotated[str, typer.Option("--to", metavar="ALIAS", help="The alias, such as staging or production.")]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")]
 
 
 def _command(under: typer.Typer, name: str, *examples: str) -> Callable[[_Command], _Command]:
@@ -175,77 +163,8 @@ def add(
     answer(as_data(added), "\n".join(text), as_json)
 
 
-@_command(app, "list", "", "demo --json", "demo --all")
-def list_(
-    context: typer.Context,
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Of this model alone.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="However many there are.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
-    with open_registry(context) as registry:
-        versions = registry.versions(model, None if all_ or as_json else MOST_LISTED)
-        older = registry.version_count(model) - len(versions)
-    text = version_table(versions) if versions else "no version yet; add one with `dermfed-registry add`"
-    more = f"\nand {older} older: --all lists them too" if older else ""
-    answer(as_data(versions) if as_json else None, text + more, as_json)
-
-
-@_command(app, "show", "demo", "demo --version 3", "demo --alias production --json")
-def show(
-    context: typer.Context,
-    model: Model,
-    number: Annotated[int | None, typer.Option("--version", metavar="N", help="This version alone.")] = None,
-    alias: Annotated[
-        str | None, typer.Option(metavar="ALIAS", help="The release of this alias alone.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show where aliases point, and what stands behind.
-
-    Of each version: figures by subgroup with intervals, calibration, lineage and who signed it.
-
-    Where no alias points anywhere yet, the newest version for each subgroup is shown.
-    """
-    if number is not None and alias is not None:
-        raise typer.BadParameter("give --version or --alias, not both")
-    with open_registry(context) as registry:
-        aliases = registry.aliases(model)
-        if alias is not None:
-            aliases = {alias: registry.require_release(model, alias)}
-        versions = _shown_versions(registry, model, number, aliases)
-        manifests = [registry.manifest(version) for version in versions]
-        signatures = [registry.signatures(version) for version in versions]
-        overridden = registry.overrides(model)
-    if number is not None:
-        aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
-    found = {
-        "model": model,
-        "aliases": {name: as_data(release) for name, release in aliases.items()},
-        "overridden": {
-            name: as_data(overridden[release.id])
-            for name, release in aliases.items()
-            if release.id in overridden
-        },
-        "versions": [
-            {
-                **as_data(version),
-                "signatures": as_data(signed),
-                "manifest": readable(manifest),
-            }
-            for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-        ],
-    }
-    pages = [
-        f"{version_page(version, manifest)}\n{signed_by(signed)}"
-        for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-    ]
-    lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()] or [
-        f"no alias of {model} points here"
-    ]
-    answer(found, "\n\n".join(["\n".join(lines), *pages]), as_json)
-
-
+_command(app, "list", *LIST_EXAMPLES)(list_)
+_command(app, "show", *SHOW_EXAMPLES)(show)
 _command(app, "card", *CARD_EXAMPLES)(card)
 _command(app, "audit", *AUDIT_EXAMPLES)(audit)
 _command(app, "diff", *DIFF_EXAMPLES)(diff)
@@ -253,76 +172,10 @@ _command(app, "sign", *SIGN_EXAMPLES)(sign)
 _command(app, "export", *EXPORT_EXAMPLES)(export_)
 _command(app, "import", *IMPORT_EXAMPLES)(import_)
 _command(app, "gc", *GC_EXAMPLES)(gc)
-
-
-@_command(
-    app,
-    "promote",
-    "demo 1 2 3 4 --to production",
-    "demo 5 --to production --reason 'retrained for type V'",
-    "demo 5 --to production --override-gates --reason 'board decision 7, until March'",
-)
-def promote(
-    context: typer.Context,
-    model: Model,
-    numbers: Numbers,
-    to: To,
-    reason: Reason = None,
-    override_gates: Annotated[
-        bool, typer.Option("--override-gates", help="Promote although a gate refuses; needs --reason.")
-    ] = False,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
-    """Release versions under an alias.
-
-    Each version takes the place of the one for the same subgroup; the others are carried over. All of them
-    change at the same moment.
-    The gates judge the whole release that results. To promote a personalized model, name its version; the
-    release needs a version for everybody (global), named together with it or promoted before.
-    """
-    with open_signing(context, key) as registry:
-        try:
-            event = registry.promote(model, numbers, to=to, reason=reason, override_gates=override_gates)
-        except GateRefusal as refusal:
-            if as_json:
-                answer(refused_data(refusal.report), "", as_json)
-            raise
-        release = registry.require_release(model, to)
-        served = patient_table([registry.manifest(version) for version in release.versions])
-    found = {"event": None if event is None else as_data(event), "release": as_data(release)}
-    nothing = f"nothing to do: {release_line(to, release)}"
-    answer(found, nothing if event is None else f"{event_lines(event)}\n\n{served}", as_json)
-
-
-@_command(app, "rollback", "demo --alias production", "demo --alias production --reason 'too many referrals'")
-def rollback(
-    context: typer.Context,
-    model: Model,
-    alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that goes back.")],
-    reason: Reason = None,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
-    """Go back to the release before.
-
-    The alias points to the release before the one it points to; gates are not asked. Twice goes two
-    releases back. What was done stays in history, and so does this.
-    """
-    with open_signing(context, key) as registry:
-        event = registry.rollback(model, alias=alias, reason=reason)
-    answer({"event": as_data(event)}, event_lines(event), as_json)
-
-
-@_command(app, "history", "demo", "demo --json")
-def history(context: typer.Context, model: Model, as_json: AsJson = False) -> None:
-    """Tell what was done to a model, and why.
-
-    The oldest first: when, by whom, why, and what the gates said.
-    """
-    with open_registry(context) as registry:
-        events = registry.history(model)
-    answer(as_data(events), "\n".join(event_lines(event) for event in events), as_json)
+_command(app, "compare", *COMPARE_EXAMPLES)(compare)
+_command(app, "promote", *PROMOTE_EXAMPLES)(promote)
+_command(app, "rollback", *ROLLBACK_EXAMPLES)(rollback)
+_command(app, "history", *HISTORY_EXAMPLES)(history)
 
 
 @_command(app, "verify", "", "--trust board.pub --trust vendor.pem", "--json")
@@ -344,7 +197,7 @@ def verify(context: typer.Context, trust: Trusted = None, as_json: AsJson = Fals
 
 
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
-_command(gates_app, "show", *SHOW_EXAMPLES)(gates_show)
+_command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
 _command(app, "approve", *APPROVE_EXAMPLES)(approve)
 
@@ -363,7 +216,7 @@ def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
-_command(keys_app, "list", *LIST_EXAMPLES)(keys_list)
+_command(keys_app, "list", *KEYS_LIST_EXAMPLES)(keys_list)
 _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)
 _command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
 _command(people_app, "new-key", *NEW_KEY_EXAMPLES)(people_new_key)
@@ -381,16 +234,6 @@ def main() -> None:
         _fail(error, error.exit_code)
     except (BundleError, OSError) as error:
         _fail(error, WRONG)
-
-
-def _shown_versions(
-    registry: "Registry", model: str, number: int | None, aliases: dict[str, Release]
-) -> list[Version]:
-    if number is not None:
-        return [registry.version(model, number)]
-    if released := {one.number: one for release in aliases.values() for one in release.versions}:
-        return [released[key] for key in sorted(released)]
-    return list({one.subgroup.name: one for one in registry.versions(model)}.values())
 
 
 def _fail(error: Exception, code: int) -> None:

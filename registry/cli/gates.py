@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from registry.bundle.plain_text import shown_name
+from registry.cli.arguments import AsJson, Model, Named, To, Without, named_or_without
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
@@ -19,14 +20,9 @@ SET_EXAMPLES = (
     "gates.yaml --reason 'board decision 12'",
     "gates.yaml --model demo --reason 'the board wants two approvals'",
 )
-SHOW_EXAMPLES = ("", "demo", "demo --number 2 > gates.yaml", "--json")
+GATES_SHOW_EXAMPLES = ("", "demo", "demo --number 2 > gates.yaml", "--json")
 CHECK_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --json")
 APPROVE_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --reason 'seen by the ward'")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")]
-Numbers = Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")]
-To = Annotated[str, typer.Option("--to", metavar="ALIAS", help="The alias, such as staging or production.")]
 
 
 def gates_set(
@@ -74,14 +70,21 @@ def gates_show(
 
 
 def gates_check(
-    context: typer.Context, model: Model, numbers: Numbers, to: To, key: Key = None, as_json: AsJson = False
+    context: typer.Context,
+    model: Model,
+    to: To,
+    numbers: Named = None,
+    without: Without = None,
+    key: Key = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what a promotion would be told.
 
     Each gate with each subgroup, its figure and limit. Nothing is changed. Exit code 1 if refused.
     """
+    named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
-        report = registry.judge(model, numbers, to=to)
+        report = registry.judge(model, named, to=to, without=left_out)
     answer(refused_data(report), gate_table(report), as_json)
     if report.refused:
         raise typer.Exit(REFUSED)
@@ -96,8 +99,9 @@ def refused_data(report: GateReport) -> dict[str, Any]:
 def approve(
     context: typer.Context,
     model: Model,
-    numbers: Numbers,
     to: To,
+    numbers: Named = None,
+    without: Without = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")] = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -108,8 +112,9 @@ def approve(
     until the alias moves. Only an approval that is signed with the key of an approver counts; your own does
     not where you promote. Exit code 1 if you have approved it before.
     """
+    named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
-        event = registry.approve(model, numbers, to=to, reason=reason)
+        event = registry.approve(model, named, to=to, reason=reason, without=left_out)
     answer({"event": as_data(event)}, event_lines(event), as_json)
 
 

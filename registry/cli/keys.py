@@ -16,7 +16,7 @@ ADD_EXAMPLES = (
     "'dermatology app' --scope diagnose --scope read --per-minute 60",
     "prometheus --scope operate --expires 365 --json",
 )
-LIST_EXAMPLES = ("", "--json")
+KEYS_LIST_EXAMPLES = ("", "--json")
 ROTATE_EXAMPLES = ("0123456789ab", "0123456789ab --grace 1 --json")
 REVOKE_EXAMPLES = ("0123456789ab",)
 

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from registry.bundle.manifest.schema import BundleManifest, sha256
+from registry.bundle.manifest.schema import GLOBAL, BundleManifest, sha256
 from registry.bundle.skin_tone.scales import canonical_tone
 from registry.errors import ReleaseRefused
+from registry.names import not_found
 from registry.records import Release, Version
 from registry.releases.validate_bundle import alike_among, subgroup_names
 
@@ -19,19 +20,25 @@ class Candidate:
         model: the model's name.
         named: the versions that the promotion names.
         before: the release that the alias points to, if any.
-        versions: `named`, and those of `before` whose subgroup is not among them.
+        versions: `named`, and those of `before` whose subgroup is neither among them nor in `without`.
+        without: the subgroups that lose their own version, so that the global one answers.
     """
 
     model: str
     named: tuple[Version, ...]
     before: Release | None
     versions: tuple[Version, ...]
+    without: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """The named versions as messages describe them."""
         numbers = ", ".join(str(version.number) for version in self.named)
-        return f"version{'s' if len(self.named) > 1 else ''} {numbers} of {self.model}"
+        named = f"version{'s' if len(self.named) > 1 else ''} {numbers} of {self.model}"
+        if not self.without:
+            return named
+        without = f"without a version for {', '.join(self.without)}"
+        return f"{named} {without}" if self.named else f"{self.model} {without}"
 
     def digest(self, alias: str) -> str:
         """The digest that an approval is for: of the bundles of the whole release, and the alias."""
@@ -45,13 +52,23 @@ class Candidate:
         return self.before is not None and self.before.versions == self.versions
 
 
-def compose(model: str, named: Sequence[Version], before: Release | None) -> Candidate:
+def compose(
+    model: str, named: Sequence[Version], before: Release | None, without: Sequence[str] = ()
+) -> Candidate:
     """Composes a candidate: the `named` versions replace those of `before` for the same subgroups.
 
+    Args:
+        model: the model's name.
+        named: the versions to promote.
+        before: the release that the alias points to.
+        without: subgroups whose version in `before` is left out.
+
     Raises:
-        ReleaseRefused: no version is named, or two for one subgroup.
+        NotFound: `before` has no version for a subgroup that is to be left out.
+        ReleaseRefused: no version is named and none left out, two are named for one subgroup, or the one
+            for everybody is to be left out.
     """
-    if not named:
+    if not named and not without:
         raise ReleaseRefused(f"no version of {model} is named; name at least one, such as 1")
     chosen: dict[str, Version] = {}
     for version in named:
@@ -62,8 +79,35 @@ def compose(model: str, named: Sequence[Version], before: Release | None) -> Can
                 f"{version.subgroup.name}; name one version for each subgroup"
             )
     carried = {} if before is None else {one.subgroup.name: one for one in before.versions}
+    for name in dict.fromkeys(without):
+        _check_left_out(model, name, chosen, carried)
+        del carried[name]
     versions = tuple({**carried, **chosen}.values())
-    return Candidate(model, tuple(chosen.values()), before, Release(0, model, versions).versions)
+    return Candidate(
+        model,
+        tuple(chosen.values()),
+        before,
+        Release(0, model, versions).versions,
+        tuple(dict.fromkeys(without)),
+    )
+
+
+def _check_left_out(
+    model: str, name: str, chosen: Mapping[str, Version], carried: Mapping[str, Version]
+) -> None:
+    if name == GLOBAL:
+        raise ReleaseRefused(
+            f"a release of {model} cannot be without its version for everybody ({GLOBAL}), which answers "
+            "whoever has none of their own; promote another, or `dermfed-registry stop` the alias"
+        )
+    if name in chosen:
+        raise ReleaseRefused(
+            f"version {chosen[name].number} of {model} is for {name}, which is to be without a version; "
+            "name the version or leave the subgroup out, not both"
+        )
+    if name not in carried:
+        own = [one for one in carried if one != GLOBAL]
+        raise not_found("subgroup", name, own, of=f" with a version of its own in the release of {model}")
 
 
 def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest]) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from sqlalchemy import Engine
 
 from registry.bundle.manifest.schema import BundleManifest
+from registry.comparison import Comparison
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
 from registry.database.people import acting_person
@@ -22,6 +24,7 @@ from registry.gate_report import GateReport
 from registry.gates import Case
 from registry.names import check_name, not_found
 from registry.records import Event
+from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
@@ -38,24 +41,42 @@ class GateEvaluation:
         report: the gates' report.
         gates: the gate set that was asked.
         approvals: who had approved the candidate.
+        comparison: the candidate beside the release that runs.
     """
 
     report: GateReport
     gates: StoredGateSet
     approvals: Approvals
+    comparison: Comparison
 
 
-def candidate_for(engine: Engine, model: str, numbers: Sequence[int], alias: str) -> Candidate:
-    """The candidate that promoting these versions would make.
+@dataclass(frozen=True)
+class Promotion:
+    """What came of a promotion.
+
+    Attributes:
+        event: the event; None where the alias points to exactly this already.
+        comparison: the new release beside the one that it replaced; None where nothing changed.
+    """
+
+    event: Event | None
+    comparison: Comparison | None
+
+
+def candidate_for(
+    engine: Engine, model: str, numbers: Sequence[int], alias: str, without: Sequence[str] = ()
+) -> Candidate:
+    """The candidate that promoting these versions, and leaving out those of some subgroups, would make.
 
     Raises:
-        NotFound: there is no such model or version.
+        NotFound: there is no such model or version, or a subgroup without one of its own.
         ReleaseRefused: no version is named, or two for one subgroup.
     """
     check_name("alias", alias)
     with reading(engine) as connection:
+        require_model(connection, model)
         named = versions_by_number(connection, model, numbers)
-        return compose(model, named, current_release(connection, model, alias))
+        return compose(model, named, current_release(connection, model, alias), without)
 
 
 def judge(
@@ -75,16 +96,16 @@ def judge(
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
-    compared = candidate.before.versions if candidate.before and gates.gates.looks_at_running else ()
-    running: tuple[BundleManifest, ...] = ()
+    running: dict[int, BundleManifest] = {}
     unreadable = ""
     try:
-        running = tuple(stored_manifest(store, version) for version in compared)
+        compared = candidate.before.versions if candidate.before else ()
+        running = {version.number: stored_manifest(store, version) for version in compared}
     except StoreError as error:
         unreadable = str(error)
     case = Case(
         manifests=tuple(manifests.values()),
-        running=running,
+        running=tuple(running.values()),
         unreadable=unreadable,
         promoter=context.actor,
         promoter_key="" if context.signatory is None else context.signatory.fingerprint,
@@ -92,11 +113,18 @@ def judge(
         approved_unsigned=approved.unsigned,
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
-        approve_with=f"dermfed-registry approve {candidate.model} "
-        f"{' '.join(str(one.number) for one in candidate.named)} --to {alias}",
+        approve_with=_approve_with(candidate, alias),
     )
     report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
-    return GateEvaluation(report, gates, approved)
+    comparison = compare_releases(candidate, alias, manifests, running, report, unreadable=unreadable)
+    return GateEvaluation(report, gates, approved, comparison)
+
+
+def _approve_with(candidate: Candidate, alias: str) -> str:
+    """The command that approves the candidate."""
+    numbers = [str(one.number) for one in candidate.named]
+    without = [f"--without {quote(name)}" for name in candidate.without]
+    return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
 
 
 def promote(
@@ -108,11 +136,12 @@ def promote(
     context: AuditContext,
     *,
     override_gates: bool,
-) -> Event | None:
-    """Judges and promotes, and retries where the alias moved meanwhile; None where it changes nothing.
+    without: Sequence[str] = (),
+) -> Promotion:
+    """Judges and promotes, and retries where the alias moved meanwhile.
 
     Raises:
-        NotFound: there is no such model or version.
+        NotFound: there is no such model or version, or a subgroup without one of its own.
         ReleaseRefused: the versions do not make a release, or an override has no reason.
         GateRefusal: a gate refuses and is not overridden.
         BundleRefused: the model of a named version does not load or misbehaves; nothing overrides this.
@@ -128,16 +157,17 @@ def promote(
         bundle = stored_bundle(store, version)  # what answers from now on must be whole, and answer here
         probe_bytes(bundle.model, bundle.manifest, f"version {version.number} of {model}")
     while True:
-        candidate = candidate_for(engine, model, numbers, alias)
+        candidate = candidate_for(engine, model, numbers, alias, without)
         if candidate.changes_nothing:
-            return None
+            return Promotion(None, None)
         evaluation = judge(engine, store, candidate, alias, context)
         report = evaluation.report
         if report.refused and not override_gates:
-            raise GateRefusal(f"{candidate.title} cannot go to {alias}: {report.detail}", report)
+            detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
+            raise GateRefusal(detail, report, evaluation.comparison)
         outcome = replace(context, gates=report, overridden=report.refused)
         if (event := swap(engine, candidate, alias, evaluation, outcome)) is not None:
-            return event
+            return Promotion(event, evaluation.comparison)
 
 
 def swap(
@@ -163,6 +193,7 @@ def swap(
             alias=alias,
             release=release,
             before=None if before is None else before.id,
+            details={"without": list(candidate.without)} if candidate.without else None,
         )
 
 
@@ -191,7 +222,13 @@ def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> 
 
 
 def approve(
-    engine: Engine, store: Store, model: str, numbers: Sequence[int], alias: str, context: AuditContext
+    engine: Engine,
+    store: Store,
+    model: str,
+    numbers: Sequence[int],
+    alias: str,
+    context: AuditContext,
+    without: Sequence[str] = (),
 ) -> Event:
     """Records the approval of exactly the release that this promotion would make.
 
@@ -203,7 +240,7 @@ def approve(
     """
     with reading(engine) as connection:
         acting_person(connection, "approved", context.signatory)
-    candidate = candidate_for(engine, model, numbers, alias)
+    candidate = candidate_for(engine, model, numbers, alias, without)
     check_integrity(candidate, {one.number: stored_manifest(store, one) for one in candidate.versions})
     members = [
         {"number": one.number, "digest": one.digest, "subgroup": one.subgroup.name}

@@ -9,7 +9,7 @@ from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
 from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateFinding, GateReport, GateResult
-from registry.gates import answers_for, figures_by_subgroup
+from registry.gates import figures_by_subgroup
 from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
@@ -98,6 +98,8 @@ def event_lines(event: Event) -> str:
     elif event.alias is not None:
         head += f" for {event.alias}"
     lines = [head]
+    if without := (event.details or {}).get("without"):
+        lines.append(f"    without a version for: {', '.join(without)}")
     if event.kind == "gates-changed" and event.details:
         before, after = (_set_name(event.details[end]) for end in ("before", "after"))
         lines[0] += f": {before} -> {after}"
@@ -216,20 +218,6 @@ def measured(value: float | None, interval: tuple[float, float] | None) -> Cell:
     """A figure to three places with its interval."""
     text = "unknown" if value is None else f"{value:.3f}"
     return Cell(text, "" if interval is None else f"({interval[0]:.3f} to {interval[1]:.3f})")
-
-
-def patient_table(manifests: Sequence[BundleManifest]) -> str:
-    """What counts for a patient, of each subgroup of a release with the version that answers for it.
-
-    Args:
-        manifests: of the release, the global one among them.
-    """
-    found = {
-        name: row
-        for name, one in answers_for(manifests).items()
-        if isinstance(row := figures_by_subgroup(one).get(name), Mapping)
-    }
-    return _figure_table(found, tuple(patient.FIGURES)) if found else "no test figures by subgroup"
 
 
 def _figures(manifest: BundleManifest) -> str:

@@ -96,7 +96,9 @@ def test_from_bundles_to_production_and_back(command, folders, bundles):
 @pytest.mark.sqlite
 def test_a_refusal_is_one_line_and_exit_code_1(added):
     ended = added("promote", MODEL, 1, "--to", "production")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert ended.out.startswith(f"{MODEL}, production: nothing runs -> versions 1\n")
+    assert "gates refused: spread" in ended.out
     assert ended.err.startswith("GateRefusal: ")
     for part in (
         "gate spread",
@@ -112,6 +114,8 @@ def test_a_refusal_is_one_line_and_exit_code_1(added):
     as_json = added("promote", MODEL, 1, "--to", "production", "--json")
     assert as_json.code == 1
     report = json.loads(as_json.out)
+    compared = added("compare", MODEL, 1, "--to", "production", "--json")
+    assert (compared.code, json.loads(compared.out)) == (1, report["comparison"])
     assert report["gates"]["results"][0]["worst"]["subgroup"] == "dark"
     assert added("list", MODEL, "--json").code == 0
     assert added("promote", MODEL, 1, "--to", "production", "--override-gates").code == 1
@@ -282,7 +286,7 @@ def test_it_runs_as_a_program_of_its_own(places, folders, bundle):
 
 def test_of_very_many_versions_the_newest_are_listed(added, monkeypatch):
     everything = added("list", MODEL).out.splitlines()
-    monkeypatch.setattr("registry.cli.app.MOST_LISTED", 2)
+    monkeypatch.setattr("registry.cli.shown.MOST_LISTED", 2)
     shown = added("list", MODEL).out.splitlines()
     assert [line.split() for line in shown[1:-1]] == [line.split() for line in everything[-2:]]
     assert shown[-1] == f"and {len(everything) - 3} older: --all lists them too"

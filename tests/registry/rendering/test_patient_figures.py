@@ -1,10 +1,9 @@
-"""What counts for a patient, on a terminal and on the card."""
+"""What counts for a patient, on the card."""
 
 import pytest
 
 from registry.card.contents import Entry, release_card
 from registry.card.sections import by_subgroup
-from registry.rendering.records import patient_table
 
 
 def row(n_malignant, n_other, sensitivity, specificity=0.75):
@@ -23,28 +22,6 @@ def row(n_malignant, n_other, sensitivity, specificity=0.75):
 @pytest.fixture
 def everybody(bundle):
     return bundle(metrics={"by_subgroup": {"dark": row(21, 79, 0.333), "light": row(0, 12, None)}}).manifest
-
-
-@pytest.fixture
-def own(bundle, dark):
-    return bundle(dark, metrics={"by_subgroup": {"dark": row(20, 80, 0.857)}}).manifest
-
-
-def test_each_subgroup_is_told_with_the_version_that_answers_for_it(everybody, own):
-    header, dark, light = patient_table([everybody, own]).split("\n")
-    assert header.split() == ["subgroup", "n", "sensitivity", "specificity", "AUROC", "balanced", "accuracy"]
-    assert dark.split("  ")[0] == "dark"
-    for part in ("100 (20 malignant, 80 other)", "0.857 (0.757 to 0.990)", "0.800", "0.700"):
-        assert part in dark
-    assert "0.333" not in dark
-    assert light.count("no malignant pictures") == 2
-    assert "12 (0 malignant, 12 other)" in light
-
-
-def test_a_release_of_before_is_told_as_far_as_it_goes(bundle):
-    old = bundle(metrics={"by_subgroup": {"dark": {"n": 9, "balanced_accuracy": 0.5}, "light": 3}}).manifest
-    assert "unknown" in patient_table([old])
-    assert patient_table([bundle(metrics={}).manifest]) == "no test figures by subgroup"
 
 
 def test_the_card_puts_what_counts_first_and_hides_no_small_number(everybody):

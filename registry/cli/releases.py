@@ -1,0 +1,115 @@
+"""`dermfed-registry compare`, `promote` and `rollback`: what answers under an alias."""
+
+from typing import Annotated, Any
+
+import typer
+
+from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
+from registry.cli.gates import refused_data
+from registry.cli.open import Key, open_signing
+from registry.cli.output import answer, as_data
+from registry.errors import GateRefusal
+from registry.rendering.comparison import comparison_text
+from registry.rendering.records import event_lines, release_line
+
+REFUSED = 1
+
+COMPARE_EXAMPLES = (
+    "demo 5 --to production",
+    "demo --without dark --to production",
+    "demo 1 2 3 4 --to production --json",
+)
+PROMOTE_EXAMPLES = (
+    "demo 1 2 3 4 --to production",
+    "demo 5 --to production --reason 'retrained for type V'",
+    "demo --without dark --to production --reason 'worse than the global one'",
+    "demo 5 --to production --override-gates --reason 'board decision 7, until March'",
+)
+ROLLBACK_EXAMPLES = (
+    "demo --alias production",
+    "demo --alias production --reason 'too many referrals'",
+)
+
+
+def compare(
+    context: typer.Context,
+    model: Model,
+    to: To,
+    numbers: Named = None,
+    without: Without = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a promotion would change, before anybody promotes.
+
+    Of each subgroup, the darkest skin first: which version answers now and would then, the figures that
+    count for a patient under both, with intervals and numbers of test pictures, and what each gate says.
+    Losses are marked. Nothing is changed. Exit code 1 if a gate refuses.
+    """
+    named, left_out = named_or_without(numbers, without)
+    with open_signing(context, key) as registry:
+        found = registry.compare(model, named, to=to, without=left_out)
+    answer(as_data(found), comparison_text(found), as_json)
+    if found.refused:
+        raise typer.Exit(REFUSED)
+
+
+def promote(
+    context: typer.Context,
+    model: Model,
+    to: To,
+    numbers: Named = None,
+    without: Without = None,
+    reason: Reason = None,
+    override_gates: Annotated[
+        bool, typer.Option("--override-gates", help="Promote although a gate refuses; needs --reason.")
+    ] = False,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release versions under an alias.
+
+    Each version takes the place of the one for the same subgroup; the others are carried over, but for those
+    of subgroups named with --without, whom the global version answers from then on. All of them change at
+    the same moment.
+    The gates judge the whole release that results. To promote a personalized model, name its version; the
+    release needs a version for everybody (global), named together with it or promoted before.
+    """
+    named, left_out = named_or_without(numbers, without)
+    with open_signing(context, key) as registry:
+        try:
+            done = registry.promote_and_tell(
+                model, named, to=to, reason=reason, override_gates=override_gates, without=left_out
+            )
+        except GateRefusal as refusal:
+            told = refused_data(refusal.report)
+            if refusal.comparison is not None:
+                told["comparison"] = as_data(refusal.comparison)
+                answer(told, comparison_text(refusal.comparison), as_json)
+            raise
+        release = registry.require_release(model, to)
+    event = done.event
+    found: dict[str, Any] = {"event": None if event is None else as_data(event), "release": as_data(release)}
+    if event is None or done.comparison is None:
+        answer(found, f"nothing to do: {release_line(to, release)}", as_json)
+        return
+    found["comparison"] = as_data(done.comparison)
+    answer(found, f"{event_lines(event)}\n\n{comparison_text(done.comparison)}", as_json)
+
+
+def rollback(
+    context: typer.Context,
+    model: Model,
+    alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that goes back.")],
+    reason: Reason = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go back to the release before.
+
+    The alias points to the release before the one it points to; gates are not asked. Twice goes two
+    releases back. What was done stays in history, and so does this.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.rollback(model, alias=alias, reason=reason)
+    answer({"event": as_data(event)}, event_lines(event), as_json)

@@ -1,0 +1,223 @@
+"""What a promoter reads before promoting: subgroup, version, figures of both releases, gates."""
+
+import json
+
+import pytest
+
+from registry.bundle.manifest.schema import Subgroup
+from registry.cli.output import as_data
+from registry.errors import GateRefusal, NotFound, ReleaseRefused
+from registry.gates import GateSet, SpreadGate
+from registry.gates.count import CountGate
+from registry.gates.no_worse import NoWorseGate
+from registry.releases.compare import darkness
+from registry.rendering.comparison import comparison_text
+from registry.rendering.records import event_lines
+
+MODEL = "skin-lesion"
+GATES = GateSet(gates=(NoWorseGate(delta=0.1, figures=("malignant_sensitivity",)), SpreadGate(limit=0.3)))
+
+
+def row(n_malignant, n_other, sensitivity, accuracy=0.7):
+    ends = {} if sensitivity is None else {"malignant_sensitivity": [sensitivity - 0.1, 0.99]}
+    return {
+        "n": n_malignant + n_other,
+        "n_malignant": n_malignant,
+        "n_other": n_other,
+        "malignant_sensitivity": sensitivity,
+        "malignant_specificity": 0.75,
+        "sensitivity_at_threshold": sensitivity,
+        "malignancy_auroc": None if sensitivity is None else 0.8,
+        "balanced_accuracy": 0.7,
+        "accuracy": accuracy,
+        "intervals": ends,
+    }
+
+
+@pytest.fixture
+def running(registry, bundle, dark):
+    """Release 1: version 1 for everybody, 2 for dark; version 3 for dark is worse there than both."""
+    everybody = {"n": 112, "by_subgroup": {"light": row(10, 12, 0.9), "dark": row(21, 79, 0.333)}}
+    registry.add(
+        [
+            bundle(metrics=everybody),
+            bundle(dark, {"by_subgroup": {"dark": row(20, 80, 0.857)}}),
+            bundle(dark, {"by_subgroup": {"dark": row(20, 70, 0.8, 0.6)}}, seed=1),
+        ]
+    )
+    registry.set_gates(GATES, reason="a test")
+    registry.promote(MODEL, [1, 2], to="production")
+    return registry
+
+
+def by_name(found):
+    return {one.subgroup: one for one in found.subgroups}
+
+
+def figures(one):
+    return {figure.figure: figure for figure in one.figures}
+
+
+def test_each_subgroup_is_told_with_both_versions_and_figures_the_darkest_first(running):
+    found = running.compare(MODEL, [3], to="production")
+    assert [one.subgroup for one in found.subgroups] == ["dark", "light"]
+    dark, light = found.subgroups
+    assert (dark.running.version, dark.candidate.version, dark.version_changes) == (2, 3, True)
+    assert (light.running.version, light.candidate.version, light.version_changes) == (1, 1, False)
+    assert (dark.running.own, light.running.own) == (True, False)
+    assert (dark.running.n_malignant, dark.running.n_other) == (20, 80)
+    assert (dark.candidate.n_malignant, dark.candidate.n_other) == (20, 70)
+    assert [one.figure for one in dark.figures] == [
+        "malignant_sensitivity",
+        "sensitivity_at_threshold",
+        "malignant_specificity",
+        "malignancy_auroc",
+        "balanced_accuracy",
+    ]
+    first = dark.figures[0]
+    assert (first.running.value, first.candidate.value) == (0.857, 0.8)
+    assert first.running.interval == (pytest.approx(0.757), 0.99)
+    assert first.change == pytest.approx(-0.057)
+    assert [one.figure for one in dark.figures if one.lost] == [
+        "malignant_sensitivity",
+        "sensitivity_at_threshold",
+    ]
+    assert not light.lost
+    assert found.losses == ("dark: sensitivity", "dark: sensitivity at the working point")
+    assert (found.release, found.running, found.candidate) == (1, (1, 2), (1, 3))
+    assert not found.refused
+
+
+def test_gates_are_told_for_whom_they_looked_at(running):
+    found = running.compare(MODEL, [3], to="production")
+    verdicts = {name: {said.gate: said.verdict for said in one.gates} for name, one in by_name(found).items()}
+    assert verdicts == {"dark": {"no_worse": "passed", "spread": "passed"}, "light": {"no_worse": "passed"}}
+    worse = running.compare(MODEL, [], to="production", without=["dark"])
+    dark = by_name(worse)["dark"]
+    assert {said.gate: said.verdict for said in dark.gates}["no_worse"] == "refused"
+    assert (dark.refused, worse.refused, by_name(worse)["light"].refused) == (True, True, False)
+    first = running.compare(MODEL, [1], to="staging")
+    assert (first.release, first.running) == (None, ())
+    assert {said.gate: said.verdict for said in first.gates} == {"no_worse": "not judged", "spread": "passed"}
+    assert all(one.running is None and not one.lost for one in first.subgroups)
+
+
+def test_a_figure_or_a_subgroup_that_goes_is_a_loss(running, bundle):
+    running.add(
+        [bundle(metrics={"n": 12, "by_subgroup": {"light": row(0, 12, None)}, "absent": ["monk 10"]}, seed=7)]
+    )
+    running.set_gates(GateSet(gates=(CountGate(minimum=1),)), reason="t")
+    found = running.compare(MODEL, [4], to="production", without=["dark"])
+    light, dark = by_name(found)["light"], by_name(found)["dark"]
+    told = figures(light)["malignant_sensitivity"]
+    assert (told.lost, told.change, str(told.candidate)) == (True, None, "no malignant pictures")
+    assert (dark.candidate, dark.running.version, dark.lost) == (None, 2, True)
+    assert by_name(found)["monk 10"].gates[0].verdict == "refused"
+    text = comparison_text(found)
+    assert "GONE" in text
+    assert "nobody" in text
+
+
+def test_a_running_release_that_cannot_be_read_is_said_and_keeps_nothing_out(running, places):
+    places.spoil(running.version(MODEL, 2).digest)
+    running.set_gates(GateSet(gates=(SpreadGate(limit=0.9),)), reason="t")
+    found = running.compare(MODEL, [3], to="production")
+    assert "bundle.json of version 2" in found.unreadable
+    assert "cannot be read" in comparison_text(found)
+    assert all(one.running is None for one in found.subgroups)
+    assert running.promote(MODEL, [3], to="production").release == 2
+
+
+def test_the_text_fits_and_json_holds_all_of_it(running):
+    found = running.compare(MODEL, [], to="production", without=["dark"])
+    text = comparison_text(found)
+    assert max(map(len, text.splitlines())) <= 100
+    lines = text.splitlines()
+    assert lines[0] == "skin-lesion, production: release 1 -> versions 1, without a version for dark"
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[3:5]]
+    assert cells == [
+        ["dark", "answered by", "version 2 (its own)", "version 1 (global)", "changes"],
+        ["test pictures", "20 malignant, 80 other", "21 malignant, 79 other"],
+    ]
+    assert "0.857 (0.757 to 0.990)  0.333 (0.233 to 0.990)  -0.524 WORSE" in lines[5]
+    assert "  gates refused: no_worse" in lines
+    told = json.loads(json.dumps(as_data(found)))
+    assert told["subgroups"][0]["figures"][0]["candidate"] == {
+        "value": 0.333, "interval": [pytest.approx(0.233), 0.99], "words": "",
+    }  # fmt: skip
+    assert told["losses"] == ["dark: sensitivity", "dark: sensitivity at the working point"]
+    assert told["report"]["results"][0]["gate"] == "no_worse"
+
+
+@pytest.mark.parametrize(
+    ("name", "subgroup", "expected"),
+    [
+        ("anything", Subgroup(name="anything", scale="fitzpatrick", values=("VI",)), 1.0),
+        ("anything", Subgroup(name="anything", scale="milk10k", values=("0",)), 1.0),
+        ("anything", Subgroup(name="anything", scale="milk10k", values=("5",)), 0.0),
+        ("dark", Subgroup(name="dark", scale="monk", values=("1",)), 0.0),
+        ("anything", Subgroup(name="anything", scale="monk", values=("1", "10")), 0.5),
+        ("V", None, 0.8),
+        ("6", None, 1.0),
+        ("Dark skin", None, 1.0),
+        ("light", None, 0.0),
+        ("north", None, 0.5),
+    ],
+)
+def test_how_dark_a_subgroup_is(name, subgroup, expected):
+    assert darkness(name, subgroup) == pytest.approx(expected)
+
+
+def test_a_promotion_and_a_refusal_bring_the_comparison(running):
+    with pytest.raises(GateRefusal) as refused:
+        running.promote(MODEL, [], to="production", without=["dark"])
+    assert refused.value.comparison == running.compare(MODEL, [], to="production", without=["dark"])
+    expected = running.compare(MODEL, [3], to="production")
+    done = running.promote_and_tell(MODEL, [3], to="production")
+    assert (done.event.release, done.comparison) == (2, expected)
+    again = running.promote_and_tell(MODEL, [3], to="production")
+    assert (again.event, again.comparison) == (None, None)
+
+
+def test_without_a_subgroup_the_global_version_answers_it(running):
+    event = running.promote(
+        MODEL, [], to="production", without=["dark", "dark"], override_gates=True, reason="it referred nobody"
+    )
+    assert (event.versions, event.details["without"]) == ((), ["dark"])
+    assert "    without a version for: dark\n" in event_lines(event)
+    release = running.release(MODEL, "production")
+    assert [one.number for one in release.versions] == [1]
+    assert release.for_subgroup("dark") is None
+    assert running.verify() == ()
+    running.rollback(MODEL, alias="production")
+    assert [one.number for one in running.release(MODEL, "production").versions] == [1, 2]
+
+
+def test_an_approval_is_for_the_release_without_it(running, places):
+    from registry.gates.approvals import ApprovalsGate
+
+    running.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")
+    with places.open(actor="anna") as other:
+        with pytest.raises(GateRefusal, match=r"approve skin-lesion --without dark --to production`"):
+            other.promote(MODEL, [], to="production", without=["dark"])
+        other.approve(MODEL, [], to="production", without=["dark"])
+    with pytest.raises(GateRefusal):
+        running.promote(MODEL, [3], to="production")
+    assert running.promote(MODEL, [], to="production", without=["dark"]).kind == "promoted"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "without", "error", "text"),
+    [
+        ([], ["drak"], NotFound, "no subgroup 'drak' with a version of its own.*the nearest: dark"),
+        ([1], ["light"], NotFound, "no subgroup 'light'"),
+        ([], ["global"], ReleaseRefused, "cannot be without its version for everybody"),
+        ([3], ["dark"], ReleaseRefused, "not both"),
+        ([], [], ReleaseRefused, "no version of skin-lesion is named"),
+    ],
+)
+def test_what_cannot_be_left_out(running, numbers, without, error, text):
+    with pytest.raises(error, match=text):
+        running.promote(MODEL, numbers, to="production", without=without)
+    with pytest.raises(error, match=text):
+        running.approve(MODEL, numbers, to="production", without=without)
