@@ -22,11 +22,13 @@ from registry.database.queries import (
     version_count,
     versions_by_number,
 )
+from registry.errors import ObjectMissing
 from registry.names import not_found
 from registry.records import PRODUCTION, Event, Release, Version
 from registry.releases.gate_sets import ALL_MODELS
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
+from registry.store.ownership import require_own
 
 
 class Catalogue:
@@ -143,16 +145,33 @@ class Catalogue:
         """The manifest of the version, its digest verified.
 
         Raises:
+            StoreLost: the store holds no object at all.
+            StoreNotOurs: it is missing, and the store is that of another registry.
             ObjectMissing: it is not in the store.
             ObjectCorrupt: it was altered.
         """
-        return stored_manifest(self._store, version)
+        try:
+            return stored_manifest(self._store, version)
+        except ObjectMissing:
+            self._require_own_store()
+            raise
 
     def bundle(self, version: Version) -> Bundle:
         """The bundle of the version, the digests of both files verified.
 
         Raises:
+            StoreLost: the store holds no object at all.
+            StoreNotOurs: a file is missing, and the store is that of another registry.
             ObjectMissing: a file is not in the store.
             ObjectCorrupt: a file was altered.
         """
-        return stored_bundle(self._store, version)
+        try:
+            return stored_bundle(self._store, version)
+        except ObjectMissing:
+            self._require_own_store()
+            raise
+
+    def _require_own_store(self) -> None:
+        """Checks that the store is not that of another registry: then it is no wonder what is missing."""
+        with reading(self._engine) as connection:
+            require_own(connection, self._store)

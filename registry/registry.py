@@ -42,10 +42,9 @@ from registry.records import (
     Version,
 )
 from registry.releases import promote
-from registry.releases.add_bundles import add_bundles
+from registry.releases.add_bundles import add_bundles, add_folders
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
 from registry.releases.promote import Promotion
-from registry.releases.validate_bundle import read_folder
 from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
 from registry.store.garbage import GRACE, Collection, collect_garbage
@@ -138,13 +137,18 @@ class Registry(Catalogue):
         return add_bundles(self._engine, self._store, self._context(), bundles)
 
     def add_folders(self, folders: Iterable[Path]) -> tuple[Version, ...]:
-        """Adds the bundle in each folder, as `add`.
+        """Adds the bundle in each folder, as `add`, with no model in memory.
 
         Raises:
             BundleError: a folder holds no sound bundle.
             BundleRefused: a folder holds more than a bundle, or a file that is too large.
         """
-        return self.add([read_folder(Path(folder)) for folder in folders])
+        return self.add_folders_and_tell(folders).versions
+
+    def add_folders_and_tell(self, folders: Iterable[Path]) -> Added:
+        """Adds folders as `add_folders`, and returns also which are new and which objects were repaired."""
+        paths = [Path(folder) for folder in folders]
+        return add_folders(self._engine, self._store, self._context(), paths)
 
     def judge(
         self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
@@ -305,14 +309,20 @@ class Registry(Catalogue):
                 require_model(connection, model)
             return tuple(stored_events(connection, model))
 
-    def collect(self, *, older_than: timedelta = GRACE, dry_run: bool = False) -> Collection:
+    def collect(
+        self, *, older_than: timedelta = GRACE, dry_run: bool = False, adopt: bool = False
+    ) -> Collection:
         """Garbage collection: removes objects that nothing refers to and that are older than this.
 
+        With `adopt`, a store of before that names no registry becomes this one's, whatever it holds.
+
         Raises:
+            StoreNotOurs: the store is that of another registry, or may be.
+            StoreLost: the database has versions and the store no object.
             StoreError: the store cannot be listed, or refuses.
         """
-        context = self._context()
-        return collect_garbage(self._engine, self._store, context, older_than=older_than, dry_run=dry_run)
+        where = (self._engine, self._store, self._context())
+        return collect_garbage(*where, older_than=older_than, dry_run=dry_run, adopt=adopt)
 
     def export_release(self, model: str, alias: str, path: Path) -> Exported:
         """Exports the release that the alias points to into one file.

@@ -36,6 +36,7 @@ from registry.database.queries import events_of
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 from registry.records import Event, Version
+from registry.releases.add_bundles import put_contents
 from registry.releases.validate_bundle import check_bundle, check_size
 from registry.signing.rows import Signature, insert_signatures, signatures_of_version
 from registry.signing.statement import bundle_files
@@ -129,17 +130,16 @@ def import_release(
         ArchiveRefused: a signature is forged.
         StoreError: the store cannot be written.
     """
-    contents = [archive.text]
+    contents: dict[str, bytes] = {archive.digest: archive.text}
     for bundle in archive.bundles:
-        contents += [check_bundle(bundle), bundle.model]
+        contents |= {bundle.digest: check_bundle(bundle), bundle.manifest.file.sha256: bundle.model}
     now = datetime.now(UTC)
     kept, left_out = _verified_signatures(archive, trust, now)
-    contents += [archive.signatures[one.object] for _, one in kept]
-    for content in contents:
-        store.put(content)
+    contents |= {one.object: archive.signatures[one.object] for _, one in kept}
+    put_contents(engine, store, contents, [(one.manifest.model, one.digest) for one in archive.bundles])
     with writing(engine) as connection:
-        restore_collected(store, contents)
-        inserted = [insert_version(connection, bundle) for bundle in archive.bundles]
+        restore_collected(connection, store, contents)
+        inserted = [insert_version(connection, one.manifest, one.digest) for one in archive.bundles]
         versions = tuple(version for version, _ in inserted)
         new = tuple(version for version, is_new in inserted if is_new)
         here = {version.digest: version for version in versions}

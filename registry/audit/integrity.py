@@ -22,6 +22,7 @@ from registry.people.history import person_issues
 from registry.records import IntegrityIssue
 from registry.signing.versions import signature_issues
 from registry.store.base import Store
+from registry.store.ownership import check_not_lost, require_own
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Trust
@@ -70,8 +71,20 @@ def find_integrity_issues(
         found += [*_missing_numbers(versions), *_broken_releases(connection)]
         if readable(events):
             found += _replay_issues(connection, events, store)
+        if (elsewhere := _store_issue(connection, store)) is not None:
+            return (*found, elsewhere)  # once, and not once for each object
         found += [IntegrityIssue(*one) for one in signature_issues(connection, store, trust)]
     return (*found, *_damaged_objects(versions, store))
+
+
+def _store_issue(connection: Connection, store: Store) -> IntegrityIssue | None:
+    """A store that is lost, lies elsewhere or is another registry's; None where it is the registry's own."""
+    try:
+        check_not_lost(connection, store)
+        require_own(connection, store)
+    except StoreError as error:
+        return IntegrityIssue("the store", str(error))
+    return None
 
 
 def _missing_numbers(versions: Sequence[_VersionFacts]) -> Iterator[IntegrityIssue]:
@@ -143,6 +156,8 @@ def _lost_import_indexes(events: Sequence[Mapping[str, Any]], store: Store) -> I
             continue
         seen.add(digest)
         if (issue := _object_issue(store, digest)) is not None:
+            if store.is_empty():
+                return  # it is told once that the whole store is lost
             yield IntegrityIssue(
                 f"{INDEX_FILE} of the import of event {event['id']}",
                 f"{issue}; import the file again with `dermfed-registry import FILE`",

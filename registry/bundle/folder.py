@@ -74,19 +74,32 @@ def read_bundle(folder: Path) -> Bundle:
         BundleCorrupt: a file is not the one that was written.
         ManifestError: `bundle.json` does not say what it must, or a newer dermfed wrote it.
     """
-    text, model = _read(folder / MANIFEST_FILE), _read(folder / MODEL_FILE)
+    text, model = read_file(folder / MANIFEST_FILE), read_file(folder / MODEL_FILE)
     manifest = read_manifest(text)
-    actual = ModelFile.of(model)
-    if actual != manifest.file:
-        raise BundleCorrupt(
-            f"{folder / MODEL_FILE} has {actual.size:,} bytes with {actual.sha256}; {MANIFEST_FILE} says "
-            f"{manifest.file.size:,} bytes with {manifest.file.sha256}. The model was altered: fetch the "
-            "bundle again"
-        )
+    check_model_file(folder / MODEL_FILE, ModelFile.of(model), manifest)
     return Bundle(manifest, model, sha256(text))
 
 
-def _read(path: Path) -> bytes:
+def check_model_file(path: Path, actual: ModelFile, manifest: BundleManifest) -> None:
+    """Checks that a model's file is the one that the bundle was written with.
+
+    Raises:
+        BundleCorrupt: it is another.
+    """
+    if actual != manifest.file:
+        raise BundleCorrupt(
+            f"{path} has {actual.size:,} bytes with {actual.sha256}; {MANIFEST_FILE} says "
+            f"{manifest.file.size:,} bytes with {manifest.file.sha256}. The model was altered: fetch the "
+            "bundle again"
+        )
+
+
+def read_file(path: Path) -> bytes:
+    """Reads a file of a bundle.
+
+    Raises:
+        FolderError: it is missing or cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

@@ -60,7 +60,6 @@ from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, h
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
 from registry.errors import RegistryError
-from registry.releases.validate_bundle import read_folder
 from registry.rendering.records import version_table
 from registry.rendering.table import lines_of
 from registry.signing.trust import trust_in
@@ -155,9 +154,8 @@ def add(
     A bundle that was added before keeps its version. If its files in the store were missing or altered,
     they are put right.
     """
-    bundles = [read_folder(folder) for folder in folders]
     with open_signing(context, key) as registry:
-        added = registry.add_and_tell(bundles)
+        added = registry.add_folders_and_tell(folders)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
     answer(as_data(added), "\n".join(text), as_json)

@@ -27,16 +27,23 @@ def gc(
     older_than: Annotated[
         str, typer.Option(metavar="AGE", help="Spare what is younger, such as 90m, 24h or 7d.")
     ] = "24h",
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt", help="First make a store that names no registry this one's; no other may use it."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
     """Remove objects from the store that no version, signature or event refers to.
 
     Also what killed processes left half-written. A process that adds puts its objects first, so what is
-    younger than a day is spared. History tells how many objects and bytes went.
+    younger than a day is spared. History tells how many objects and bytes went. A store that is another
+    registry's is refused.
     """
     age = read_age(older_than)
     with open_registry(context) as registry:
-        collection = registry.collect(older_than=age, dry_run=dry_run)
+        collection = registry.collect(older_than=age, dry_run=dry_run, adopt=adopt)
     answer({**as_data(collection), "bytes": collection.bytes}, collection_page(collection), as_json)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
-from registry.bundle.folder import Bundle
 from registry.bundle.lookalikes import alike
+from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.plain_text import shown
 from registry.database.action import newest_about, registry_id, statement
 from registry.database.event_facts import member_facts, release_time, version_facts
@@ -52,18 +52,17 @@ class AuditContext:
     signatory: Signatory | None = None
 
 
-def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, bool]:
+def insert_version(connection: Connection, manifest: BundleManifest, digest: str) -> tuple[Version, bool]:
     """Inserts the version of a bundle unless it is there; returns it, and whether it is new.
 
     Raises:
         BundleRefused: its subgroup has a name that looks like that of another subgroup of the model.
     """
-    manifest = bundle.manifest
-    if (known := version_by_digest(connection, manifest.model, bundle.digest)) is not None:
+    if (known := version_by_digest(connection, manifest.model, digest)) is not None:
         return known, False
-    _names_apart(connection, bundle)
+    _names_apart(connection, manifest, digest)
     last = connection.scalar(select(func.max(VersionRow.number)).where(VersionRow.model == manifest.model))
-    version = Version(manifest.model, (last or 0) + 1, bundle.digest, manifest.subgroup, datetime.now(UTC))
+    version = Version(manifest.model, (last or 0) + 1, digest, manifest.subgroup, datetime.now(UTC))
     connection.execute(
         insert(VersionRow).values(
             model=version.model,
@@ -82,14 +81,14 @@ def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, boo
     return version, True
 
 
-def _names_apart(connection: Connection, bundle: Bundle) -> None:
-    name, model = bundle.manifest.subgroup.name, bundle.manifest.model
+def _names_apart(connection: Connection, manifest: BundleManifest, digest: str) -> None:
+    name, model = manifest.subgroup.name, manifest.model
     for known in connection.scalars(
         select(VersionRow.subgroup).where(VersionRow.model == model).distinct().order_by(VersionRow.subgroup)
     ):
         if alike(name, known):
             raise BundleRefused(
-                f"the bundle {bundle.digest} of {model} is for a subgroup {name!a}, which looks like "
+                f"the bundle {digest} of {model} is for a subgroup {name!a}, which looks like "
                 f"{known[:100]!a}, another subgroup of the model; give it the same name, or one that nobody "
                 "takes for it"
             )

@@ -28,9 +28,10 @@ from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
-from registry.releases.probe import probe_bytes
+from registry.releases.probe import probe_file
 from registry.store.base import Store
-from registry.store.bundles import stored_bundle, stored_manifest
+from registry.store.bundles import stored_manifest, stored_model
+from registry.store.ownership import require_own
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,12 @@ def promote(
         raise ReleaseRefused("overriding the gates needs a reason, which history keeps; add --reason TEXT")
     with reading(engine) as connection:
         acting_person(connection, "promoted", context.signatory)
+        require_own(connection, store)
         named = versions_by_number(connection, model, numbers)
     for version in named:
-        bundle = stored_bundle(store, version)  # what answers from now on must be whole, and answer here
-        probe_bytes(bundle.model, bundle.manifest, f"version {version.number} of {model}")
+        # What answers from now on must be whole, and answer here.
+        with stored_model(store, version) as (manifest, path):
+            probe_file(path, manifest, f"version {version.number} of {model}")
     while True:
         candidate = candidate_for(engine, model, numbers, alias, without)
         if candidate.changes_nothing:
@@ -240,6 +243,7 @@ def approve(
     """
     with reading(engine) as connection:
         acting_person(connection, "approved", context.signatory)
+        require_own(connection, store)
     candidate = candidate_for(engine, model, numbers, alias, without)
     check_integrity(candidate, {one.number: stored_manifest(store, one) for one in candidate.versions})
     members = [

@@ -6,16 +6,17 @@ that is up to `registry.releases.probe`.
 """
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from registry.bundle.errors import FolderError, ManifestError
-from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle, read_file
 from registry.bundle.lookalikes import alike
 from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
-from registry.bundle.manifest.text import canonical
+from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.plain_text import shown_name
 from registry.bundle.recount import recount
 from registry.errors import BundleRefused, InvalidName
@@ -42,24 +43,46 @@ def read_folder(folder: Path) -> Bundle:
         BundleRefused: something else lies in the folder, or a file is too large.
         BundleError: the folder holds no sound bundle.
     """
+    _check_folder(folder)
+    return read_bundle(folder)
+
+
+def read_folder_manifest(folder: Path) -> tuple[BundleManifest, str]:
+    """Reads the manifest of the bundle in such a folder, and its digest; the model is not looked into.
+
+    Raises:
+        BundleRefused: something else lies in the folder, or a file is too large.
+        BundleError: the folder holds no sound bundle.
+    """
+    _check_folder(folder)
+    text = read_file(folder / MANIFEST_FILE)
+    return read_manifest(text), sha256(text)
+
+
+def _check_folder(folder: Path) -> None:
     try:
-        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if not path.name.startswith(".")}
+        found = {path.name: path.stat() for path in folder.iterdir() if not path.name.startswith(".")}
     except OSError as error:
         raise FolderError(
             f"{folder} cannot be read ({error.strerror}); give a folder with {MODEL_FILE} and {MANIFEST_FILE}"
         ) from error
-    if beside := sorted(set(sizes) - {MODEL_FILE, MANIFEST_FILE}):
+    if beside := sorted(set(found) - {MODEL_FILE, MANIFEST_FILE}):
         raise BundleRefused(
             f"{folder} holds {_few(beside)} beside {MODEL_FILE} and {MANIFEST_FILE}, which no digest covers "
             "and nobody checks; move what else there is out of the folder"
         )
-    check_size(f"{folder / MODEL_FILE}", sizes.get(MODEL_FILE, 0))
-    if (size := sizes.get(MANIFEST_FILE, 0)) > MAX_MANIFEST_BYTES:
+    for name in (MODEL_FILE, MANIFEST_FILE):
+        if name not in found or not stat.S_ISREG(found[name].st_mode):
+            wrong = "is no file" if name in found else "is not there"
+            raise FolderError(
+                f"{folder / name} {wrong}; a bundle is a folder with {MODEL_FILE} and {MANIFEST_FILE}"
+            )
+    check_size(f"{folder / MODEL_FILE}", found[MODEL_FILE].st_size)
+    if (size := found[MANIFEST_FILE].st_size) > MAX_MANIFEST_BYTES:
         raise BundleRefused(
             f"{folder / MANIFEST_FILE} has {size:,} bytes; allowed are {MAX_MANIFEST_BYTES:,}: export the "
             "model again"
         )
-    return read_bundle(folder)
 
 
 def check_size(what: str, size: int) -> None:
@@ -69,14 +92,19 @@ def check_size(what: str, size: int) -> None:
         BundleRefused: it is too large.
         InvalidName: `DERMFED_MAX_MODEL_BYTES` is no such number.
     """
-    if size > (limit := _max_model_bytes()):
+    if size > (limit := largest_model()):
         raise BundleRefused(
             f"{what} has {size:,} bytes; allowed are {limit:,}: choose a smaller network, or set {_VARIABLE} "
             f"(up to {_LARGEST_ONNX:,})"
         )
 
 
-def _max_model_bytes() -> int:
+def largest_model() -> int:
+    """The most bytes that a model may have.
+
+    Raises:
+        InvalidName: `DERMFED_MAX_MODEL_BYTES` is no such number.
+    """
     text = os.environ.get(_VARIABLE, str(MAX_MODEL_BYTES))
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _LARGEST_ONNX):
         raise InvalidName(
@@ -93,44 +121,64 @@ def check_bundle(bundle: Bundle) -> bytes:
         BundleRefused: its digests are not those of its files, or its graph is too large, not written in
             standard operators, does not load, does not fit or misbehaves.
     """
-    manifest = bundle.manifest
-    check_name("model", manifest.model)
-    check_size(f"the model of {_title(bundle)}", len(bundle.model))
-    try:
-        content = canonical(manifest)
-    except ManifestError as error:
-        raise BundleRefused(f"{_title(bundle)} cannot be written: {error}") from error
-    if (actual := sha256(content)) != bundle.digest:
-        raise BundleRefused(f"{_title(bundle)} has a manifest of {actual}; read the bundle again")
-    if (file := ModelFile.of(bundle.model)) != manifest.file:
-        raise BundleRefused(
-            f"{_title(bundle)} is for a model with {manifest.file.sha256}, and its model has {file.sha256}; "
-            "fetch the bundle again"
-        )
-    _check_names(bundle)
-    check_figures(bundle)
-    probe_bytes(bundle.model, manifest, _title(bundle))
+    content = check_manifest(bundle.manifest, bundle.digest, len(bundle.model))
+    check_file(bundle.manifest, bundle.digest, ModelFile.of(bundle.model))
+    probe_bytes(bundle.model, bundle.manifest, title_of(bundle.manifest, bundle.digest))
     return content
 
 
-def check_figures(bundle: Bundle) -> None:
+def check_manifest(manifest: BundleManifest, digest: str, size: int) -> bytes:
+    """Validates a bundle but for its model, of so many bytes; returns the canonical text of its manifest.
+
+    Raises:
+        InvalidName: its model has a name that the registry cannot take.
+        BundleRefused: it is not the manifest of this digest, its model is too large, its names could mislead,
+            or its figures cannot be right.
+    """
+    title = title_of(manifest, digest)
+    check_name("model", manifest.model)
+    check_size(f"the model of {title}", size)
+    try:
+        content = canonical(manifest)
+    except ManifestError as error:
+        raise BundleRefused(f"{title} cannot be written: {error}") from error
+    if (actual := sha256(content)) != digest:
+        raise BundleRefused(f"{title} has a manifest of {actual}; read the bundle again")
+    _check_names(manifest, title)
+    check_figures(manifest, title)
+    return content
+
+
+def check_file(manifest: BundleManifest, digest: str, actual: ModelFile) -> None:
+    """Checks that a model is the one that the manifest is for.
+
+    Raises:
+        BundleRefused: it is another.
+    """
+    if actual != manifest.file:
+        raise BundleRefused(
+            f"{title_of(manifest, digest)} is for a model with {manifest.file.sha256}, and its model has "
+            f"{actual.sha256}; fetch the bundle again"
+        )
+
+
+def check_figures(manifest: BundleManifest, title: str) -> None:
     """Checks the figures of a bundle against its own counts.
 
     Raises:
         BundleRefused: a figure is impossible, or another than the counts give.
     """
-    problems = recount(bundle.manifest).problems
+    problems = recount(manifest).problems
     if problems:
         more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise BundleRefused(
-            f"{_title(bundle)} has figures that cannot be right: {'; '.join(map(str, problems[:_TOLD]))}{more}. "
+            f"{title} has figures that cannot be right: {'; '.join(map(str, problems[:_TOLD]))}{more}. "
             "Add the bundle as the run wrote it, or test the model anew"
         )
 
 
-def _check_names(bundle: Bundle) -> None:
+def _check_names(manifest: BundleManifest, title: str) -> None:
     """Checks the names that decide something: of subgroups, which gates judge by, and of classes."""
-    manifest = bundle.manifest
     subgroups = subgroup_names(manifest)
     codes = [label.code for label in manifest.labels]
     try:
@@ -139,13 +187,11 @@ def _check_names(bundle: Bundle) -> None:
         for code in codes:
             check_title("label", code)
     except InvalidName as error:
-        raise BundleRefused(
-            f"{_title(bundle)} has names that could mislead: {error}; name it anew"
-        ) from error
+        raise BundleRefused(f"{title} has names that could mislead: {error}; name it anew") from error
     for kind, names, cased in (("subgroups", subgroups, False), ("labels", codes, True)):
         if pair := alike_among(names, cased=cased):
             raise BundleRefused(
-                f"{_title(bundle)} has two {kind} that look alike, {pair[0]!a} and {pair[1]!a}; give them "
+                f"{title} has two {kind} that look alike, {pair[0]!a} and {pair[1]!a}; give them "
                 "one name, or names that nobody takes for each other"
             )
 
@@ -167,7 +213,6 @@ def _few(names: list[str]) -> str:
     return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
 
 
-def _title(bundle: Bundle) -> str:
-    return (
-        f"the bundle {bundle.digest} of {bundle.manifest.model} ({shown_name(bundle.manifest.subgroup.name)})"
-    )
+def title_of(manifest: BundleManifest, digest: str) -> str:
+    """What messages call a bundle."""
+    return f"the bundle {digest} of {manifest.model} ({shown_name(manifest.subgroup.name)})"

@@ -15,7 +15,9 @@ from registry.signing.envelope import read_envelope
 from registry.signing.rows import Signature, insert_signatures, signatures_of, signatures_of_version
 from registry.signing.statement import bundle_files, read_statement
 from registry.store.base import Store
-from registry.store.bundles import stored_bundle, stored_manifest
+from registry.store.bundles import check_stored, stored_manifest
+from registry.store.garbage import restore_collected
+from registry.store.ownership import take_store
 
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.check import CheckedSignature
@@ -29,30 +31,35 @@ def sign_versions(
 
     Raises:
         NotFound: there is no such model or version.
-        StoreError: a file of a version is missing or altered, or the store cannot be written.
+        StoreError: a file of a version is missing or altered, or the store cannot be written or is not ours.
     """
     from registry.signing.check import sign
     from registry.signing.pem import trust_in_signer
 
     made: dict[int, Signature] = {}
     new: list[Signature] = []
+    contents: dict[str, bytes] = {}
     with reading(engine) as connection:
         versions = versions_by_number(connection, model, list(dict.fromkeys(numbers)))
         known = {one.number: signatures_of_version(connection, one) for one in versions}
+    take_store(engine, store)
     for version in versions:
-        bundle = stored_bundle(store, version)  # nobody signs what was altered
-        files = bundle_files(version.digest, bundle.manifest.file.sha256)
+        manifest = check_stored(store, version)  # nobody signs what was altered
+        files = bundle_files(version.digest, manifest.file.sha256)
         for one in known[version.number]:
             found = _checked(store, one, files, trust_in_signer(signer))
             if found.verdict == "valid" and one.identity == signer.identity:
                 made[version.number] = one
         if version.number not in made:
             created = datetime.now(UTC)
-            content = store.put(sign(model, files, signer))
-            made[version.number] = Signature(model, version.number, content, signer.identity, created)
+            content = sign(model, files, signer)
+            digest = store.put(content)
+            contents[digest] = content
+            made[version.number] = Signature(model, version.number, digest, signer.identity, created)
             new.append(made[version.number])
     if new:
         with writing(engine) as connection:
+            restore_collected(connection, store, contents)
             insert_signatures(connection, new)
             details = {
                 "signatures": [

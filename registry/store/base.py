@@ -6,45 +6,28 @@ and renamed. What a killed process leaves behind starts with a dot and is never 
 it (`registry.store.garbage`).
 """
 
+import contextlib
+import errno
 import os
-import re
 import secrets
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from typing import Literal
+from pathlib import Path
+from typing import BinaryIO, Literal
 
 from registry.bundle.folder import flush_folder
 from registry.bundle.manifest.schema import sha256
 from registry.errors import ObjectCorrupt, ObjectMissing, StoreError
+from registry.store.copying import Staged, copy_in, digest_of, flush, told
+from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
+from registry.store.owner_file import MOST_BYTES, OWNER_FILE, owner_text, read_owner
 
 State = Literal["intact", "missing", "altered"]
 
-OBJECTS = "objects"
-"""The folder of all objects, below the store's own."""
-
-_OBJECT = re.compile(r"[0-9a-f]{64}")
-_UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]+")
-
-
-@dataclass(frozen=True)
-class StoreFile:
-    """One file that a store holds.
-
-    Attributes:
-        name: where it is below the store, such as `objects/ab/<64 hex digits>`.
-        digest: the object that it should be; None for what a killed process left.
-        size: bytes.
-        written: when it was put there last; None where the filesystem does not say.
-    """
-
-    name: str
-    digest: str | None
-    size: int
-    written: datetime | None
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Store(ABC):
@@ -67,6 +50,36 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def staged(self, source: Path | bytes, most: int | None = None) -> AbstractContextManager[Staged]:
+        """A copy of a file that nobody else writes to, made by pieces; gone at the end, kept or not.
+
+        Args:
+            source: the file, or its bytes.
+            most: the most bytes that it may have.
+
+        Raises:
+            StoreError: it has more, cannot be read, or the disk refuses.
+        """
+
+    @abstractmethod
+    def keep(self, staged: Staged) -> None:
+        """Makes an object of a copy that `staged` gave, as `put` does of bytes.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+
+    def put_file(self, path: Path) -> str:
+        """Stores a file and returns its digest, as `put` does, with a piece of it in memory at a time.
+
+        Raises:
+            StoreError: it cannot be read, or the store refuses.
+        """
+        with self.staged(path) as copy:
+            self.keep(copy)
+        return copy.digest
+
+    @abstractmethod
     def get(self, digest: str) -> bytes:
         """The object's bytes, their digest verified.
 
@@ -77,8 +90,52 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def require(self, digest: str) -> None:
+        """Verifies the object's digest, with a piece of it in memory at a time.
+
+        Raises:
+            ObjectMissing: it is not there.
+            ObjectCorrupt: it was altered.
+            StoreError: it cannot be read.
+        """
+
+    @abstractmethod
+    def local(self, digest: str) -> AbstractContextManager[Path]:
+        """A file on a local disk with the object's bytes, their digest verified, for as long as it is used.
+
+        Raises:
+            ObjectMissing: it is not there.
+            ObjectCorrupt: it was altered.
+            StoreError: it cannot be read.
+        """
+
+    @abstractmethod
     def has(self, digest: str) -> bool:
         """Whether the object is there, altered or not."""
+
+    @abstractmethod
+    def owner(self) -> str | None:
+        """The id of the registry that the store names as its own; None where it names none.
+
+        Raises:
+            StoreError: it cannot be read, or what is there is no name.
+        """
+
+    @abstractmethod
+    def claim(self, identity: str) -> str:
+        """Names this registry where the store names none; returns the one that it names then.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+
+    def is_empty(self) -> bool:
+        """Whether the store holds no object, or is not there at all.
+
+        Raises:
+            StoreError: the store cannot be listed.
+        """
+        return not any(file.digest is not None for file in self.files())
 
     @abstractmethod
     def files(self) -> Iterator[StoreFile]:
@@ -111,7 +168,7 @@ class Store(ABC):
             StoreError: it cannot be read.
         """
         try:
-            self.get(digest)
+            self.require(digest)
         except ObjectMissing:
             return "missing"
         except ObjectCorrupt:
@@ -142,22 +199,58 @@ class FolderStore(Store):
             for folder in (path.parent, path.parent.parent, self.folder):
                 flush_folder(folder)
         except OSError as error:
-            raise StoreError(
-                f"{digest} cannot be written to {self.folder} ({error.strerror}); "
-                "check the disk and its permissions"
-            ) from error
+            raise self._not_written(digest, error) from error
         return digest
+
+    @contextlib.contextmanager
+    def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
+        """A copy of a file within the store, under a name that starts with a dot."""
+        unfinished = self.folder / unfinished_name(f"sha256:{secrets.token_hex(32)}")
+        try:
+            try:
+                unfinished.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                copy = copy_in(source, unfinished, most)
+            except OSError as error:
+                raise StoreError(
+                    f"{told(source)} cannot be copied to {self.folder} ({error.strerror}); check both, "
+                    "the disk and the permissions"
+                ) from error
+            yield copy
+        finally:
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+
+    def keep(self, staged: Staged) -> None:
+        """Gives a copy the name of its object."""
+        path = self.path(staged.digest)
+        try:
+            if self.check(staged.digest) != "intact" or not _renewed(path):
+                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                os.utime(staged.path)  # it was copied some time ago, and is young from now on
+                flush(staged.path)
+                staged.path.replace(path)
+            for folder in (path.parent, path.parent.parent, self.folder):
+                flush_folder(folder)
+        except OSError as error:
+            raise self._not_written(staged.digest, error) from error
 
     def get(self, digest: str) -> bytes:
         """The object's bytes, their digest verified."""
-        path = self.path(digest)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError as error:
-            raise ObjectMissing(f"object {digest} is not in {self.folder}") from error
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+        with self._open(digest) as file:
+            content = file.read()
         return intact(content, digest, self.location)
+
+    def require(self, digest: str) -> None:
+        """Verifies the object's digest."""
+        with self._open(digest) as file:
+            actual = digest_of(file)
+        check_digest(actual, digest, self.location)
+
+    @contextlib.contextmanager
+    def local(self, digest: str) -> Iterator[Path]:
+        """The object's own file: nobody may write to it."""
+        self.require(digest)
+        yield self.path(digest)
 
     def has(self, digest: str) -> bool:
         """Whether the object is there, altered or not."""
@@ -198,29 +291,55 @@ class FolderStore(Store):
                 f"{self.folder / name} cannot be removed ({error.strerror}); check its permissions"
             ) from error
 
+    def owner(self) -> str | None:
+        """The id of the registry that the store names as its own."""
+        path = self.folder / OWNER_FILE
+        try:
+            with path.open("rb") as file:
+                content = file.read(MOST_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+        return read_owner(content, self.location)
+
+    def claim(self, identity: str) -> str:
+        """Names this registry; of several at once, whoever links the file first is named."""
+        content = owner_text(identity)
+        unfinished, path = self.folder / unfinished_name(sha256(content)), self.folder / OWNER_FILE
+        try:
+            unfinished.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            copy_in(content, unfinished)
+            flush(unfinished)
+            try:
+                _link(unfinished, path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            flush_folder(self.folder)
+        except OSError as error:
+            raise self._not_written(OWNER_FILE, error) from error
+        return self.owner() or self.claim(identity)
+
     def path(self, digest: str) -> Path:
         """The path of an object."""
         return self.folder / object_name(digest)
 
+    @contextlib.contextmanager
+    def _open(self, digest: str) -> Iterator[BinaryIO]:
+        path = self.path(digest)
+        try:
+            with path.open("rb") as file:
+                yield file
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ObjectMissing(f"object {digest} is not in {self.folder}") from error
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
-def object_name(digest: str) -> str:
-    """The path of an object below its store: `objects/ab/<64 hex digits>`."""
-    name = digest.removeprefix("sha256:")
-    return f"{OBJECTS}/{name[:2]}/{name}"
-
-
-def unfinished_name(digest: str) -> str:
-    """A unique temporary name beside the object's, for while it is being written."""
-    path = PurePosixPath(object_name(digest))
-    return str(path.with_name(f".{path.name}.{secrets.token_hex(8)}"))
-
-
-def store_file(name: str, size: int, written: datetime | None) -> StoreFile | None:
-    """The file at `objects/ab/…`; None where it is neither an object nor an unfinished one."""
-    path = PurePosixPath(name)
-    if _OBJECT.fullmatch(path.name) and path.parent.name == path.name[:2]:
-        return StoreFile(name, f"sha256:{path.name}", size, written)
-    return StoreFile(name, None, size, written) if _UNFINISHED.fullmatch(path.name) else None
+    def _not_written(self, what: str, error: OSError) -> StoreError:
+        return StoreError(
+            f"{what} cannot be written to {self.folder} ({error.strerror}); check the disk and its "
+            "permissions"
+        )
 
 
 def intact(content: bytes, digest: str, location: str) -> bytes:
@@ -229,9 +348,32 @@ def intact(content: bytes, digest: str, location: str) -> bytes:
     Raises:
         ObjectCorrupt: it has another digest.
     """
-    if (actual := sha256(content)) != digest:
-        raise ObjectCorrupt(f"object {digest} in {location} was altered: its bytes have {actual}")
+    check_digest(sha256(content), digest, location)
     return content
+
+
+def check_digest(actual: str, digest: str, location: str) -> None:
+    """Verifies that the bytes of an object have the digest that names it.
+
+    Raises:
+        ObjectCorrupt: they have another.
+    """
+    if actual != digest:
+        raise ObjectCorrupt(f"object {digest} in {location} was altered: its bytes have {actual}")
+
+
+def _link(source: Path, target: Path) -> None:
+    """Gives a file a second name, unless somebody has that name already."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with contextlib.suppress(FileExistsError):  # a disk without links, such as a stick's
+            copy_in(source, target)
+            flush(target)
 
 
 def _renewed(path: Path) -> bool:

@@ -1,5 +1,10 @@
 """Reads the bundles of versions back from the store, their digests verified."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
 from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle
 from registry.bundle.manifest.schema import BundleManifest
@@ -7,16 +12,20 @@ from registry.bundle.manifest.text import read_manifest
 from registry.errors import ObjectCorrupt, ObjectMissing
 from registry.records import Version
 from registry.store.base import Store
+from registry.store.ownership import lost
+
+_Read = TypeVar("_Read")
 
 
 def stored_manifest(store: Store, version: Version) -> BundleManifest:
     """Reads the manifest of a version.
 
     Raises:
+        StoreLost: the store holds no object at all.
         ObjectMissing: it is not in the store.
         ObjectCorrupt: it was altered.
     """
-    content = _file(store, version, MANIFEST_FILE, version.digest)
+    content = _file(store, store.get, version, MANIFEST_FILE, version.digest)
     try:
         return read_manifest(content)
     except BundleError as error:
@@ -27,17 +36,52 @@ def stored_bundle(store: Store, version: Version) -> Bundle:
     """Reads the bundle of a version.
 
     Raises:
+        StoreLost: the store holds no object at all.
         ObjectMissing: a file is not in the store.
         ObjectCorrupt: a file was altered.
     """
     manifest = stored_manifest(store, version)
-    return Bundle(manifest, _file(store, version, MODEL_FILE, manifest.file.sha256), version.digest)
+    model = _file(store, store.get, version, MODEL_FILE, manifest.file.sha256)
+    return Bundle(manifest, model, version.digest)
 
 
-def _file(store: Store, version: Version, name: str, digest: str) -> bytes:
+def check_stored(store: Store, version: Version) -> BundleManifest:
+    """Verifies both files of a version, the model a piece at a time, and returns the manifest.
+
+    Raises:
+        StoreLost: the store holds no object at all.
+        ObjectMissing: a file is not in the store.
+        ObjectCorrupt: a file was altered.
+    """
+    manifest = stored_manifest(store, version)
+    _file(store, store.require, version, MODEL_FILE, manifest.file.sha256)
+    return manifest
+
+
+@contextmanager
+def stored_model(store: Store, version: Version) -> Iterator[tuple[BundleManifest, Path]]:
+    """The manifest of a version, and a file with its model's bytes; both verified.
+
+    Raises:
+        StoreLost: the store holds no object at all.
+        ObjectMissing: a file is not in the store.
+        ObjectCorrupt: a file was altered.
+    """
+    manifest = stored_manifest(store, version)
+    with ExitStack() as open_files:
+
+        def open_file(digest: str) -> Path:
+            return open_files.enter_context(store.local(digest))
+
+        yield manifest, _file(store, open_file, version, MODEL_FILE, manifest.file.sha256)
+
+
+def _file(store: Store, read: Callable[[str], _Read], version: Version, name: str, digest: str) -> _Read:
     try:
-        return store.get(digest)
+        return read(digest)
     except (ObjectMissing, ObjectCorrupt) as error:
+        if isinstance(error, ObjectMissing) and store.is_empty():
+            raise lost(store, f"{name} of {_title(version)} is to be there") from error
         raise type(error)(
             f"{error}. It is {name} of {_title(version)}: add the bundle again to put it right, with "
             "`dermfed-registry add BUNDLE_DIR`"

@@ -10,20 +10,23 @@ transaction afterwards, so three things keep one from losing what it has just pu
 - a writer restores, within its writing transaction, what was collected meanwhile (`restore_collected`).
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 
-from sqlalchemy import Connection, Engine, String, cast, select
+from sqlalchemy import Connection, Engine
 
-from registry.bundle.manifest.schema import sha256
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.tables import EventRow, SignatureRow, VersionRow
-from registry.errors import InvalidName, StoreError
-from registry.store.base import Store, StoreFile
+from registry.errors import InvalidName, StoreError, StoreNotOurs
+from registry.store.base import Store
+from registry.store.copying import told
+from registry.store.files import StoreFile
+from registry.store.ownership import adopt as adopt_store
+from registry.store.ownership import check_not_lost, require_own, take_store
+from registry.store.references import digests_in_use
 
 GRACE = timedelta(days=1)
 """How old an object must be before it can be removed, by default."""
@@ -32,7 +35,6 @@ WRITING = timedelta(hours=1)
 """How old an unfinished object must be at least: somebody may be writing it still."""
 
 _AT_ONCE = 200  # files removed in one transaction, during which nobody else writes
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -60,18 +62,24 @@ def collect_garbage(
     *,
     older_than: timedelta = GRACE,
     dry_run: bool = False,
+    adopt: bool = False,
 ) -> Collection:
     """Removes what nothing refers to and is older than this, and records it in events.
 
     A file is left whose filesystem does not say when it was written, and an unfinished one for an hour. There
     is an event for each transaction that removed something, that is for every 200 files.
 
+    With `adopt`, a store that names nobody becomes this registry's, whatever it holds.
+
     Raises:
         InvalidName: a negative age.
+        StoreNotOurs: the store is that of another registry, or may be.
+        StoreLost: the database has versions and the store no object.
         StoreError: the store cannot be listed or refuses; what was removed before stays removed.
     """
     if older_than < timedelta(0):
         raise InvalidName(f"an age of {older_than} is none; give 0 or more, such as 24h")
+    _require_whole(engine, store, adopt=adopt, dry_run=dry_run)
     with reading(engine) as connection:
         used = digests_in_use(connection)
     before = datetime.now(UTC) - older_than
@@ -84,23 +92,48 @@ def collect_garbage(
     return Collection(tuple(removed), removed=True)
 
 
-def digests_in_use(connection: Connection) -> frozenset[str]:
-    """Every digest that a version, a signature or an event refers to."""
-    columns = (VersionRow.digest, VersionRow.model_digest, SignatureRow.object)
-    named = {digest for column in columns for digest in connection.scalars(select(column))}
-    recorded = connection.scalars(select(cast(EventRow.details, String)).where(EventRow.details.is_not(None)))
-    return frozenset(named.union(*(_DIGEST.findall(text) for text in recorded)))
+def _require_whole(engine: Engine, store: Store, *, adopt: bool, dry_run: bool) -> None:
+    """Checks that what the database does not know is nobody else's either, and that the store is there."""
+    with reading(engine) as connection:
+        require_own(connection, store)
+        check_not_lost(connection, store)
+    if dry_run:
+        return
+    if adopt:
+        adopt_store(engine, store)
+    elif not take_store(engine, store):
+        raise StoreNotOurs(
+            f"the store {store.location} names no registry, and holds objects that this database does not "
+            "know: they may be those of another database. `dermfed-registry gc --dry-run` lists them; if no "
+            "other database uses this store, say so with `dermfed-registry gc --adopt`"
+        )
 
 
-def restore_collected(store: Store, contents: Iterable[bytes]) -> None:
-    """Restores contents that were collected meanwhile; call it in the transaction that refers to them.
+def restore_collected(connection: Connection, store: Store, objects: Mapping[str, bytes | Path]) -> None:
+    """Restores objects that were collected meanwhile; call it in the transaction that refers to them.
+
+    Every writer must, before it refers to what it has put: `gc` removes within transactions of its own.
+
+    Args:
+        connection: the transaction.
+        store: where they were put.
+        objects: the bytes of each, or the file that they were put from, by digest.
 
     Raises:
-        StoreError: the store refuses.
+        StoreNotOurs: another registry has taken the store meanwhile.
+        StoreError: the store refuses, or a file holds other bytes by now.
     """
-    for content in contents:
-        if not store.has(sha256(content)):
-            store.put(content)
+    require_own(connection, store)
+    for digest, source in objects.items():
+        if store.has(digest):
+            continue
+        with store.staged(source) as copy:
+            if copy.digest != digest:
+                raise StoreError(
+                    f"{told(source)} has changed while it was added: it had {digest} and has "
+                    f"{copy.digest}; add it once it changes no more"
+                )
+            store.keep(copy)
 
 
 def _remove(
@@ -108,6 +141,7 @@ def _remove(
 ) -> list[StoreFile]:
     failure = None
     with writing(engine) as connection:
+        require_own(connection, store)
         used = digests_in_use(connection)
         removed = []
         for listed in files:

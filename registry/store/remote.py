@@ -15,18 +15,24 @@ not every filesystem reports a partial write. `memory://` lasts as long as the p
 
 import contextlib
 import posixpath
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from registry.bundle.manifest.schema import sha256
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
-from registry.store.base import OBJECTS, Store, StoreFile, intact, object_name, store_file, unfinished_name
+from registry.store.base import Store, check_digest, intact
+from registry.store.copying import Staged, copy_in, digest_of, told
+from registry.store.files import OBJECTS, StoreFile, object_name, store_file, unfinished_name
+from registry.store.owner_file import OWNER_FILE, owner_text, read_owner
 
 _PUTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos", "tosfs", "memory"}
 _READ_ONLY = {"http", "https", "data", "git", "github", "gist", "zip", "tar", "libarchive", "reference"}
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+_BLOCK = 2**22  # bytes that are asked for at a time where a file is read by pieces
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")  # of fsspec's `info`
 
 
@@ -95,21 +101,49 @@ class RemoteStore(Store):
     def put(self, content: bytes) -> str:
         """Stores `content`, always written anew: that costs less than reading what is there."""
         digest = sha256(content)
+
+        def write(path: str) -> None:
+            self._filesystem.pipe_file(path, content)
+
+        self._write(digest, write, lambda name: sha256(self._read(name)))
+        return digest
+
+    @contextlib.contextmanager
+    def staged(self, source: Path | bytes, most: int | None = None) -> Iterator[Staged]:
+        """A copy of a file in a folder of our own for temporary files (`TMPDIR`)."""
+        with tempfile.TemporaryDirectory(prefix="dermfed-") as folder:
+            try:
+                copy = copy_in(source, Path(folder) / "copy", most)
+            except OSError as error:
+                raise StoreError(
+                    f"{told(source)} cannot be copied to {folder} ({error.strerror}); check both, and name a "
+                    "place with room for it with TMPDIR"
+                ) from error
+            yield copy
+
+    def keep(self, staged: Staged) -> None:
+        """Stores a copy, always written anew."""
+
+        def write(path: str) -> None:
+            self._filesystem.put_file(str(staged.path), path)
+
+        self._write(staged.digest, write, self._digest)
+
+    def _write(self, digest: str, write: Callable[[str], None], read_back: Callable[[str], str]) -> None:
         name = object_name(digest)
         first = unfinished_name(digest) if self._moves else name
         with self._explained(f"{digest} cannot be written to {self.location}"):
             try:
                 if self._moves:
                     self._filesystem.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
-                self._filesystem.pipe_file(self._path(first), content)
-                self._read_back(first, digest)
+                write(self._path(first))
+                self._check_kept(read_back(first), digest)
                 if self._moves:
                     self._filesystem.mv(self._path(first), self._path(name))
-                    self._read_back(name, digest)
+                    self._check_kept(read_back(name), digest)
             except BaseException:
                 self._undo(first if self._moves else None, name, digest)
                 raise
-        return digest
 
     def get(self, digest: str) -> bytes:
         """The object's bytes, their digest verified."""
@@ -119,6 +153,65 @@ class RemoteStore(Store):
             except FileNotFoundError as error:
                 raise ObjectMissing(f"object {digest} is not in {self.location}") from error
             return intact(content, digest, self.location)
+
+    def require(self, digest: str) -> None:
+        """Verifies the object's digest."""
+        with self._explained(f"{digest} cannot be read from {self.location}"):
+            try:
+                actual = self._digest(object_name(digest))
+            except FileNotFoundError as error:
+                raise ObjectMissing(f"object {digest} is not in {self.location}") from error
+        check_digest(actual, digest, self.location)
+
+    @contextlib.contextmanager
+    def local(self, digest: str) -> Iterator[Path]:
+        """A copy of the object in a folder of our own for temporary files (`TMPDIR`)."""
+        with tempfile.TemporaryDirectory(prefix="dermfed-") as folder:
+            path = Path(folder) / "copy"
+            with self._explained(f"{digest} cannot be copied from {self.location} to {folder}"):
+                try:
+                    self._filesystem.get_file(self._path(object_name(digest)), str(path))
+                except FileNotFoundError as error:
+                    raise ObjectMissing(f"object {digest} is not in {self.location}") from error
+                with path.open("rb") as file:
+                    check_digest(digest_of(file), digest, self.location)
+            yield path
+
+    def owner(self) -> str | None:
+        """The id of the registry that the store names as its own."""
+        with self._explained(f"{OWNER_FILE} cannot be read from {self.location}"):
+            self._filesystem.invalidate_cache()
+            try:
+                content = self._read(OWNER_FILE)
+            except FileNotFoundError:
+                return None
+        return read_owner(content, self.location)
+
+    def claim(self, identity: str) -> str:
+        """Names this registry; of several at once, whoever creates the file first is named.
+
+        A filesystem that cannot create a file only where there is none keeps what was written last: whoever
+        was first is refused when they refer to what they have put.
+        """
+        content, path = owner_text(identity), self._path(OWNER_FILE)
+        with self._explained(f"{OWNER_FILE} cannot be written to {self.location}"):
+            if (owner := self.owner()) is not None:
+                return owner
+            if self._moves:
+                self._filesystem.makedirs(self._root, exist_ok=True)
+            try:
+                self._filesystem.pipe_file(path, content, mode="create")
+            except FileExistsError:
+                pass
+            except Exception:  # noqa: BLE001 - of whatever kind: an older filesystem does not know the mode
+                if self.owner() is None:
+                    self._filesystem.pipe_file(path, content)
+            if (owner := self.owner()) is None:
+                raise StoreError(
+                    f"{OWNER_FILE} was written to {self.location}, and is not there; try again, and choose "
+                    "another place if it happens again"
+                )
+        return owner
 
     def has(self, digest: str) -> bool:
         """Whether the object is there, altered or not.
@@ -163,8 +256,12 @@ class RemoteStore(Store):
     def _read(self, name: str) -> bytes:
         return bytes(self._filesystem.cat_file(self._path(name)))
 
-    def _read_back(self, name: str, digest: str) -> None:
-        if (actual := sha256(self._read(name))) != digest:
+    def _digest(self, name: str) -> str:
+        with self._filesystem.open(self._path(name), "rb", block_size=_BLOCK) as file:
+            return digest_of(file)
+
+    def _check_kept(self, actual: str, digest: str) -> None:
+        if actual != digest:
             raise StoreError(
                 f"{digest} was written to {self.location}, which keeps other bytes ({actual}); try again, "
                 "and choose another place if it happens again"

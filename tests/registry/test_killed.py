@@ -91,12 +91,13 @@ IN_THE_STORE = [
     ("after a rename", 4),
 ]
 IN_THE_DATABASE = [
-    # Opening reads the schema (one commit); then adding reads what is known (one) and writes (one).
+    # Opening reads the schema (one commit); then adding reads what is known and whose the store is (two) and
+    # writes (one).
     ("after inserting a version", 0, False),
     ("after inserting a version", 2, False),
     ("before the event", 0, False),
-    ("before the commit", 1, False),
-    ("after the commit", 1, True),
+    ("before the commit", 2, False),
+    ("after the commit", 2, True),
 ]
 
 

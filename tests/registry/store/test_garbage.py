@@ -16,6 +16,7 @@ from registry.store import garbage
 from registry.store.base import FolderStore
 from registry.store.garbage import restore_collected
 from registry.store.open import open_store
+from registry.store.ownership import adopt
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -31,6 +32,9 @@ def age(store, digest_or_name, by):
 
 @pytest.fixture
 def store(places):
+    """The store of a registry that has put something there, and removed it."""
+    with places.open() as registry:
+        adopt(registry._engine, FolderStore(places.store))
     return FolderStore(places.store)
 
 
@@ -214,19 +218,31 @@ def test_an_adder_puts_back_what_went_before_its_transaction(registry, bundle, s
     assert registry.verify() == ()
 
 
-def test_keeping_writes_only_what_is_gone(store, monkeypatch):
+def test_keeping_writes_only_what_is_gone(registry, store, monkeypatch, tmp_path):
     there = store.put(WORDS[0])
+    objects = {f"sha256:{hashlib.sha256(word).hexdigest()}": word for word in WORDS}
+    (tmp_path / "file").write_bytes(b"of a file")
+    objects[f"sha256:{hashlib.sha256(b'of a file').hexdigest()}"] = tmp_path / "file"
     asked = []
-    put = FolderStore.put
-    monkeypatch.setattr(FolderStore, "put", lambda self, content: asked.append(content) or put(self, content))
-    restore_collected(store, WORDS)
-    assert asked == [WORDS[1]]
-    assert present(store) == {there, f"sha256:{hashlib.sha256(WORDS[1]).hexdigest()}"}
+    keep = FolderStore.keep
+    monkeypatch.setattr(FolderStore, "keep", lambda self, copy: asked.append(copy.digest) or keep(self, copy))
+    with writing(registry._engine) as connection:
+        restore_collected(connection, store, objects)
+    assert asked == [digest for digest in objects if digest != there]
+    assert present(store) == set(objects)
+
+
+def test_a_file_that_has_changed_since_is_not_kept_under_its_old_name(registry, store, tmp_path):
+    (tmp_path / "file").write_bytes(b"another")
+    with pytest.raises(StoreError, match="has changed while it was added"), writing(registry._engine) as one:
+        restore_collected(one, store, {"sha256:" + 64 * "0": tmp_path / "file"})
+    assert present(store) == set()
 
 
 def test_a_file_of_unknown_age_stays(tmp_path, monkeypatch):
     address = f"memory://{uuid.uuid4().hex}/store"
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
+        adopt(registry._engine, open_store(address))
         open_store(address).put(WORDS[0])
         monkeypatch.setattr("registry.store.remote._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
