@@ -123,7 +123,8 @@ def check_figures(bundle: Bundle) -> None:
     if problems:
         more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise BundleRefused(
-            f"{_title(bundle)} has figures that cannot be right: {'; '.join(map(str, problems[:_TOLD]))}{more}. "
+            f"{_title(bundle)} has figures that cannot be right: "
+            f"{'; '.join(map(str, problems[:_TOLD]))}{more}. "
             "Add the bundle as the run wrote it, or test the model anew"
         )
 
