@@ -172,7 +172,8 @@ def check_figures(manifest: BundleManifest, title: str) -> None:
     if problems:
         more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise BundleRefused(
-            f"{title} has figures that cannot be right: {'; '.join(map(str, problems[:_TOLD]))}{more}. "
+            f"{title} has figures that cannot be right: "
+            f"{'; '.join(map(str, problems[:_TOLD]))}{more}. "
             "Add the bundle as the run wrote it, or test the model anew"
         )
 

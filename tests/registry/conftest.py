@@ -58,11 +58,11 @@ def draw_graph(size: int = SIZE, classes: int = 3, name: str = "mean colour") ->
 
 
 def figures(**accuracies: float | tuple[float, float, float]) -> dict[str, Any]:
-    """Test figures on 50 pictures of each subgroup: an accuracy, or with the two ends of its interval."""
+    """Test figures on 200 pictures of each subgroup: an accuracy, or with the two ends of its interval."""
     found: dict[str, Any] = {}
     for name, given in accuracies.items():
         value, *ends = given if isinstance(given, tuple) else (given,)
-        found[name] = {"n": 50, "accuracy": value, "reported": 1.0, "reported_risk": 0.0}
+        found[name] = {"n": 200, "accuracy": value, "reported": 1.0, "reported_risk": 0.0}
         if ends:
             found[name]["intervals"] = {"accuracy": ends}
     return {"by_subgroup": found}

@@ -2,8 +2,8 @@
 
 Confidence over all and over right answers is counted whole: accuracy, ECE, MCE and AURC follow. The scores of
 a class are not told apart by truth; its AUROC lies between what the lowest and the highest of them give. What
-thresholds do follows up to the runs of neighbours that a threshold cuts through (`metrics.md`): at most two of
-each part, of wrong answers and of right ones, each in one bin.
+thresholds do follows up to the runs of neighbours that a threshold cuts through (`metrics.md`): at most two
+of each part, of wrong answers and of right ones, each in one bin.
 """
 
 from collections.abc import Sequence

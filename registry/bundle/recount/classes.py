@@ -1,4 +1,4 @@
-"""Figures of all pictures from those of the classes, by the sums of the confusion matrix that follow from them.
+"""Figures of all pictures from those of the classes, by the sums of the confusion matrix.
 
 Of a class with n pictures the recall tells how many were answered rightly, the specificity how many others
 were answered with the class. So the diagonal, the rows' sums and the columns' sums of the matrix are known,
@@ -45,7 +45,7 @@ class Answers:
 
 
 def answers_by_class(found: object, labels: Sequence[Label], findings: Findings) -> Answers | None:
-    """The sums that the figures of the classes tell; None where they are not told, or contradict each other."""
+    """The sums that the figures of the classes tell; None where they do not, or contradict each other."""
     told = dict(rows("metrics.by_class", found))
     if not told:
         return None
@@ -169,7 +169,7 @@ def _each_class(told: dict[str, Row], matrix: Confusion, labels: Sequence[Label]
 
 
 def _check_malignant(row: Row, answers: Answers, malignant: NDArray[np.bool_], findings: Findings) -> None:
-    """Sensitivity and specificity for malignancy: exact of two classes, else as the sums of the matrix leave."""
+    """Sensitivity and specificity for malignancy: exact of two classes, else as the sums leave."""
     if malignant.all() or not malignant.any():
         for name in ("malignant_sensitivity", "malignant_specificity"):
             findings.same(row.at(name), row.number(name), None, "labels that are not of both kinds")

@@ -1,7 +1,7 @@
 """Intervals that are narrower than any pictures make them.
 
-How alike pictures of a lesion are is not told, and only widens an interval. With every picture a lesion of its
-own it is the narrowest: an interval that does not hold that one was not made by these counts.
+How alike pictures of a lesion are is not told, and only widens an interval. With every picture a lesion of
+its own it is the narrowest: an interval that does not hold that one was not made by these counts.
 """
 
 import numpy as np

@@ -1,9 +1,10 @@
-"""Subgroups and all pictures: each test picture is of one row of `by_subgroup`, so that the rows add up to all.
+"""Subgroups and all pictures: each picture is of one row of `by_subgroup`, and the rows add up to all.
 
 Of shares, how many pictures are so adds up. Where one row is of all pictures, it says what all pictures say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.metrics.patient import COUNTS
@@ -92,9 +93,6 @@ def check_histograms(
                     return
 
 
-def _rows(
-    name: str, told: tuple[int, ...] | tuple[tuple[int, ...], ...], each: list[tuple[int, ...]]
-) -> list[tuple[tuple[int, ...], ...]]:
-    if name != "scores":
-        return [(told, *each)]  # type: ignore[list-item]
-    return list(zip(told, *each, strict=True))  # type: ignore[arg-type]
+def _rows(name: str, told: Any, each: Sequence[Any]) -> list[tuple[tuple[int, ...], ...]]:
+    """Histograms of one kind, of all and of the parts together; of scores one for each class."""
+    return [(told, *each)] if name != "scores" else list(zip(told, *each, strict=True))

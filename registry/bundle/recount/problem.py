@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 ROUNDING: Final = 1e-9
-"""How far a figure may lie from the one that is computed again: other machines round the last digits otherwise."""
+"""How far a figure may lie from the one that is computed again: machines round the last digits apart."""
 
 LOOSE: Final = 1e-6
 """As `ROUNDING`, of ends of intervals, which are found by iteration."""

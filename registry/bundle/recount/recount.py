@@ -19,7 +19,7 @@ SUBGROUPS: Final = "subgroups"
 
 
 def recount(manifest: BundleManifest) -> Recounted:
-    """Computes again what follows from the counts that a manifest holds, and checks that the rest is possible."""
+    """Computes again what follows from a manifest's counts, and checks that the rest is possible."""
     metrics, findings, sources = manifest.metrics, Findings(), []
     current = manifest.schema_version > 1  # those of schema 1 have intervals of another kind
     whole = Row("metrics", metrics)
@@ -87,24 +87,20 @@ def _two_classes(by_subgroup: Mapping[str, Row], manifest: BundleManifest, findi
     if len(malignant) != 2 or malignant.all() or not malignant.any():
         return
     for row in by_subgroup.values():
-        sides = [row.number(name) for name in ("malignant_sensitivity", "malignant_specificity")]
-        n = [row.whole(name) for name in ("n", "n_malignant", "n_other")]
-        known = [side for side in sides if side is not None]
-        if None in n or len(known) != sum(1 for each in n[1:] if each):
+        sensitivity, specificity = (
+            row.number(f"malignant_{name}") for name in ("sensitivity", "specificity")
+        )
+        n, of = row.whole("n"), [row.whole("n_malignant"), row.whole("n_other")]
+        if None not in of and 0 in of:  # pictures of one kind alone
             continue
-        if known:
-            gives = sum(known) / len(known)
-            findings.same(
-                row.at("balanced_accuracy"),
-                row.number("balanced_accuracy"),
-                gives,
-                "sensitivity and specificity",
-            )
-        right = sum(side * each for side, each in zip(sides, n[1:], strict=True) if side is not None and each)
-        if n[0]:
-            findings.same(
-                row.at("accuracy"), row.number("accuracy"), right / n[0], "sensitivity and specificity"
-            )
+        if sensitivity is None or specificity is None:
+            continue
+        told = "sensitivity and specificity"
+        gives = (sensitivity + specificity) / 2
+        findings.same(row.at("balanced_accuracy"), row.number("balanced_accuracy"), gives, told)
+        if n and of[0] is not None and of[1] is not None:
+            right = sensitivity * of[0] + specificity * of[1]
+            findings.same(row.at("accuracy"), row.number("accuracy"), right / n, told)
 
 
 def _order(manifest: BundleManifest) -> tuple[str, ...]:

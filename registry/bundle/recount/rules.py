@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest.schema import BundleManifest, PatternCalibration
 from registry.bundle.metrics.exact import exact_low
 from registry.bundle.recount.problem import LOOSE, Findings
 
 
 def check_rules(manifest: BundleManifest, findings: Findings) -> None:
     """Checks the working points and referral rules, of the manifest and of its patterns."""
-    named = {"": manifest, **{f"patterns.{one.pattern.name}.": one for one in manifest.patterns}}
+    named: dict[str, BundleManifest | PatternCalibration] = {"": manifest}
+    named |= {f"patterns.{one.pattern.name}.": one for one in manifest.patterns}
     for place, of in named.items():
         point, rule = of.working_point, of.abstention
         if point is not None:

@@ -254,12 +254,20 @@ def test_the_first_help_shows_the_way_and_the_exit_codes(command):
 
 
 @pytest.mark.sqlite
-def test_broken_figures_are_shown_as_unknown(command, folders, bundle):
-    metrics = {"by_subgroup": {"dark": {"n": "many", "accuracy": [1]}, "light": 7}}
+def test_figures_that_are_not_told_are_shown_as_unknown(command, folders, bundle):
+    metrics = {"by_subgroup": {"dark": {"n": None, "accuracy": None}, "light": 7}}
     command("add", *folders(bundle(metrics=metrics)))
     shown = command("show", MODEL)
     assert shown.code == 0
     assert re.search(r"dark +unknown +unknown", shown.out)
+
+
+@pytest.mark.sqlite
+def test_broken_figures_are_refused_and_named(command, folders, bundle):
+    metrics = {"by_subgroup": {"dark": {"n": "many", "accuracy": [1]}}}
+    ended = command("add", *folders(bundle(metrics=metrics)))
+    assert ended.code == 1
+    assert "metrics.by_subgroup.dark.n says 'many'; a number of pictures is whole" in ended.err
 
 
 @pytest.mark.sqlite

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 @pytest.fixture
 def demo(command, folders, bundle, tones):
     """A release as the demo's: all versions of a weak model that answers nobody."""
-    row = {"n": 48, "n_malignant": 21, "n_other": 27, "accuracy": 0.7, "malignant_sensitivity": 7 / 21}
+    row = {"n": 48, "n_malignant": 21, "n_other": 27, "accuracy": 34 / 48, "malignant_sensitivity": 7 / 21}
     row |= {"reported": 0.0, "reported_risk": None}
     rows = dict.fromkeys(("light", "medium", "dark"), row)
     metrics = {"n": 144, "n_malignant": 63, "n_other": 81, "by_subgroup": rows}

@@ -15,8 +15,8 @@ def three(registry, bundle, dark, tested):
     lineage = Lineage(
         job="sha256:" + "0" * 64, recipe="fedauto", seed=0, parent=first.digest, code_version="0.1.0"
     )
-    own = bundle(dark, tested(dark=(0.9, 0.85, 0.95)), lineage=lineage)
-    return registry.add([first, own, bundle(seed=1, metrics=tested(dark=(0.75, 0.7, 0.85)))])
+    own = bundle(dark, tested(dark=(0.9, 0.84, 0.95)), lineage=lineage)
+    return registry.add([first, own, bundle(seed=1, metrics=tested(dark=(0.75, 0.65, 0.85)))])
 
 
 def test_two_versions_in_json(command, three):
@@ -30,8 +30,8 @@ def test_two_versions_in_json(command, three):
         "part": "subgroup",
         "subgroup": "dark",
         "figure": "accuracy",
-        "before": {"value": 0.7, "interval": [0.6, 0.8], "n": 50},
-        "after": {"value": 0.75, "interval": [0.7, 0.85], "n": 50},
+        "before": {"value": 0.7, "interval": [0.6, 0.8], "n": 200},
+        "after": {"value": 0.75, "interval": [0.65, 0.85], "n": 200},
         "difference": pytest.approx(0.05),
         "overlap": True,
     }
@@ -55,7 +55,7 @@ def test_a_page_for_people(command):
     assert [line.split() for line in ended.out.splitlines() if line.startswith("lineage")] == [
         ["lineage.seed", "0", "1"]
     ]
-    assert "0.700 (0.600 to 0.800), n 50" in ended.out
+    assert "0.700 (0.600 to 0.800), n 200" in ended.out
     same = command("diff", MODEL, 1, 1)
     assert "everything but figures is the same" in same.out
 

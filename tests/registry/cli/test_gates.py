@@ -66,7 +66,7 @@ def test_gates_of_one_model(added, gates):
 
 
 def test_a_check_is_a_table_of_gates_subgroups_figures_and_limits(added, gates):
-    added("gates", "set", gates("gates: [{name: spread}, {name: count, minimum: 51}]"), "--reason", "why")
+    added("gates", "set", gates("gates: [{name: spread}, {name: count, minimum: 201}]"), "--reason", "why")
     check = added("gates", "check", MODEL, 1, "--to", "production")
     assert check.code == 1
     lines = check.out.splitlines()
@@ -77,15 +77,15 @@ def test_a_check_is_a_table_of_gates_subgroups_figures_and_limits(added, gates):
         [
             "spread",
             "dark",
-            "accuracy below that for light 0.200 (n 50, 0.066 to 0.355)",
+            "accuracy below that for light 0.200 (n 200, 0.066 to 0.355)",
             "at most 0.100",
             "refused",
         ],
-        ["count", "dark", "test pictures 50", "at least 51", "refused"],
-        ["count", "light", "test pictures 50", "at least 51", "refused"],
+        ["count", "dark", "test pictures 200", "at least 201", "refused"],
+        ["count", "light", "test pictures 200", "at least 201", "refused"],
     ]
-    assert lines[5].startswith("gate spread: refused: accuracy is 0.700 for dark (n 50)")
-    assert lines[6].startswith("gate count: refused: there are 50 test pictures of dark")
+    assert lines[5].startswith("gate spread: refused: accuracy is 0.700 for dark (n 200)")
+    assert lines[6].startswith("gate count: refused: there are 200 test pictures of dark")
 
 
 def test_an_override_is_shown_for_ever_after(added):

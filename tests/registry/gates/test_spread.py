@@ -19,8 +19,8 @@ def test_a_subgroup_counts_with_the_version_that_answers_for_it(manifests, teste
     result = judge(manifests(everybody, **own))
     assert result.verdict == "passed"
     assert result.value == pytest.approx(0.08)
-    assert (result.best.subgroup, result.best.value, result.best.n) == ("light", 0.90, 50)
-    assert (result.worst.subgroup, result.worst.value, result.worst.n) == ("dark", 0.82, 50)
+    assert (result.best.subgroup, result.best.value, result.best.n) == ("light", 0.90, 200)
+    assert (result.worst.subgroup, result.worst.value, result.worst.n) == ("dark", 0.82, 200)
 
 
 def test_a_version_of_its_own_may_make_the_spread_larger(manifests, tested, tones):
@@ -46,8 +46,8 @@ def test_a_refusal_names_subgroup_value_and_limit_and_what_to_do(manifests, test
     result = judge(manifests(tested(light=0.9, dark=0.68)), limit=0.15)
     assert result.verdict == "refused"
     for part in (
-        "0.680 for dark (n 50)",
-        "0.900 for light (n 50)",
+        "0.680 for dark (n 200)",
+        "0.900 for light (n 200)",
         "0.220 apart",
         "limit is 0.150",
         "no interval",

@@ -96,11 +96,11 @@ def test_unknown_names_and_numbers_are_refused(filled):
 
 
 def test_every_gate_that_refuses_is_told_and_all_are_kept(filled):
-    filled.set_gates(GateSet(gates=(*STRICT.gates[:1], CountGate(minimum=51))), reason="strict")
+    filled.set_gates(GateSet(gates=(*STRICT.gates[:1], CountGate(minimum=201))), reason="strict")
     with pytest.raises(GateRefusal) as refused:
         filled.promote(MODEL, [2], to="production")
     assert "gate spread (refused)" in str(refused.value)
-    assert "gate count (refused): there are 50 test pictures of dark, 50" in str(refused.value)
+    assert "gate count (refused): there are 200 test pictures of dark, 200" in str(refused.value)
     event = filled.promote(MODEL, [2], to="production", override_gates=True, reason="none better")
     assert [result.verdict for result in event.gates.results] == ["refused", "refused"]
     assert filled.history(MODEL)[-1] == event
