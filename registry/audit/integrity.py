@@ -12,9 +12,10 @@ from registry.bundle.errors import BundleError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.manifest.text import read_manifest
-from registry.database.connection import guards, integrity_failures, reading
+from registry.database.connection import integrity_failures, reading
+from registry.database.guards import weak_guards
 from registry.database.migrate import schema_differences
-from registry.database.tables import GUARDED, MemberRow, ReleaseRow, VersionRow
+from registry.database.tables import MemberRow, ReleaseRow, VersionRow
 from registry.errors import StoreError
 from registry.names import INDEX_FILE
 from registry.records import IntegrityIssue
@@ -64,7 +65,7 @@ def find_integrity_issues(
             )
         ]
         events = list(stored_events(connection))
-        found += [*_missing_guards(connection), *chain_issues(connection, events)]
+        found += [*_weak_guards(connection), *chain_issues(connection, events)]
         found += [*_missing_numbers(versions), *_broken_releases(connection)]
         if readable(events):
             found += _replay_issues(connection, events, store)
@@ -103,16 +104,13 @@ def _broken_releases(connection: Connection) -> Iterator[IntegrityIssue]:
             )
 
 
-def _missing_guards(connection: Connection) -> Iterator[IntegrityIssue]:
-    there = guards(connection)
-    for table in GUARDED:
-        for action in ("update", "delete"):
-            if f"guard_{table}_{action}" not in there:
-                yield IntegrityIssue(
-                    f"table {table}",
-                    f"its guard against {action.upper()} is gone; find out who removed it, and restore a "
-                    "copy of the database",
-                )
+def _weak_guards(connection: Connection) -> Iterator[IntegrityIssue]:
+    for guard, state in weak_guards(connection):
+        yield IntegrityIssue(
+            f"table {guard.table}",
+            f"its guard against {guard.action.upper()} is {state}; find out who changed it, and restore a "
+            "copy of the database",
+        )
 
 
 def _replay_issues(

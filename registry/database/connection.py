@@ -83,12 +83,6 @@ def integrity_failures(connection: Connection) -> list[str]:
     return found
 
 
-def guards(connection: Connection) -> set[str]:
-    """The names of the guard triggers that are in force."""
-    found: set[str] = _on(connection).guards(connection)
-    return found
-
-
 def url_text(url: URL) -> str:
     """The database in messages: a file, or an address without password and options."""
     if url.get_backend_name() == "sqlite":

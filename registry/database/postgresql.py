@@ -57,19 +57,6 @@ def integrity_failures(connection: Connection) -> list[str]:
     return pages + _loose_references(connection)
 
 
-def guards(connection: Connection) -> set[str]:
-    """The names of the guard triggers that are enabled, each on the table in its name."""
-    return {
-        name
-        for name, table in connection.exec_driver_sql(
-            "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-            "JOIN pg_proc p ON p.oid = t.tgfoid "
-            "WHERE t.tgenabled IN ('O', 'A') AND t.tgqual IS NULL AND p.proname = 'dermfed_refuse'"
-        )
-        if name.startswith(f"guard_{table}_")
-    }
-
-
 def advice(cause: BaseException) -> str:
     """The advice for an error of the driver."""
     state = getattr(cause, "sqlstate", None)

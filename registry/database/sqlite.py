@@ -50,17 +50,6 @@ def integrity_failures(connection: Connection) -> list[str]:
     return pages + references
 
 
-def guards(connection: Connection) -> set[str]:
-    """The names of the guard triggers in force, each on the table in its name."""
-    return {
-        name
-        for name, table, text in connection.exec_driver_sql(
-            "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
-        )
-        if name.startswith(f"guard_{table}_") and "BEGIN SELECT RAISE(ABORT" in text and " WHEN " not in text
-    }
-
-
 def advice(cause: BaseException) -> str:
     """The advice for an error of the driver."""
     return "others are writing all the time" if "locked" in str(cause) else "check the file and its disk"

@@ -7,13 +7,23 @@ from sqlalchemy import JSON, Boolean, Dialect, ForeignKey, Index, String, Text, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-SCHEMA: Final = "0004"
+SCHEMA: Final = "0005"
 """The newest migration: the schema that this dermfed reads and writes."""
 
 SCHEMA_TABLE: Final = "dermfed_schema"
 
-GUARDED: Final = ("events", "versions", "releases", "release_members", "gate_sets", "signatures")
-"""Tables whose rows never change. A migration that makes one of them anew must guard it anew."""
+GUARDED: Final = (
+    "events",
+    "versions",
+    "releases",
+    "release_members",
+    "gate_sets",
+    "signatures",
+    "withdrawals",
+    "registry_identity",
+    "schema_changes",
+)
+"""Tables whose rows never change. A migration that makes one of them or its keys anew must guard it anew."""
 
 
 def stored_time(time: datetime) -> str:

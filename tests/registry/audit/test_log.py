@@ -7,11 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
-from registry.database.connection import open_database, writing
 from registry.database.hash_chain import event_hash
-from registry.database.tables import GUARDED
 from registry.environment import current_host
 from registry.errors import DatabaseError, NotFound
 
@@ -229,35 +226,6 @@ def test_a_table_that_is_not_as_the_events_tell_is_named(told, places, statement
     places.tamper(statement)
     problems = found(told)
     assert any(problem.startswith(about) and part in problem for problem in problems), problems
-
-
-@pytest.mark.parametrize("table", GUARDED)
-def test_the_database_refuses_to_change_what_never_changes(told, places, table):
-    engine = open_database(places.url)
-    with writing(engine) as connection:
-        if table == "gate_sets":
-            connection.execute(text("INSERT INTO gate_sets VALUES (1, '', 1, '2001', 'a', '{}')"))
-        if table == "signatures":
-            connection.execute(text("INSERT INTO signatures VALUES (1, 'sha256:0', 'a', '2001')"))
-    before = places.content()
-    column = {"release_members": "subgroup", "signatures": "identity", "events": "model"}.get(table, "model")
-    statements = [f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"]
-    for statement in statements if places.is_sqlite else [*statements, f"TRUNCATE {table} CASCADE"]:
-        with pytest.raises(DatabaseError, match=r"rows of \w+ never change"), writing(engine) as connection:
-            connection.execute(text(statement))
-    engine.dispose()
-    assert places.content() == before
-
-
-def test_a_guard_that_is_gone_is_told(told, places):
-    drop = "DROP TRIGGER guard_events_delete" + ("" if places.is_sqlite else " ON events")
-    engine = open_database(places.url)
-    with writing(engine) as connection:
-        connection.execute(text(drop))
-    engine.dispose()
-    assert [problem.split(";")[0] for problem in found(told)] == [
-        "table events: its guard against DELETE is gone"
-    ]
 
 
 def check(path):
