@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, select
 
+from registry.audit.checkpoint import signed_head_issues
 from registry.audit.log import chain_issues, readable, stored_events
 from registry.audit.replay import replay_differences
 from registry.bundle.errors import BundleError
@@ -118,7 +119,11 @@ def _replay_issues(
 ) -> Sequence[IntegrityIssue]:
     """The differences of tables and store from the replayed events."""
     try:
-        return [*replay_differences(connection, events), *_lost_import_indexes(events, store)]
+        return [
+            *replay_differences(connection, events),
+            *signed_head_issues(events),
+            *_lost_import_indexes(events, store),
+        ]
     except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON
         return [
             IntegrityIssue(

@@ -31,6 +31,8 @@ from registry.cli.gates import (
     gates_show,
     refused_data,
 )
+from registry.cli.head import EXAMPLES as HEAD_EXAMPLES
+from registry.cli.head import head
 from registry.cli.keys import (
     ADD_EXAMPLES,
     LIST_EXAMPLES,
@@ -45,8 +47,10 @@ from registry.cli.manifest import readable
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
-from registry.cli.sign import Trusted, sign
+from registry.cli.sign import sign
 from registry.cli.signatures import signed_by
+from registry.cli.verify import EXAMPLES as VERIFY_EXAMPLES
+from registry.cli.verify import verify
 from registry.errors import GateRefusal, RegistryError
 from registry.records import Release, Version
 from registry.releases.validate_bundle import read_folder
@@ -57,13 +61,12 @@ from registry.rendering.records import (
     version_page,
     version_table,
 )
-from registry.rendering.table import lines_of, printable
-from registry.signing.trust import trust_in
+from registry.rendering.table import printable
 
 if TYPE_CHECKING:
     from registry.registry import Registry
 
-REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
+WRONG = 2  # exit code: wrong use or bad input
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
 
@@ -315,24 +318,8 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     answer(as_data(events), "\n".join(event_lines(event) for event in events), as_json)
 
 
-@_command(app, "verify", "", "--trust board.pub --trust vendor.pem", "--json")
-def verify(context: typer.Context, trust: Trusted = None, as_json: AsJson = False) -> None:
-    """Check the database and every file in the store.
-
-    Also that history and aliases agree, and that signatures are of the versions they are kept for. With
-    --trust also whose they are: a forged one is named, and one of nobody who is trusted. Exit code 1 if
-    anything is wrong; nothing is changed.
-    """
-    with open_registry(context) as registry:
-        problems = registry.verify(trust_in(trust))
-        versions = len(registry.versions())
-    lines = [f"{problem.about}: {problem.text}" for problem in problems]
-    found = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "nothing wrong"
-    answer({"problems": as_data(problems)}, lines_of([*lines, f"{versions} versions, {found}"]), as_json)
-    if problems:
-        raise typer.Exit(REFUSED)
-
-
+_command(app, "verify", *VERIFY_EXAMPLES)(verify)
+_command(app, "head", *HEAD_EXAMPLES)(head)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
 _command(gates_app, "show", *SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
