@@ -15,6 +15,7 @@ RegistryError
 │   ├── SignatureRefused   nobody who is trusted has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
+├── StampError             a time stamp cannot be had, or is not of this head
 ├── ArchiveError           a release's file cannot be read or written
 ├── DatabaseError          the database cannot be opened, read or written
 │   ├── SchemaTooOld       an older dermfed made its tables
@@ -113,6 +114,10 @@ class ArchiveRefused(Refused):
 
 class ArchiveError(RegistryError):
     """A release's file cannot be read or written."""
+
+
+class StampError(RegistryError):
+    """A time stamp cannot be had from an authority, or is not of this head."""
 
 
 class DatabaseError(RegistryError):

@@ -4,7 +4,7 @@ Each method is one transaction. Objects are written before the transaction that 
 killed process leaves at most objects that nothing refers to.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from registry.archive.export_release import Exported, export_release
 from registry.archive.import_release import Imported, import_release, read_release
+from registry.audit.checkpoint import ComparedHead, KeptHead, compare_heads, keep_head, sign_head
 from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
@@ -50,7 +51,8 @@ from registry.signing.versions import require_signature, sign_versions
 from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
 
-if TYPE_CHECKING:  # signing needs an extra
+if TYPE_CHECKING:  # signing and time stamps need extras
+    from registry.audit.time_stamp import Authorities
     from registry.signing.pem import Signer, Trust
 
 __all__ = ["PRODUCTION", "Registry", "upgrade"]
@@ -308,6 +310,31 @@ class Registry(Catalogue):
             if model is not None:
                 require_model(connection, model)
             return tuple(stored_events(connection, model))
+
+    def head(self) -> KeptHead:
+        """The head of the chain of events, to be kept elsewhere; see `registry.audit.checkpoint`."""
+        return keep_head(self._engine)
+
+    def sign_head(self) -> tuple[KeptHead, Event]:
+        """Signs the head of the chain; returns it, and the event that tells of it.
+
+        Raises:
+            PersonRefused: nobody signs, or not an operator.
+        """
+        return sign_head(self._engine, self._context())
+
+    def compare_heads(
+        self,
+        heads: Sequence[KeptHead],
+        authorities: "Authorities | None" = None,
+        stamps: Mapping[str, bytes] | None = None,
+    ) -> tuple[ComparedHead, ...]:
+        """Compares heads that were kept elsewhere with the chain, and their time stamps with authorities.
+
+        Raises:
+            StampError: one of `stamps`, by file, is of none of the heads.
+        """
+        return compare_heads(self._engine, heads, authorities, stamps)
 
     def collect(
         self, *, older_than: timedelta = GRACE, dry_run: bool = False, adopt: bool = False

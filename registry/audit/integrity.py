@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, select
 
+from registry.audit.checkpoint import signed_head_issues
 from registry.audit.log import chain_issues, readable, stored_events
 from registry.audit.replay import replay_differences
 from registry.bundle.errors import BundleError
@@ -135,6 +136,7 @@ def _replay_issues(
         return [
             *replay_differences(connection, events),
             *person_issues(connection, events),
+            *signed_head_issues(events),
             *_lost_import_indexes(events, store),
         ]
     except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON

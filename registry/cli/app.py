@@ -32,6 +32,8 @@ from registry.cli.gates import (
     gates_set,
     gates_show,
 )
+from registry.cli.head import EXAMPLES as HEAD_EXAMPLES
+from registry.cli.head import head
 from registry.cli.keys import (
     ADD_EXAMPLES,
     KEYS_LIST_EXAMPLES,
@@ -42,7 +44,7 @@ from registry.cli.keys import (
     keys_revoke,
     keys_rotate,
 )
-from registry.cli.open import Key, open_registry, open_signing
+from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
 from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
@@ -58,13 +60,13 @@ from registry.cli.releases import (
 )
 from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
-from registry.cli.sign import Trusted, sign
+from registry.cli.sign import sign
+from registry.cli.verify import EXAMPLES as VERIFY_EXAMPLES
+from registry.cli.verify import verify
 from registry.errors import RegistryError
 from registry.rendering.records import version_table
-from registry.rendering.table import lines_of
-from registry.signing.trust import trust_in
 
-REFUSED, WRONG = 1, 2  # exit codes: a rule says no; wrong use or bad input
+WRONG = 2  # exit code: wrong use or bad input
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -176,24 +178,8 @@ _command(app, "rollback", *ROLLBACK_EXAMPLES)(rollback)
 _command(app, "history", *HISTORY_EXAMPLES)(history)
 
 
-@_command(app, "verify", "", "--trust board.pub --trust vendor.pem", "--json")
-def verify(context: typer.Context, trust: Trusted = None, as_json: AsJson = False) -> None:
-    """Check the database and every file in the store.
-
-    Also that history and aliases agree, and that signatures are of the versions they are kept for. With
-    --trust also whose they are: a forged one is named, and one of nobody who is trusted. Exit code 1 if
-    anything is wrong; nothing is changed.
-    """
-    with open_registry(context) as registry:
-        problems = registry.verify(trust_in(trust))
-        versions = len(registry.versions())
-    lines = [f"{problem.about}: {problem.text}" for problem in problems]
-    found = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "nothing wrong"
-    answer({"problems": as_data(problems)}, lines_of([*lines, f"{versions} versions, {found}"]), as_json)
-    if problems:
-        raise typer.Exit(REFUSED)
-
-
+_command(app, "verify", *VERIFY_EXAMPLES)(verify)
+_command(app, "head", *HEAD_EXAMPLES)(head)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
 _command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)

@@ -10,17 +10,14 @@ hash chain to find, and for a head that was kept elsewhere (`registry.audit.chec
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Final, Literal
+from typing import Final
 
 from sqlalchemy import Connection, UniqueConstraint, text
 
 from registry.database import postgresql_guards, sqlite_guards
+from registry.database.guard import Change, Guard
 from registry.database.tables import GUARDED, Table
-
-Action = Literal["insert", "update", "delete", "truncate"]
-Change = Literal["revocation", "one event more"]
 
 SINGLE: Final = ("registry_identity", "audit_head")
 """Tables of one row, which the migrations insert."""
@@ -30,31 +27,6 @@ CHANGES: Final[Mapping[str, tuple[Change, frozenset[str]]]] = {
     "audit_head": ("one event more", frozenset({"events", "hash"})),
 }
 """Tables beside `GUARDED`, and the one change that they take, of these columns."""
-
-
-@dataclass(frozen=True)
-class Guard:
-    """One guard: against what, and on which table.
-
-    Attributes:
-        table: the table.
-        action: what it refuses.
-        keys: for an insertion: the columns of each unique key, of which a row that is there keeps its values;
-            none where every insertion is refused.
-        change: for an update: the one change that it lets pass; None for no change at all.
-        fixed: for such a change: the columns that keep their values.
-    """
-
-    table: str
-    action: Action
-    keys: tuple[tuple[str, ...], ...] = ()
-    change: Change | None = None
-    fixed: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name of its trigger."""
-        return f"guard_{self.table}_{self.action}"
 
 
 def all_guards() -> tuple[Guard, ...]:

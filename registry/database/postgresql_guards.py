@@ -4,12 +4,11 @@ They are enabled ALWAYS, so that a session that plays a replica (`session_replic
 Every function has a search path of its own: no operator of another schema is called in it.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
-if TYPE_CHECKING:
-    from registry.database.guards import Guard
+from registry.database.guard import Guard
 
 _REFUSE: Final = "RAISE EXCEPTION 'rows of % never change', TG_TABLE_NAME;"
 _FUNCTIONS: Final = {
@@ -39,12 +38,12 @@ def before_all() -> tuple[str, ...]:
     )
 
 
-def needs(guard: "Guard") -> bool:
+def needs(guard: Guard) -> bool:
     """Whether there is such a guard here; nothing takes the place of a row but by the guard of updates."""
     return guard.action != "insert" or not guard.keys
 
 
-def statements(guard: "Guard") -> tuple[str, ...]:
+def statements(guard: Guard) -> tuple[str, ...]:
     """Makes this guard in the place of the one that is there."""
     name, _ = _FUNCTIONS[guard.change]
     each = "STATEMENT" if guard.action == "truncate" else "ROW"
@@ -56,7 +55,7 @@ def statements(guard: "Guard") -> tuple[str, ...]:
     )
 
 
-def expected(guard: "Guard") -> tuple[Any, ...]:
+def expected(guard: Guard) -> tuple[Any, ...]:
     """The guard as `found` finds it."""
     each = 0 if guard.action == "truncate" else _EACH_ROW
     name, source = _FUNCTIONS[guard.change]

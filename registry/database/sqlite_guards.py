@@ -1,11 +1,8 @@
 """Guards on SQLite: the text of each trigger, which the database keeps as it was written."""
 
-from typing import TYPE_CHECKING
-
 from sqlalchemy import Connection
 
-if TYPE_CHECKING:
-    from registry.database.guards import Guard
+from registry.database.guard import Guard
 
 
 def before_all() -> tuple[str, ...]:
@@ -13,17 +10,17 @@ def before_all() -> tuple[str, ...]:
     return ()
 
 
-def needs(guard: "Guard") -> bool:
+def needs(guard: Guard) -> bool:
     """Whether there is such a guard here; SQLite knows no TRUNCATE."""
     return guard.action != "truncate"
 
 
-def statements(guard: "Guard") -> tuple[str, ...]:
+def statements(guard: Guard) -> tuple[str, ...]:
     """Makes this guard in the place of the one that is there."""
     return f"DROP TRIGGER IF EXISTS {guard.name}", _text(guard)
 
 
-def expected(guard: "Guard") -> tuple[str, str]:
+def expected(guard: Guard) -> tuple[str, str]:
     """The guard as `found` finds it."""
     return guard.table, _text(guard)
 
@@ -34,7 +31,7 @@ def found(connection: Connection) -> dict[str, tuple[str, str]]:
     return {name: (table, text) for name, table, text in connection.exec_driver_sql(query)}
 
 
-def _text(guard: "Guard") -> str:
+def _text(guard: Guard) -> str:
     condition = _when(guard)
     when = "" if condition is None else f"WHEN {condition} "
     return (
@@ -43,7 +40,7 @@ def _text(guard: "Guard") -> str:
     )
 
 
-def _when(guard: "Guard") -> str | None:
+def _when(guard: Guard) -> str | None:
     """When it refuses; None for always."""
     if guard.change is not None:
         same = " AND ".join(f"NEW.{name} IS OLD.{name}" for name in guard.fixed)

@@ -1,0 +1,210 @@
+"""History written anew as a whole.
+
+Whoever owns the database takes the guards away, changes every event, gives each the hash that it should
+have, and puts the guards back. The chain holds then, so nothing in the database tells. What was kept
+elsewhere does.
+"""
+
+import base64
+import json
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from registry.audit.checkpoint import sign_head
+from registry.database.action import statement
+from registry.database.changes import AuditContext
+from registry.database.hash_chain import GENESIS, event_hash
+from registry.database.tables import EventRow
+from tests.registry.audit.conftest import signed_bytes
+
+MODEL = "skin-lesion"
+LIE = "nobody refused"
+
+
+@pytest.fixture
+def history(registry, bundle):
+    """A registry with a release against the gates, and an approval of another that came later."""
+    registry.add([bundle(), bundle(seed=1)])
+    registry.promote(MODEL, [1], to="production", override_gates=True, reason="although a gate refuses")
+    registry.approve(MODEL, [2], to="production")
+    return registry
+
+
+def innocent(event):
+    """The event of the promotion, as if no gate had been overridden."""
+    if event["kind"] == "promoted":
+        return {**event, "overridden": False, "reason": LIE, "gates": None}
+    return event
+
+
+def rewrite(registry, places, lie, *, drop=lambda event: False):
+    """Writes all of history anew, each event as `lie` tells it, but for those to drop."""
+    last, told = GENESIS, []
+    for event in registry.audit():
+        if not drop(event):
+            facts = {**lie(event), "id": len(told) + 1, "previous": last}
+            last = event_hash(facts)
+            told.append({**facts, "hash": last})
+    rows = [
+        f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join(map(sql, row))})"
+        for row in values(told)
+    ]
+    places.tamper("DELETE FROM events", *rows, f"UPDATE audit_head SET events = {len(told)}, hash = '{last}'")
+
+
+COLUMNS = [column.name for column in EventRow.__table__.columns]
+
+
+def values(events):
+    for event in events:
+        yield [
+            json.dumps(event[name]) if name in ("versions", "gates", "details") and event[name] is not None
+            else event[name]
+            for name in COLUMNS
+        ]  # fmt: skip
+
+
+def sql(value):
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "true", False: "false"}[value]
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def test_nothing_in_the_database_tells_of_a_history_that_was_written_anew(history, places):
+    rewrite(history, places, innocent)
+    assert history.verify() == ()
+    (promoted,) = [event for event in history.history(MODEL) if event.kind == "promoted"]
+    assert (promoted.overridden, promoted.reason) == (False, LIE)
+
+
+@pytest.mark.parametrize("kept", ["text", "file"])
+def test_a_head_that_was_kept_tells(history, places, command, tmp_path, kept):
+    file = tmp_path / "head.json"
+    head = command("head", "--out", file).out.splitlines()[0] if kept == "text" else file
+    if kept == "file":
+        command("head", "--out", file)
+    history.approve(MODEL, [2], to="staging")
+    assert command("verify", "--head", head).code == 0  # history went on
+    rewrite(history, places, innocent)
+    assert command("verify").code == 0
+    ended = command("verify", "--head", head)
+    assert ended.code == 1
+    assert "the head of 3 events: the hash was " in ended.out
+    assert "the chain was written anew" in ended.out
+
+
+def test_a_head_tells_of_events_that_were_left_out_at_the_end(history, places, command):
+    head = command("head").out.strip()
+    rewrite(history, places, dict, drop=lambda event: event["kind"] == "approved")
+    assert command("verify").code == 0
+    ended = command("verify", "--head", head)
+    assert (ended.code, ended.out.splitlines()[0].split(";")[0]) == (
+        1, "the head of 3 events: there are 2 now: events after them were removed",
+    )  # fmt: skip
+
+
+def test_a_head_tells_of_history_before_it_alone(history, places, command):
+    head = f"1:{history.audit()[0]['hash']}"
+    rewrite(history, places, innocent)
+    assert command("verify", "--head", head).code == 0
+
+
+def test_the_head_of_another_registry_is_no_proof(history, places, command, tmp_path):
+    file = tmp_path / "head.json"
+    command("head", "--out", file)
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, "registry": "f" * 32}))
+    ended = command("verify", "--head", file)
+    assert ended.code == 1
+    assert f"it was kept of the registry {'f' * 32}, and this one is {facts['registry']}" in ended.out
+
+
+def test_a_head_that_was_signed_stays_the_head_of_what_it_was(history, places, operator):
+    signatory = operator(history)
+    head, event = sign_head(history._engine, AuditContext("tester", signatory=signatory))
+    assert history.verify() == ()
+    rewrite(history, places, innocent)
+    told = [f"{one.about}: {one.text}" for one in history.verify()]
+    assert told[0].startswith(f"event {event.id}: it tells of a head of 4 events, of hash {head.hash}")
+
+
+def with_new_heads(lie):
+    """The lie, with the heads that were signed made those of the new chain."""
+    last = GENESIS
+
+    def tell(event):
+        nonlocal last
+        facts = lie(event)
+        if event["kind"] == "head-signed":
+            facts = {**facts, "details": {**facts["details"], "hash": last}}
+        last = event_hash({**facts, "previous": last})
+        return facts
+
+    return tell
+
+
+def test_a_head_made_anew_has_not_the_operators_signature(history, places, operator):
+    signatory = operator(history)
+    sign_head(history._engine, AuditContext("tester", signatory=signatory))
+    registry = history.head().registry
+
+    def holds():
+        (signed,) = [one for one in history.audit() if one["kind"] == "head-signed"]
+        about = signed["details"]["signed"]
+        try:
+            signatory.key.public_key().verify(
+                base64.b64decode(about["signature"]),
+                signed_bytes(statement(registry, signed, about["after"], about["time"])),
+                ec.ECDSA(hashes.SHA256()),
+            )
+        except InvalidSignature:
+            return False
+        return True
+
+    assert holds()
+    rewrite(history, places, with_new_heads(innocent))
+    assert not holds()
+    assert [
+        one for one in history.verify() if "it tells of a head" in one.text
+    ] == []  # so the signature counts
+
+
+def test_a_signed_head_that_is_left_out_is_missed_by_what_was_kept_elsewhere_alone(
+    history, places, operator, command, tmp_path
+):
+    file = tmp_path / "head.json"
+    signatory = operator(history)
+    kept, _ = sign_head(history._engine, AuditContext("tester", signatory=signatory))
+    file.write_text(kept.model_dump_json())
+    rewrite(history, places, innocent, drop=lambda event: event["kind"] == "head-signed")
+    assert command("verify").code == 0
+    ended = command("verify", "--head", file)
+    assert ended.code == 1
+    assert "the chain was written anew" in ended.out
+
+
+def test_whoever_can_change_the_head_that_was_kept_cannot_have_it_stamped_before(
+    history, places, command, authority, tmp_path
+):
+    pytest.importorskip("rfc3161_client", reason="time stamps need the extra stamp")
+    file, query, stamp = (tmp_path / name for name in ("head.json", "head.tsq", "head.tsr"))
+    command("head", "--out", file, "--query", query)
+    stamp.write_bytes(authority.answer(query.read_bytes()))
+    stamped = ("--stamp", stamp, "--tsa-trust", authority.root)
+    ended = command("verify", "--head", file, *stamped)
+    assert ended.code == 0
+    assert "as it was kept, and stamped on 20" in ended.out
+
+    rewrite(history, places, innocent)
+    file.unlink()
+    command("head", "--out", file)
+    assert command("verify", "--head", file).code == 0
+    ended = command("verify", "--head", file, "--tsa-trust", authority.root)
+    assert ended.code == 1
+    assert "it has no time stamp" in ended.out
+    ended = command("verify", "--head", file, *stamped)
+    assert ended.code == 2
+    assert "is of none of the heads" in ended.err

@@ -1,0 +1,145 @@
+"""Whoever signs heads of the chain, and a time stamping authority of our own."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from sqlalchemy import insert
+
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import writing
+from registry.database.tables import PersonRow
+from registry.registry import Registry
+from registry.signing.pem import fingerprint
+
+ACTION = "application/vnd.dermfed.action+json"
+
+
+@dataclass
+class Signatory:
+    """Somebody with a key, who signs what they do."""
+
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.key.public_key())
+
+    def time(self) -> datetime:
+        return datetime.now(UTC)
+
+    def sign(self, statement: bytes) -> bytes:
+        return self.key.sign(signed_bytes(statement), ec.ECDSA(hashes.SHA256()))
+
+
+def signed_bytes(statement: bytes) -> bytes:
+    """What is signed of a statement, by DSSE."""
+    return f"DSSEv1 {len(ACTION)} {ACTION} {len(statement)} ".encode() + statement
+
+
+@pytest.fixture
+def operator() -> Callable[[Registry], Signatory]:
+    """Makes an operator the first person of a registry."""
+
+    def add(registry: Registry) -> Signatory:
+        signatory = Signatory(ec.generate_private_key(ec.SECP256R1()))
+        public = signatory.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        facts = {
+            "name": "anna",
+            "fingerprint": signatory.fingerprint,
+            "public_key": public.decode(),
+            "roles": ["operator"],
+        }
+        with writing(registry._engine) as connection:
+            insert_event(connection, "person-added", "", AuditContext("tester"), details=facts)
+            connection.execute(insert(PersonRow).values(**facts, created=datetime.now(UTC), revoked=None))
+        return signatory
+
+    return add
+
+
+CONFIG = """
+[tsa]
+serial = {folder}/serial
+crypto_device = builtin
+signer_digest = sha256
+default_policy = 1.2.3.4.1
+digests = sha256, sha384, sha512
+ess_cert_id_alg = sha256
+"""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A time stamping authority: `openssl ts` with certificates of its own.
+
+    Attributes:
+        root: the file of the certificate by which it is trusted.
+    """
+
+    folder: Path
+    root: Path
+
+    def answer(self, query: bytes) -> bytes:
+        """The answer to a question."""
+        (self.folder / "query.tsq").write_bytes(query)
+        given = ["-config", "tsa.cnf", "-section", "tsa", "-queryfile", "query.tsq"]
+        own = ["-signer", "own.pem", "-inkey", "own.key", "-out", "answer.tsr"]
+        subprocess.run(
+            ["openssl", "ts", "-reply", *given, *own], cwd=self.folder, check=True, capture_output=True
+        )
+        return (self.folder / "answer.tsr").read_bytes()
+
+
+def make_authority(
+    folder: Path, usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.TIME_STAMPING
+) -> Authority:
+    """An authority whose files are in this folder."""
+    if shutil.which("openssl") is None:
+        pytest.skip("a time stamping authority needs openssl")
+    now = datetime.now(UTC)
+    root_key, own_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    def issue(name: str, key: ec.EllipticCurvePrivateKey, *extensions: tuple[x509.ExtensionType, bool]):
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"root of {folder.name}")])
+        built = x509.CertificateBuilder(
+            issuer,
+            subject,
+            key.public_key(),
+            x509.random_serial_number(),
+            now - timedelta(1),
+            now + timedelta(9),
+        )
+        for extension, critical in extensions:
+            built = built.add_extension(extension, critical)
+        certificate = built.sign(root_key, hashes.SHA256())
+        return certificate.public_bytes(Encoding.PEM)
+
+    root = issue(f"root of {folder.name}", root_key, (x509.BasicConstraints(ca=True, path_length=None), True))
+    own = issue(
+        "authority",
+        own_key,
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.ExtendedKeyUsage([usage]), True),
+    )
+    (folder / "root.pem").write_bytes(root)
+    (folder / "own.pem").write_bytes(own)
+    (folder / "own.key").write_bytes(own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "tsa.cnf").write_text(CONFIG.format(folder=folder))
+    return Authority(folder, folder / "root.pem")
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A time stamping authority."""
+    return make_authority(tmp_path_factory.mktemp("authority"))
