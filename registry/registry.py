@@ -128,6 +128,7 @@ class Registry(Catalogue):
             NotFound: there is no such model or version.
             ReleaseRefused: the versions do not make a release, or an override has no reason.
             GateRefusal: a gate refuses and is not overridden.
+            BundleRefused: the model of a named version does not load or misbehaves.
             StoreError: a version's file is missing or was altered.
         """
         context = AuditContext(self._actor, _reason(reason))

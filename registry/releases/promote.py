@@ -24,6 +24,7 @@ from registry.records import Event
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import approvers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
+from registry.releases.probe import probe_bytes
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
 
@@ -108,6 +109,7 @@ def promote(
         NotFound: there is no such model or version.
         ReleaseRefused: the versions do not make a release, or an override has no reason.
         GateRefusal: a gate refuses and is not overridden.
+        BundleRefused: the model of a named version does not load or misbehaves; nothing overrides this.
         StoreError: a version's file is missing or was altered.
     """
     check_name("alias", alias)
@@ -116,7 +118,8 @@ def promote(
     with reading(engine) as connection:
         named = versions_by_number(connection, model, numbers)
     for version in named:
-        stored_bundle(store, version)  # what answers from now on must be whole
+        bundle = stored_bundle(store, version)  # what answers from now on must be whole, and answer here
+        probe_bytes(bundle.model, bundle.manifest, f"version {version.number} of {model}")
     while True:
         candidate = candidate_for(engine, model, numbers, alias)
         if candidate.changes_nothing:

@@ -1,20 +1,21 @@
 """Validates a bundle before it becomes a version: its files, sizes, digests and graph must agree.
 
 Its folder holds two files and nothing else, neither larger than allowed; that is checked before anything is
-read. Its graph is ONNX in standard operators with all weights in it; that is checked before it is loaded.
+read. Its graph is ONNX in standard operators with all weights in it, and answers drawn pictures as it should;
+that is up to `registry.releases.probe`.
 """
 
 import os
 from pathlib import Path
 from typing import Final
 
-from registry.bundle.errors import FolderError, GraphError, ManifestError
+from registry.bundle.errors import FolderError, ManifestError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle
 from registry.bundle.manifest.schema import ModelFile, sha256
 from registry.bundle.manifest.text import canonical
-from registry.bundle.model_file.header import check_header
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name
+from registry.releases.probe import probe_bytes
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""
@@ -84,7 +85,7 @@ def check_bundle(bundle: Bundle) -> bytes:
     Raises:
         InvalidName: its model has a name that the registry cannot take.
         BundleRefused: its digests are not those of its files, or its graph is too large, not written in
-            standard operators, does not load or does not fit.
+            standard operators, does not load, does not fit or misbehaves.
     """
     manifest = bundle.manifest
     check_name("model", manifest.model)
@@ -102,42 +103,8 @@ def check_bundle(bundle: Bundle) -> bytes:
         )
     if not manifest.subgroup.name.isprintable():
         raise BundleRefused(f"{_title(bundle)} is for a subgroup whose name cannot be printed; name it anew")
-    _check_graph(bundle)
+    probe_bytes(bundle.model, manifest, _title(bundle))
     return content
-
-
-def _check_graph(bundle: Bundle) -> None:
-    try:
-        check_header(bundle.model)
-    except GraphError as error:
-        raise BundleRefused(f"{_title(bundle)} has a model that is refused: {error}") from error
-    from registry.bundle.model_file.graph import (
-        Graph,  # ONNX Runtime takes long to load, and only this needs it
-    )
-
-    try:
-        graph = Graph(bundle.model)
-    except GraphError as error:
-        raise BundleRefused(f"{_title(bundle)} has a model that does not load: {error}") from error
-    size, classes = bundle.manifest.picture.size, len(bundle.manifest.labels)
-    if graph.size != size:
-        raise BundleRefused(
-            f"{_title(bundle)} has a model for pictures of {graph.size} pixels and a picture rule of {size}; "
-            "export it again"
-        )
-    case = bundle.manifest.case
-    facts = len(case.facts) if case else 0
-    if (graph.takes_cases, graph.num_facts) != (case is not None, facts):
-        takes = f"cases with {graph.num_facts} facts" if graph.takes_cases else "single pictures"
-        says = "single pictures" if case is None else f"cases with {facts} facts"
-        raise BundleRefused(
-            f"{_title(bundle)} has a model of {takes} and a manifest of {says}; export it again"
-        )
-    if graph.num_classes != classes:
-        raise BundleRefused(
-            f"{_title(bundle)} has {classes} labels and a model of {graph.num_classes} classes; "
-            "export it again"
-        )
 
 
 def _few(names: list[str]) -> str:

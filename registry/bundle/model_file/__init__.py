@@ -2,4 +2,6 @@
 
 - `header`: its operators, opsets and external weights, read before anything loads it.
 - `graph`: loading and running it.
+- `promise`, `probe_inputs`, `probe_answers`: what its manifest says, drawn pictures to hold it to that, and
+  what is wrong with its answers.
 """

@@ -13,6 +13,7 @@ bytes of `model.onnx` are what was digested.
 import os
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,17 +156,23 @@ def open_session(content: bytes, threads: int) -> Any:
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # Bytes that begin as ONNX Runtime's own format would else be read as that, whatever ONNX is in them.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised; nothing is printed besides
-    with tempfile.TemporaryDirectory() as nothing:
-        # Weights in other files would be looked for in the working directory: look where there are none.
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
-        try:
-            return onnxruntime.InferenceSession(content, options, providers=list(_PROVIDERS))
-        except Exception as error:
-            # ONNX Runtime's exceptions share no base of their own.
-            raise _refusal(error) from error
+    # Weights in other files would be looked for in the working directory: look where there are none.
+    nothing = tempfile.mkdtemp()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=list(_PROVIDERS))
+    except Exception as error:
+        # ONNX Runtime's exceptions share no base of their own.
+        raise _refusal(error) from error
+    finally:
+        Path(
+            nothing
+        ).rmdir()  # removing what is in it, too, would take file handles, which a probe has none of
 
 
 def _refusal(error: Exception) -> GraphError:

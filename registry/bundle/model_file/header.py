@@ -35,6 +35,21 @@ _OTHER_FILES: Final = {
     b"\x93NUMPY": "a NumPy array",
 }
 
+# ONNX Runtime's own format names itself here, and ONNX Runtime looks there before it reads ONNX.
+_ORT_PLACE, _ORT = 4, b"ORTM"
+
+_RANDOM: Final = frozenset(
+    (STANDARD, name)
+    for name in (
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    )
+)
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
@@ -54,7 +69,7 @@ class Header:
 
 
 def check_header(content: bytes) -> None:
-    """Checks that a graph uses standard operators, of known opsets, with all weights in it.
+    """Checks that a file is ONNX alone, in standard operators of known opsets, with all weights in it.
 
     Raises:
         GraphError: saying what it holds, what is allowed, and what to do.
@@ -62,6 +77,11 @@ def check_header(content: bytes) -> None:
     for start, kind in _OTHER_FILES.items():
         if content.startswith(start):
             raise GraphError(f"it is {kind}, and no ONNX; export the model with `torch.onnx.export`")
+    if content.startswith(_ORT, _ORT_PLACE):
+        raise GraphError(
+            "it begins as a file of ONNX Runtime's own format (ORTM), which may hold another model than the "
+            "ONNX after it; give the ONNX file that it was made from, as `torch.onnx.export` writes it"
+        )
     header = read_header(content)
     if header.external:
         raise GraphError(
@@ -73,6 +93,11 @@ def check_header(content: bytes) -> None:
         raise GraphError(
             f"it uses the operators {_few(found)}, which are not of the ONNX standard; allowed are those "
             f"of {' and '.join(OPSETS)}: export it without custom operators, functions and vendors' fusions"
+        )
+    if random := sorted(name for domain, name in header.operators if (domain, name) in _RANDOM):
+        raise GraphError(
+            f"it uses the operators {_few(random)}, which answer otherwise each time; export it in "
+            "evaluation mode (`model.eval()`), without noise"
         )
     for domain in sorted({STANDARD, *(domain for domain, _ in header.operators)}):
         oldest, newest = OPSETS[domain]
