@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import BundleManifest
@@ -80,6 +80,12 @@ class Answer(Frozen):
     found: _Found | None
     refused: Literal["file", "header", "load", "answers", "memory", "import"] | None
     text: str = Field(max_length=_LONGEST_ANSWER)
+
+    @model_validator(mode="after")
+    def _passed_means_loaded(self) -> "Answer":
+        if self.refused is None and self.found is None:
+            raise ValueError("nothing was found and nothing refused")
+        return self
 
 
 class _Passed:
@@ -297,8 +303,8 @@ def _refusal(answer: Answer, memory: int) -> str:
         "load": f"does not load: {text}",
         "answers": f"misbehaves: {text}",
         "memory": (
-            f"needs more memory than the {memory:,} bytes that it is given ({text}); a constant in it may be "
-            "huge. Choose a smaller network, or export it without constants that are computed when it loads"
+            f"needs more memory than the {memory:,} bytes that it is given; a constant in it may be huge. "
+            f"Choose a smaller network, or export it without such constants ({text})"
         ),
         "import": f"cannot be probed here: {text}; pip install dermfed[cpu]",
     }

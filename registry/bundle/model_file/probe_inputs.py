@@ -120,5 +120,5 @@ def _of_cases(cases: list[_Case], promise: Promise, pictures: dict[str, NDArray[
         for place in range(len(case.kinds)):
             images[row, place] = drawn[(row + place) % len(drawn)]
     context = np.array([one.context for one in cases], dtype=np.float32).reshape(len(cases), -1)
-    names = tuple(f"a case of {len(one.kinds)} pictures" for one in cases)
+    names = tuple(f"a case of {len(one.kinds)} picture{'s' * (len(one.kinds) > 1)}" for one in cases)
     return Batch(names, images, kinds, context)

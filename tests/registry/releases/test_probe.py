@@ -1,0 +1,246 @@
+"""A model is loaded and asked in a process of its own; what misbehaves there is refused, and named."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.familiarity import Gaussians
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.manifest.schema import ModelFile, OutOfDistribution
+from registry.errors import BundleRefused, InvalidName
+from registry.gates import GateSet, SpreadGate
+from registry.releases import probe
+from registry.releases.probe import probe_bytes, probe_file
+from tests.case_bundles import CASE, case_bundle
+from tests.registry.bad_models import MADE, MADE_OF_CASES
+
+pytestmark = pytest.mark.sqlite  # nothing here depends on the database
+
+QUICK = "1"  # second of a core
+
+
+@pytest.fixture(autouse=True)
+def nothing_passed(monkeypatch):
+    """No model has passed before, so that each test asks a child."""
+    monkeypatch.setattr(probe, "_PASSED", probe._Passed())
+
+
+def statistics(width):
+    made = Gaussians(np.zeros((3, width), np.float32), np.eye(width, dtype=np.float32))
+    return OutOfDistribution.of(made, ("MEL", "NV", "AK"), trained_on=9, rate=0.1)
+
+
+SAID = {
+    "nan_weights": ("misbehaves: shown noise, black, white", "not finite", "export it again"),
+    "huge_constant": ("needs more memory than the 1,07", "a constant in it may be huge", "smaller network"),
+    "huge_expansion": ("needs more memory than the 1,07", "a constant in it may be huge", "smaller network"),
+    "endless_loop": ("after 1 seconds of one core, or 4 by the clock", "set DERMFED_PROBE_SECONDS"),
+    "endless_folding": ("after 1 seconds of one core, or 4 by the clock", "set DERMFED_PROBE_SECONDS"),
+    "dropout_in_use": ("twice, the graph answers probabilities that differ", "evaluation mode"),
+    "random_numbers": ("is refused: it uses the operators RandomNormalLike", "evaluation mode"),
+    "by_the_batch": ("alone and among others", "differ by up to", "evaluation mode"),
+    "no_softmax": ("shown noise, the graph answers probabilities from", "export the model with its softmax"),
+    "out_of_unit": ("probabilities from -1 to 3 that sum to 1;", "export the model with its softmax"),
+    "other_width": ("does not load", "a fixed width"),
+    "fails_in_batches": ("shown noise, black, white, the graph fails", "export the model again"),
+    "empty_slots_count": ("shown a case of 1 picture alone and among others", "or in empty slots"),
+    "missing_facts_spread": ("shown a case of 1 picture, ", "not finite"),
+}
+
+
+def bundle_of(name, bundle):
+    if name in MADE:
+        return bundle(graph=MADE[name]())
+    model = MADE_OF_CASES[name]()
+    manifest = case_bundle().manifest.model_copy(update={"file": ModelFile.of(model)})
+    return Bundle(manifest, model, bundle_digest(manifest))
+
+
+@pytest.mark.parametrize("name", [*MADE, *MADE_OF_CASES])
+def test_a_model_that_misbehaves_becomes_no_version(registry, bundle, monkeypatch, name):
+    monkeypatch.setenv("DERMFED_PROBE_SECONDS", QUICK)
+    with pytest.raises(BundleRefused) as caught:
+        registry.add([bundle(seed=1), bundle_of(name, bundle)])
+    for text in SAID[name]:
+        assert text in str(caught.value)
+    assert registry.versions() == ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        None,
+        CASE,
+        CaseInput(slots=1),
+        CaseInput(slots=8, kinds=("close-up", "dermoscopic", "overview")),
+        CaseInput(slots=1, kinds=("close-up",), facts=CASE.facts[:1]),
+    ],
+)
+def test_a_model_that_behaves_passes(bundle, case, monkeypatch):
+    monkeypatch.setattr("tests.case_bundles.BY_KIND", np.array([1.0, 1.3, 0.6, 0.8]))
+    made = bundle() if case is None else case_bundle(case=case)
+    probe_bytes(made.model, made.manifest, "the bundle")
+
+
+def test_the_same_bytes_are_asked_once_and_others_anew(bundle, graph, monkeypatch):
+    asked = []
+    run = probe._run
+    monkeypatch.setattr(probe, "_run", lambda *given: asked.append(given) or run(*given))
+    for one in (bundle(), bundle(seed=1), bundle(graph=graph(name="another"))):
+        probe_bytes(one.model, one.manifest, "the bundle")
+    assert len(asked) == 2
+
+
+def test_what_was_refused_is_asked_again(bundle, monkeypatch):
+    one = bundle()
+    monkeypatch.setattr(probe, "PROGRAM", "print('busy')")
+    with pytest.raises(BundleRefused):
+        probe_bytes(one.model, one.manifest, "the bundle")
+    monkeypatch.undo()
+    probe_bytes(one.model, one.manifest, "the bundle")
+
+
+def test_a_file_is_probed_where_it_lies_and_is_the_one_of_the_manifest(bundle, graph, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(bundle().model)
+    probe_file(path, bundle().manifest, "the bundle")
+    path.write_bytes(graph(name="another"))
+    with pytest.raises(BundleRefused, match="the bundle has a model that cannot be read: it was changed"):
+        probe_file(path, bundle(graph=graph(name="a third")).manifest, "the bundle")
+
+
+def test_the_embedding_is_as_long_as_the_statistics_say(bundle):
+    sound = bundle(out_of_distribution=statistics(3))
+    probe_bytes(sound.model, sound.manifest, "the bundle")
+    wrong = bundle(out_of_distribution=statistics(4))
+    with pytest.raises(BundleRefused, match="embedding has 3 numbers and statistics of 4; export it again"):
+        probe_bytes(wrong.model, wrong.manifest, "the bundle")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashes .* ended by SIGSEGV"),
+        ("import os; os.abort()", "crashes .* ended by SIGABRT"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed .* has no more"),
+        ("import sys; sys.exit(3)", "ended with 3 and no answer"),
+        ("print('{}')", "ended with 0 and no answer"),
+        ("print('NaN')", "ended with 0 and no answer"),
+        ('print(\'{"found": null, "refused": null, "text": "", "more": 1}\')', "ended with 0 and no answer"),
+        ('print(\'{"found": null, "refused": "no such", "text": ""}\')', "ended with 0 and no answer"),
+        ('print(\'{"found": null, "refused": null, "text": ""}\')', "ended with 0 and no answer"),
+        ("while True: print('much ' * 1000)", "was killed"),
+        ("import signal; signal.pause()", "by the clock"),
+    ],
+)
+def test_a_child_that_ends_without_an_answer_is_told_and_the_parent_goes_on(
+    bundle, monkeypatch, program, said
+):
+    monkeypatch.setenv("DERMFED_PROBE_SECONDS", QUICK)
+    monkeypatch.setattr(probe, "WALL", 1)
+    monkeypatch.setattr(probe, "PROGRAM", program)
+    with pytest.raises(BundleRefused, match=rf"the bundle has a model that (?s:.*)({said})"):
+        probe_bytes(bundle().model, bundle().manifest, "the bundle")
+
+
+def test_what_a_child_says_clears_no_screen(bundle, monkeypatch):
+    answer = json.dumps({"found": None, "refused": "load", "text": "\x1b[2J" + "a" * 5000})
+    monkeypatch.setattr(probe, "PROGRAM", f"print({answer!r})")
+    with pytest.raises(BundleRefused) as caught:
+        probe_bytes(bundle().model, bundle().manifest, "the bundle")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+SPY = """
+import json, sys
+sys.path += json.loads(sys.argv.pop(1))
+from registry.releases.probe_child import main
+from registry.bundle.model_file import graph
+
+def spy(content):
+    import os, socket
+    told = [os.environ, sys.flags.isolated, os.listdir()]
+    for attempt in (lambda: socket.socket(), lambda: open("new", "w"), lambda: open("/etc/hostname")):
+        try:
+            attempt()
+            told.append("done")
+        except OSError as error:
+            told.append(error.strerror)
+    raise graph.GraphError(f"{told}")
+
+import os, socket
+listed, os.listdir = os.listdir("."), lambda: listed
+graph.Graph = spy
+main()
+"""
+
+
+def test_where_it_is_loaded_there_is_no_environment_no_network_and_no_file(bundle, monkeypatch):
+    monkeypatch.setenv("DERMFED_REGISTRY_URL", "sqlite:///secret.db")
+    monkeypatch.setattr(probe, "PROGRAM", SPY)
+    with pytest.raises(BundleRefused) as caught:
+        probe_bytes(bundle().model, bundle().manifest, "the bundle")
+    assert "1, [], 'Too many open files', 'Too many open files', 'Too many open files'" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_of_millions_of_fields_does_not_hold_the_parent_up(bundle, monkeypatch):
+    monkeypatch.setenv("DERMFED_PROBE_SECONDS", QUICK)
+    slow = bundle(graph=b"\x78\x00" * 30_000_000)
+    with pytest.raises(BundleRefused, match="after 1 seconds of one core"):
+        probe_bytes(slow.model, slow.manifest, "the bundle")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "a minute", "86401"])
+def test_seconds_that_are_none_are_refused(bundle, monkeypatch, text):
+    monkeypatch.setenv("DERMFED_PROBE_SECONDS", text)
+    with pytest.raises(InvalidName, match="a whole number of seconds from 1 to 86,400"):
+        probe_bytes(bundle().model, bundle().manifest, "the bundle")
+
+
+def test_who_adds_loads_no_model(bundle, folders, tmp_path):
+    (folder,) = folders(bundle())
+    program = (
+        "import sys; from registry.registry import Registry\n"
+        f"with Registry.open('sqlite:///{tmp_path}/registry.db', '{tmp_path}/store') as registry:\n"
+        f"    print(registry.add_folders(['{folder}'])[0].number, 'onnxruntime' in sys.modules)"
+    )
+    root = str(Path(__file__).parents[3])
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["1", "False"]
+
+
+@pytest.fixture
+def unprobed(registry, bundle, tested, monkeypatch, tones):
+    """Versions as an older dermfed added them: 1 and 3 sound, 2 of NaN weights for the dark subgroup."""
+    registry.set_gates(GateSet(gates=(SpreadGate(),)), reason="of other gates nothing is told here")
+    figures = tested(light=0.8, dark=0.8)
+    broken = bundle(tones("dark", "6"), figures, graph=MADE["nan_weights"]())
+    with monkeypatch.context() as before:
+        before.setattr("registry.releases.validate_bundle.probe_bytes", lambda *given: None)
+        registry.add([bundle(None, figures), broken, bundle(None, figures, seed=1)])
+    return registry
+
+
+def test_a_version_that_was_never_probed_is_before_it_answers(unprobed):
+    unprobed.promote("skin-lesion", [1], to="production")
+    for override in (False, True):
+        with pytest.raises(BundleRefused, match="version 2 of skin-lesion has a model that misbehaves"):
+            unprobed.promote("skin-lesion", [2], to="production", reason="now", override_gates=override)
+    assert [one.number for one in unprobed.current()["skin-lesion"].versions] == [1]
+
+
+def test_a_version_that_is_carried_over_keeps_no_other_out(unprobed, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr("registry.releases.promote.probe_bytes", lambda *given: None)
+        unprobed.promote("skin-lesion", [1, 2], to="production")
+    unprobed.promote("skin-lesion", [3], to="production")
+    assert {one.number for one in unprobed.current()["skin-lesion"].versions} == {2, 3}
