@@ -25,8 +25,9 @@ from clients.api import (
 from clients.data.progress import progress
 from clients.diagnose_ahead import in_order
 from clients.diagnose_lesions import Lesion, read_lesions
-from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result, printable
+from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Output, Result
 from clients.diagnose_resume import answered
+from registry.bundle.plain_text import on_one_line
 
 LOOK_EVERY = 0.5  # seconds between looks at a service that is starting
 REFUSED, WRONG = 1, 2  # exit codes: a picture was refused; wrong use or no service
@@ -248,7 +249,7 @@ def _diagnose_all(
         in_order(lambda one: service.diagnose(**{**parameters, **one.arguments}), lesions, jobs) as asked,
     ):
         for done, (lesion, answer) in enumerate(asked):
-            name = printable(lesion.name)
+            name = on_one_line(lesion.name)
             try:
                 output.add(Result(name, answer()))
             except stopping as error:
@@ -289,7 +290,7 @@ def _files(arguments: Sequence[Path]) -> list[Path]:
     try:
         found = [file for path in arguments for file in (sorted(_below(path)) if path.is_dir() else [path])]
     except OSError as error:
-        _stop(f"{printable(str(error.filename))} cannot be read ({error.strerror})")
+        _stop(f"{on_one_line(str(error.filename))} cannot be read ({error.strerror})")
     if not found:
         _stop(
             f"{', '.join(map(str, arguments))}: no picture is there (a file ending in {', '.join(SUFFIXES)})"
@@ -320,7 +321,7 @@ def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool, *, 
 
 
 def _error_text(error: DermFedError) -> str:
-    return f"{type(error).__name__}: {printable(str(error))}"
+    return f"{type(error).__name__}: {on_one_line(str(error))}"
 
 
 def _stop(why: str) -> NoReturn:

@@ -17,6 +17,7 @@ from rich.text import Text
 from clients.api import Diagnosis, Malignancy
 from clients.data.atomic_files import sync_file, write_atomically
 from clients.diagnose_lesions import Lesion
+from registry.bundle.plain_text import on_one_line
 from training.terminal_table import print_table
 
 DECISIONS = {
@@ -81,13 +82,13 @@ class AsText:
         table.add_column("probability", justify="right")
         for finding in diagnosis.findings:
             texts = (finding.code, finding.name, finding.malignancy, _number(finding.probability))
-            table.add_row(*(Text(printable(text)) for text in texts))
+            table.add_row(*(Text(on_one_line(text)) for text in texts))
         if diagnosis.findings:
             print_table(table, self._console)
             self._line("")
         for line in _facts(diagnosis):
-            self._line(printable(line))
-        self._line(f"\n{printable(diagnosis.disclaimer)}")
+            self._line(on_one_line(line))
+        self._line(f"\n{on_one_line(diagnosis.disclaimer)}")
 
     def close(self) -> None:
         """Nothing is open."""
@@ -116,7 +117,7 @@ class AsLines:
             f"malignancy {_number(risk.probability)}{' (suspicious)' if risk.above else ''}",
             f"set {', '.join(result.diagnosis.prediction_set.codes)}",
         ]
-        typer.echo(f"{result.file}: {printable('; '.join(parts))}", file=self._out)
+        typer.echo(f"{result.file}: {on_one_line('; '.join(parts))}", file=self._out)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -181,7 +182,7 @@ class AsCsv:
     def without_done(self, lesions: Sequence[Lesion]) -> list[Lesion]:
         """The lesions that no row of an earlier run is about."""
         done = {row["file"] for row in self._kept}
-        return [one for one in lesions if escape_formula(printable(one.name)) not in done]
+        return [one for one in lesions if escape_formula(on_one_line(one.name)) not in done]
 
     def add(self, result: Result) -> None:
         """Write one row."""
@@ -283,14 +284,6 @@ def _malignancy(risk: Malignancy) -> str:
 
 def _number(probability: float | None) -> str:
     return "not known" if probability is None else f"{probability:.3f}"
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that would steer a terminal."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
 
 
 def escape_formula(text: str) -> str:

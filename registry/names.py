@@ -1,9 +1,12 @@
-"""Valid names of models, aliases and keys, and the errors for unknown ones."""
+"""Valid names of models, aliases, people and keys, reasons, and the errors for unknown names."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from registry.bundle.lookalikes import mixed_word
+from registry.bundle.plain_text import shown_name, unseen_in
 from registry.errors import InvalidName, NotFound
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -26,14 +29,39 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_title(kind: str, title: str) -> str:
-    """Validates a name that people read in lists (printable, not blank, not long), and returns it.
+    """Validates a name that people read in lists, and returns it.
+
+    It is printable, not blank, not long, and each word is of one script: see `registry.bundle.lookalikes`.
 
     Raises:
         InvalidName: it is none of that.
     """
-    if not title.strip() or len(title) > _LONGEST or not title.isprintable():
-        raise InvalidName(f"{kind} {title!r} is no name; use 1 to {_LONGEST} printable characters")
+    if not title.strip() or len(title) > _LONGEST or not title.isprintable() or unseen_in(title):
+        raise InvalidName(
+            f"{kind} '{shown_name(title)}' is no name; use 1 to {_LONGEST} printable characters"
+        )
+    if (word := mixed_word(title)) is not None:
+        raise InvalidName(
+            f"{kind} '{title}' is no name: {word!r} has letters of two alphabets that look alike "
+            f"({_letters(word)}); write each word in one"
+        )
     return title
+
+
+def check_reason(text: str | None) -> str | None:
+    """A reason on one line, each run of white space as one space; None where nothing is said.
+
+    Raises:
+        InvalidName: it holds characters that steer a terminal or are not seen; the first is named.
+    """
+    line = " ".join((text or "").encode("utf-8", "replace").decode().split())
+    if (unseen := unseen_in(line)) is not None:
+        character = unseen.encode().decode("unicode_escape")
+        called = unicodedata.name(character, "a control character")
+        raise InvalidName(
+            f"the reason holds {unseen} ({called}), which nobody who reads it would see; write it without"
+        )
+    return line or None
 
 
 def not_found(kind: str, name: str, known: Iterable[str], *, of: str = "") -> NotFound:
@@ -52,6 +80,13 @@ def no_such_number(kind: str, number: int, known: Iterable[int], *, of: str = ""
     """The error for a number that is not among `known`, with the nearest that are."""
     nearest = sorted(sorted(known, key=lambda one: (abs(one - number), one))[:_NEAREST])
     return _not_found(kind, str(number), [str(one) for one in nearest], of)
+
+
+def _letters(word: str) -> str:
+    """The letters of a word that are not ASCII, by their names, if it has ASCII letters; else all of them."""
+    letters = [one for one in dict.fromkeys(word) if one.isalpha()]
+    telling = [one for one in letters if not one.isascii()]
+    return ", ".join(unicodedata.name(one, "a letter without a name") for one in telling[:3])
 
 
 def _not_found(kind: str, shown: str, nearest: list[str], of: str) -> NotFound:

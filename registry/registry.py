@@ -25,7 +25,7 @@ from registry.environment import current_user, database_url, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
-from registry.names import check_name, check_title
+from registry.names import check_name, check_reason, check_title
 from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
 from registry.releases import promote
 from registry.releases.add_bundles import add_bundles
@@ -130,7 +130,7 @@ class Registry(Catalogue):
             GateRefusal: a gate refuses and is not overridden.
             StoreError: a version's file is missing or was altered.
         """
-        context = AuditContext(self._actor, _reason(reason))
+        context = AuditContext(self._actor, check_reason(reason))
         where = (self._engine, self._store)
         return promote.promote(*where, model, numbers, to, context, override_gates=override_gates)
 
@@ -143,7 +143,7 @@ class Registry(Catalogue):
             NothingToApprove: the alias points to it already, or the same person has approved it.
             StoreError: a manifest is missing or was altered.
         """
-        context = AuditContext(self._actor, _reason(reason))
+        context = AuditContext(self._actor, check_reason(reason))
         return promote.approve(self._engine, self._store, model, numbers, to, context)
 
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
@@ -153,7 +153,7 @@ class Registry(Catalogue):
             NotFound: there is no such model or alias.
             NothingToRollBack: there is no release before it.
         """
-        return promote.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
+        return promote.roll_back(self._engine, model, alias, AuditContext(self._actor, check_reason(reason)))
 
     def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
         """The gate set in force, of one model or of all; or the set of a number.
@@ -170,7 +170,7 @@ class Registry(Catalogue):
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
         """
-        return change_gates(self._engine, gates, model, AuditContext(self._actor, _reason(reason)))
+        return change_gates(self._engine, gates, model, AuditContext(self._actor, check_reason(reason)))
 
     def diff(self, model: str, before: int, after: int) -> Difference:
         """The difference between two versions of a model.
@@ -318,7 +318,3 @@ def upgrade(url: str | None = None) -> tuple[str | None, str]:
         return upgrade_schema(engine)
     finally:
         engine.dispose()
-
-
-def _reason(text: str | None) -> str | None:
-    return (text or "").encode("utf-8", "replace").decode().strip() or None

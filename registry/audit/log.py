@@ -4,11 +4,13 @@ Everything here reads the stored text, not the records made from it.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, String, Text, cast, select, type_coerce
 
+from registry.bundle.plain_text import STEERS
 from registry.database.hash_chain import GENESIS, canonical_json, event_hash
 from registry.database.tables import EventRow, HeadRow
 from registry.records import IntegrityIssue
@@ -38,8 +40,9 @@ def stored_events(connection: Connection, model: str | None = None) -> Iterator[
 
 
 def event_line(facts: dict[str, Any]) -> bytes:
-    """An event as one line of canonical JSON, its hash included."""
-    return canonical_json(facts) + b"\n"
+    r"""An event as one line of canonical JSON, its hash included; what would steer a terminal as `\u009b`."""
+    text = canonical_json(facts).decode("utf-8", "surrogatepass")
+    return STEERS.sub(_as_json, text).encode() + b"\n"
 
 
 def chain_issues(connection: Connection, events: Iterable[dict[str, Any]]) -> Iterator[IntegrityIssue]:
@@ -88,6 +91,10 @@ def _end_issues(
 def readable(events: Sequence[dict[str, Any]]) -> bool:
     """Whether every JSON column of these events could be parsed."""
     return not any(isinstance(facts[name], str) for facts in events for name in _JSON)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
 
 
 def _parsed(text: str | None) -> Any:

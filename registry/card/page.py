@@ -7,10 +7,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from registry.bundle.plain_text import shown
 from registry.card import cases, sections
 from registry.card.figures import ends_of
 from registry.card.tables import figure, interval
-from registry.rendering.table import printable
 
 
 def card_page(card: Mapping[str, Any]) -> str:
@@ -84,13 +84,13 @@ def _templates() -> Environment:
     return Environment(
         loader=PackageLoader("registry.card", "."),
         autoescape=True,
-        finalize=_shown_whole,
+        finalize=shown_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _shown_whole(value: Any) -> Any:
-    """A text with what is not seen spelt out; what is HTML already stays."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def shown_text(value: Any) -> Any:
+    """A text with what is not seen spelt out, as pages put it in; what is HTML already stays."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from registry.bundle.errors import BundleError
+from registry.bundle.plain_text import shown
 from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
@@ -57,7 +58,7 @@ from registry.rendering.records import (
     version_page,
     version_table,
 )
-from registry.rendering.table import lines_of, printable
+from registry.rendering.table import lines_of
 from registry.signing.trust import trust_in
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ def _shown_versions(
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"{type(error).__name__}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+    print(f"{type(error).__name__}: {shown(' '.join(str(error).split()))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -8,12 +8,12 @@ import typer
 if TYPE_CHECKING:
     from registry.archive.import_release import Imported
 
+from registry.bundle.plain_text import shown
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.sign import Trusted
 from registry.records import PRODUCTION
 from registry.rendering.records import event_lines, version_table
-from registry.rendering.table import printable
 from registry.signing.trust import trust_in
 
 EXPORT_EXAMPLES = ("demo --out release.dermfed", "demo --alias staging --out release.dermfed --json")
@@ -41,7 +41,7 @@ def export_(
     with open_registry(context) as registry:
         exported = registry.export_release(model, alias, out)
     text = (
-        f"{exported.path}: release {exported.release} of {model} ({alias}), versions "
+        f"{shown(str(exported.path))}: release {exported.release} of {model} ({alias}), versions "
         f"{', '.join(map(str, exported.versions))}, {exported.bytes:,} bytes\n{exported.digest}"
     )
     answer(as_data(exported), text, as_json)
@@ -78,10 +78,10 @@ def import_page(imported: "Imported") -> str:
         [
             version_table(imported.versions, states),
             *(
-                printable(f"signature of version {one.number}: kept, of {one.identity}")
+                shown(f"signature of version {one.number}: kept, of {one.identity}")
                 for one in imported.signatures
             ),
-            *(printable(f"left out: {one}") for one in imported.left_out),
+            *(shown(f"left out: {one}") for one in imported.left_out),
             *(event_lines(event) for event in imported.promoted),
             imported.digest,
         ]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from registry.bundle.plain_text import shown
 from registry.cli.open import open_registry
 
 EXAMPLES = ("--out audit.jsonl", "--model demo > demo.jsonl")
@@ -35,4 +36,4 @@ def audit(
         return
     out.write_bytes(text)
     last = f", the last of hash {events[-1]['hash']}" if events else ""
-    typer.echo(f"{len(events)} events in {out}{last}")
+    typer.echo(f"{len(events)} events in {shown(str(out))}{last}")

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from registry.bundle.metrics import patient
+from registry.bundle.plain_text import shown_name
 from registry.diff.figures import FigureChange, FigureValue
 from registry.diff.versions import ComparedVersion, Difference
 from registry.rendering.records import measured
@@ -61,7 +62,7 @@ def _figures(found: Difference) -> str:
 
 
 def _name(side: ComparedVersion) -> str:
-    return f"version {side.version} ({side.subgroup})"
+    return f"version {side.version} ({shown_name(side.subgroup)})"
 
 
 def _figure(one: FigureValue) -> Cell:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from registry.bundle.plain_text import shown_name
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
@@ -63,7 +64,7 @@ def gates_show(
     """
     with open_registry(context) as registry:
         kept = registry.gates(model, number)
-    set_by = f", set by {kept.actor} at {moment(kept.created)}" if kept.number else ""
+    set_by = f", set by {shown_name(kept.actor or '')} at {moment(kept.created)}" if kept.number else ""
     found = {
         **as_data(kept),
         "gates": [{**as_data(gate), "meaning": gate.meaning} for gate in kept.gates.gates],

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from registry.bundle.plain_text import shown_name
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.records import ROTATION_GRACE, SCOPES
@@ -52,7 +53,7 @@ def keys_add(
             name, scopes=scopes or SCOPES, expires=_time("days", expires), per_minute=per_minute
         )
     until = "" if key.expires is None else f", good until {moment(key.expires)}"
-    text = f"{secret}\nkey {key.id} for {key.name} ({', '.join(key.scopes)}{until}): {_KEEP}"
+    text = f"{secret}\nkey {key.id} for {shown_name(key.name)} ({', '.join(key.scopes)}{until}): {_KEEP}"
     answer({**as_data(key), "secret": secret}, text, as_json)
 
 
@@ -79,7 +80,7 @@ def keys_rotate(
     with open_registry(context) as registry:
         done = registry.rotate_key(id, grace=_time("hours", grace) or timedelta(0))
     old, key = done.old, done.key
-    made = f"{done.secret}\nkey {key.id} for {key.name}: {_KEEP}"
+    made = f"{done.secret}\nkey {key.id} for {shown_name(key.name)}: {_KEEP}"
     text = f"{made}\nkey {old.id} is good until {moment(old.expires)}"
     answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text, as_json)
 

@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 
 from registry.bundle.folder import Bundle
+from registry.bundle.lookalikes import alike
+from registry.bundle.plain_text import shown
 from registry.database.action import newest_about, registry_id, statement
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.hash_chain import event_hash
@@ -25,8 +27,9 @@ from registry.database.tables import (
     stored_time,
 )
 from registry.environment import current_host
-from registry.errors import DatabaseError
+from registry.errors import BundleRefused, DatabaseError
 from registry.gate_report import GateReport
+from registry.names import check_title
 from registry.records import ApiKey, Event, EventKind, Version
 
 
@@ -50,10 +53,15 @@ class AuditContext:
 
 
 def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, bool]:
-    """Inserts the version of a bundle unless it is there; returns it, and whether it is new."""
+    """Inserts the version of a bundle unless it is there; returns it, and whether it is new.
+
+    Raises:
+        BundleRefused: its subgroup has a name that looks like that of another subgroup of the model.
+    """
     manifest = bundle.manifest
     if (known := version_by_digest(connection, manifest.model, bundle.digest)) is not None:
         return known, False
+    _names_apart(connection, bundle)
     last = connection.scalar(select(func.max(VersionRow.number)).where(VersionRow.model == manifest.model))
     version = Version(manifest.model, (last or 0) + 1, bundle.digest, manifest.subgroup, datetime.now(UTC))
     connection.execute(
@@ -72,6 +80,19 @@ def insert_version(connection: Connection, bundle: Bundle) -> tuple[Version, boo
         )
     )
     return version, True
+
+
+def _names_apart(connection: Connection, bundle: Bundle) -> None:
+    name, model = bundle.manifest.subgroup.name, bundle.manifest.model
+    for known in connection.scalars(
+        select(VersionRow.subgroup).where(VersionRow.model == model).distinct().order_by(VersionRow.subgroup)
+    ):
+        if alike(name, known):
+            raise BundleRefused(
+                f"the bundle {bundle.digest} of {model} is for a subgroup {name!a}, which looks like "
+                f"{known[:100]!a}, another subgroup of the model; give it the same name, or one that nobody "
+                "takes for it"
+            )
 
 
 def insert_release(connection: Connection, model: str, versions: Sequence[Version]) -> int:
@@ -121,8 +142,10 @@ def insert_event(
     them here.
 
     Raises:
+        InvalidName: the actor has a name that nobody could read in history.
         PersonRefused: it takes a person of a role, and none has signed it.
     """
+    check_title("actor", context.actor)
     person = acting_person(connection, kind, context.signatory)
     recorded = dict(details or {})
     if versions and kind in ("added", "imported"):
@@ -143,7 +166,7 @@ def insert_event(
         "reason": context.reason,
         "gates": None if context.gates is None else context.gates.model_dump(mode="json"),
         "overridden": context.overridden,
-        "host": current_host(),
+        "host": shown(current_host()),
         "details": recorded or None,
         "previous": _head(connection),
     }

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from registry.bundle.errors import PartError
 from registry.bundle.frozen import Frozen
 from registry.bundle.nearest import nearest
+from registry.bundle.plain_text import on_one_line
 from registry.bundle.plugins import PartTable
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateResult
@@ -150,7 +151,7 @@ def gate_set_text(gates: GateSet) -> str:
         entry = yaml.safe_dump(
             [gate.model_dump(mode="json")], sort_keys=False, allow_unicode=True, width=1000
         )
-        lines += [f"  # {gate.meaning}", *(f"  {line}" for line in entry.splitlines())]
+        lines += [f"  # {on_one_line(gate.meaning)}", *(f"  {line}" for line in entry.splitlines())]
     return "\n".join(lines)
 
 

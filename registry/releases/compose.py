@@ -8,6 +8,7 @@ from registry.bundle.manifest.schema import BundleManifest, sha256
 from registry.bundle.skin_tone.scales import canonical_tone
 from registry.errors import ReleaseRefused
 from registry.records import Release, Version
+from registry.releases.validate_bundle import alike_among, subgroup_names
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest
         manifests: the manifest of each of its versions, by number.
 
     Raises:
-        ReleaseRefused: no version is for everybody, two are for the same skin tone, or their
-            labels differ.
+        ReleaseRefused: no version is for everybody, two are for the same skin tone, their labels
+            differ, or two subgroups have names that look alike.
     """
     _one_for_everybody(candidate)
     _each_tone_once(candidate)
     _same_labels(candidate, manifests)
+    _names_apart(candidate, manifests)
 
 
 def _one_for_everybody(candidate: Candidate) -> None:
@@ -115,3 +117,14 @@ def _same_labels(candidate: Candidate, manifests: Mapping[int, BundleManifest]) 
                 f"{', '.join(codes)}, and version {first.number} ({first.subgroup.name}) answers "
                 f"{', '.join(expected)}; all versions of a release have the same labels in the same order"
             )
+
+
+def _names_apart(candidate: Candidate, manifests: Mapping[int, BundleManifest]) -> None:
+    named = {name: one for one in candidate.versions for name in subgroup_names(manifests[one.number])}
+    if pair := alike_among(list(named)):
+        first, second = (f"{name!a} (version {named[name].number})" for name in pair)
+        raise ReleaseRefused(
+            f"the release of {candidate.model} would name the subgroups {first} and {second}, which look "
+            "alike, and gates would judge each by itself; give them one name, or names that nobody takes for "
+            "each other"
+        )

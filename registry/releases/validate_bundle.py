@@ -5,16 +5,20 @@ read. Its graph is ONNX in standard operators with all weights in it; that is ch
 """
 
 import os
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from registry.bundle.errors import FolderError, GraphError, ManifestError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, read_bundle
-from registry.bundle.manifest.schema import ModelFile, sha256
+from registry.bundle.lookalikes import alike
+from registry.bundle.manifest.schema import BundleManifest, ModelFile, sha256
 from registry.bundle.manifest.text import canonical
 from registry.bundle.model_file.header import check_header
+from registry.bundle.plain_text import shown_name
 from registry.errors import BundleRefused, InvalidName
-from registry.names import check_name
+from registry.names import check_name, check_title
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""
@@ -100,10 +104,43 @@ def check_bundle(bundle: Bundle) -> bytes:
             f"{_title(bundle)} is for a model with {manifest.file.sha256}, and its model has {file.sha256}; "
             "fetch the bundle again"
         )
-    if not manifest.subgroup.name.isprintable():
-        raise BundleRefused(f"{_title(bundle)} is for a subgroup whose name cannot be printed; name it anew")
+    _check_names(bundle)
     _check_graph(bundle)
     return content
+
+
+def _check_names(bundle: Bundle) -> None:
+    """Checks the names that decide something: of subgroups, which gates judge by, and of classes."""
+    manifest = bundle.manifest
+    subgroups = subgroup_names(manifest)
+    codes = [label.code for label in manifest.labels]
+    try:
+        for name in subgroups:
+            check_title("subgroup", name)
+        for code in codes:
+            check_title("label", code)
+    except InvalidName as error:
+        raise BundleRefused(
+            f"{_title(bundle)} has names that could mislead: {error}; name it anew"
+        ) from error
+    for kind, names, cased in (("subgroups", subgroups, False), ("labels", codes, True)):
+        if pair := alike_among(names, cased=cased):
+            raise BundleRefused(
+                f"{_title(bundle)} has two {kind} that look alike, {pair[0]!a} and {pair[1]!a}; give them "
+                "one name, or names that nobody takes for each other"
+            )
+
+
+def subgroup_names(manifest: BundleManifest) -> list[str]:
+    """Every subgroup that a bundle names: whom it is for, and on whom it was tested."""
+    tested = manifest.metrics.get("by_subgroup")
+    names = [one.name for one in manifest.named_subgroups]
+    return list(dict.fromkeys([*names, *(tested if isinstance(tested, Mapping) else ())]))
+
+
+def alike_among(names: Sequence[str], *, cased: bool = False) -> tuple[str, str] | None:
+    """Two of these names that people would take for one; None where there are none."""
+    return next((pair for pair in combinations(names, 2) if alike(*pair, cased=cased)), None)
 
 
 def _check_graph(bundle: Bundle) -> None:
@@ -146,4 +183,6 @@ def _few(names: list[str]) -> str:
 
 
 def _title(bundle: Bundle) -> str:
-    return f"the bundle {bundle.digest} of {bundle.manifest.model} ({bundle.manifest.subgroup.name})"
+    return (
+        f"the bundle {bundle.digest} of {bundle.manifest.model} ({shown_name(bundle.manifest.subgroup.name)})"
+    )

@@ -7,6 +7,7 @@ from typing import Any
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
+from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateFinding, GateReport, GateResult
 from registry.gates import answers_for, figures_by_subgroup
 from registry.records import ApiKey, Event, Release, Version
@@ -33,14 +34,15 @@ def version_table(versions: Sequence[Version], states: Sequence[str] | None = No
 
 def release_line(alias: str, release: Release, overridden: Event | None = None) -> str:
     """Where an alias points, and by which event if that overrode the gates."""
-    versions = ", ".join(f"{one.number} ({one.subgroup.name})" for one in release.versions)
+    versions = ", ".join(f"{one.number} ({shown_name(one.subgroup.name)})" for one in release.versions)
     line = f"{alias}: release {release.id}, versions {versions}"
     if overridden is None:
         return lines_of([line])
     return lines_of(
         [
             line,
-            f"  GATES OVERRIDDEN by {overridden.actor} at {moment(overridden.time)}: {overridden.reason}",
+            f"  GATES OVERRIDDEN by {shown_name(overridden.actor)} at {moment(overridden.time)}: "
+            f"{overridden.reason}",
         ]
     )
 
@@ -52,7 +54,7 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
     conformal, abstention = manifest.conformal, manifest.abstention
     return lines_of(
         [
-            f"version {version.number} for {subgroup.name}{tones}",
+            f"version {version.number} for {shown_name(subgroup.name)}{tones}",
             f"  digest       {version.digest}",
             f"  added        {moment(version.created)}",
             *_taken(manifest),
@@ -60,10 +62,14 @@ def version_page(version: Version, manifest: BundleManifest) -> str:
             f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",
             f"  referral     target risk {abstention.target_risk:.3g}, "
             f"below {probability_text(manifest.report_threshold)} (n {abstention.n})",
-            f"  lineage      recipe {lineage.recipe}, seed {lineage.seed}, dermfed {lineage.code_version}, "
+            f"  lineage      recipe {shown_name(lineage.recipe)}, seed {lineage.seed}, "
+            f"dermfed {shown_name(lineage.code_version)}, "
             f"parent {lineage.parent or 'none'}",
             f"  job          {lineage.job}",
-            *(f"  data         {client}: {fingerprint}" for client, fingerprint in lineage.data.items()),
+            *(
+                f"  data         {shown_name(client)}: {shown_name(fingerprint)}"
+                for client, fingerprint in lineage.data.items()
+            ),
             *(f"  {line}" for line in _figures(manifest).split("\n")),
         ]
     )
@@ -82,7 +88,7 @@ def _taken(manifest: BundleManifest) -> list[str]:
 
 def event_lines(event: Event) -> str:
     """One event, with all that was said of it."""
-    head = f"{event.id}  {moment(event.time)}  {event.actor}  {event.kind}"
+    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}  {event.kind}"
     if event.versions:
         head += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"

@@ -1,18 +1,20 @@
 """Tables of texts, and how a terminal shows them; how a page shows them is in `card/table.html`.
 
-What stands in a bundle, a certificate or a reason is somebody else's: it may hold what breaks a line, steers
-a terminal or turns letters round. Each output shows such characters in one place instead of obeying them:
-what commands print goes through `printable`, and a page through it and through Jinja's escaping.
+What stands in a bundle, a certificate or a reason is somebody else's. What commands print goes through
+`registry.bundle.plain_text`, which spells out what would steer a terminal, and a page through it and through
+Jinja's escaping.
 """
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-# What ends a line or steers a terminal, and halves of characters, which nothing can write.
-_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# What turns the order of the letters that follow it.
-_TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+from registry.bundle.plain_text import on_one_line, shown
+
+printable = on_one_line  # the name under which others know it from here
+
+LONGEST_CELL: Final = 300
+"""Characters of a cell before its middle is left out."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +63,12 @@ def text_of(table: Table) -> str:
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts below their header, each column as wide as its widest entry."""
-    shown = [[printable(text) for text in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    texts = [[shown(text, LONGEST_CELL) for text in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     line = "  ".join(f"{{:<{width}}}" for width in widths)
-    return "\n".join(line.format(*row).rstrip() for row in shown)
+    return "\n".join(line.format(*row).rstrip() for row in texts)
 
 
 def lines_of(texts: Iterable[str]) -> str:
     """Texts below each other, each on one line whatever it holds."""
-    return "\n".join(map(printable, texts))
-
-
-def printable(text: str) -> str:
-    r"""The text with what is not seen, or changes how others are seen, spelt out: a newline as `\n`."""
-    return "".join(one if _is_seen(one) else one.encode("unicode_escape").decode() for one in text)
-
-
-def _is_seen(one: str) -> bool:
-    return unicodedata.category(one) not in _UNSEEN and unicodedata.bidirectional(one) not in _TURNING
+    return "\n".join(map(shown, texts))

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from registry.bundle.errors import BundleError
+from registry.bundle.plain_text import shown, shown_name
 from registry.errors import RegistryError
 from registry.records import ApiKey, Release
 from registry.signing.trust import trust_in
@@ -260,8 +261,10 @@ class CurrentRelease:
         if name in known and str(error) in known[name]:
             return
         foreseen = isinstance(error, (RegistryError, BundleError, OSError))
-        log.error("%s: %s", name or "the registry", error, exc_info=None if foreseen else error)
+        log.error("%s: %s", name or "the registry", shown(str(error)), exc_info=None if foreseen else error)
 
 
 def _describe_versions(release: Release) -> str:
-    return ", ".join(f"{version.number} ({version.subgroup.name})" for version in release.versions)
+    return ", ".join(
+        f"{version.number} ({shown_name(version.subgroup.name)})" for version in release.versions
+    )

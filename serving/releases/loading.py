@@ -17,6 +17,7 @@ from registry.bundle.cases.given import read_given
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.plain_text import shown
 from registry.bundle.question import Question, ask
 from registry.records import ApiKey, Event, Release, Version
 from serving.inference.predictor import LoadedVersion
@@ -97,7 +98,7 @@ class Loader:
             return known
         if self._trust is not None:
             who = self._source.require_signature(version, self._trust)
-            log.info("version %d of %s is signed by %s", version.number, version.model, who)
+            log.info("version %d of %s is signed by %s", version.number, version.model, shown(who))
         loaded = LoadedVersion.of(version, self._source.bundle(version), self._lone_threads)
         warm_up(loaded)
         self._loaded[key] = loaded

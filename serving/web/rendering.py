@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
+from registry.card.page import shown_text
 from serving.protocol.schemas import DISCLAIMER
 
 ASSETS: Final[Mapping[str, str]] = {
@@ -53,6 +54,7 @@ def _templates() -> Environment:
             ]
         ),
         autoescape=True,
+        finalize=shown_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -23,7 +23,8 @@ from typer.testing import CliRunner, Result
 from clients.api import ConnectionFailed, Diagnosis
 from clients.diagnose import app
 from clients.diagnose_lesions import read_lesions
-from clients.diagnose_output import AsCsv, escape_formula, printable
+from clients.diagnose_output import AsCsv, escape_formula
+from registry.bundle.plain_text import on_one_line
 from tests.case_bundles import case_bundle
 from tests.serving.conftest import Places, encode, paint, release, running
 
@@ -410,7 +411,7 @@ def test_what_a_spreadsheet_takes_as_text(text):
 
 
 def test_text_that_steers_a_terminal_is_escaped():
-    assert printable("a\x1b[2J\n\u202e\udcffé字") == r"a\x1b[2J\n\u202e\udcffé字"
+    assert on_one_line("a\x1b[2J\n\u202e\udcffé字") == r"a\x1b[2J\n\u202e\udcffé字"
 
 
 def test_a_file_name_that_is_no_text(command, tmp_path):

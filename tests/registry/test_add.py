@@ -94,7 +94,7 @@ def wrong_bundles(bundle, graph, tones):
         ("no graph", "it is no ONNX"),
         ("another size", "16 pixels and a picture rule of 8"),
         ("another number of classes", "3 labels and a model of 4 classes"),
-        ("a name that clears the screen", "cannot be printed"),
+        ("a name that clears the screen", "could mislead: subgroup .*printable"),
     ],
 )
 def test_a_bundle_that_could_not_answer_is_refused_and_with_it_all_others(

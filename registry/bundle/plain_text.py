@@ -1,0 +1,67 @@
+r"""Texts of others on a terminal, in a page or in a log: what would steer it is spelt out and not obeyed.
+
+Names of files, labels, reasons and certificates may hold anything. An escape character in one of them would
+clear the screen or rename the window, a newline would end a line, a mark of direction would turn the letters
+round, and letters without width would make two names look like one. Each is shown as Python writes it:
+`\x1b`. A page escapes HTML besides, which is the template's part.
+"""
+
+import re
+from typing import Final
+
+LONGEST: Final = 4000
+"""Characters of a text on one line before its middle is left out."""
+
+LONGEST_NAME: Final = 100
+"""Characters of a name that is shown within a line; no longer one is taken today."""
+
+# Controls but for newline and tab; what ends a line, turns the order of letters, has no width or no glyph
+# (soft hyphen, marks of direction, fillers, tags, selectors but for those of emoji); halves of characters;
+# what is for private use, and what is no character.
+_UNSEEN: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0"
+    "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff"
+)
+# Joiners have a meaning after letters of scripts that join, and in emoji; after others nobody sees them.
+_JOINING: Final = (
+    "\u0590-\u17ff\u2190-\u2bff\u2e80-\ud7ff\ufb1d-\ufdcf\ufdf0-\ufdff\ufe0f\ufe70-\ufefc"
+    "\U00010000-\U0003ffff"
+)
+STEERS: Final = re.compile(f"[{_UNSEEN}]|(?<![{_JOINING}])[\u200c\u200d]")
+"""A character that steers a terminal or is not seen, newlines and tabs left out."""
+
+_BREAKS: Final = re.compile("[\t\n]")
+
+
+def printable(text: str) -> str:
+    """The text as a terminal may have it: lines and tabs stay, what steers or is not seen is spelt out."""
+    return STEERS.sub(_spelt, text)
+
+
+def on_one_line(text: str) -> str:
+    r"""The text on one line, whatever it holds: a newline is spelt out too, as `\n`."""
+    return _BREAKS.sub(_spelt, printable(text))
+
+
+def shown(text: str, longest: int = LONGEST) -> str:
+    """The text on one line; of one that is longer than so many characters begin, end and length."""
+    if len(text) <= longest:
+        return on_one_line(text)
+    begin, end = text[: longest * 3 // 4], text[-(longest // 4) :]
+    return f"{on_one_line(begin)} … ({len(text):,} characters) … {on_one_line(end)}"
+
+
+def shown_name(text: str) -> str:
+    """A name as it is shown within a line, which says more beside it: as `shown`, and short."""
+    return shown(text, LONGEST_NAME)
+
+
+def unseen_in(text: str) -> str | None:
+    r"""The first character that steers or is not seen, spelt out; None where there is none."""
+    found = STEERS.search(text) or _BREAKS.search(text)
+    return None if found is None else _spelt(found)
+
+
+def _spelt(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
