@@ -231,30 +231,43 @@ class Registry(Catalogue):
         """
         return collect_garbage(self._engine, self._store, self._actor, older_than=older_than, dry_run=dry_run)
 
-    def export_release(self, model: str, alias: str, path: Path) -> Exported:
-        """Exports the release that the alias points to into one file.
+    def export_release(self, model: str, alias: str, path: Path, *, with_reasons: bool = False) -> Exported:
+        """Exports the release that the alias points to into one file, with reasons only if asked for.
 
         Raises:
             NotFound: there is no such model or alias.
             ArchiveError: the file cannot be written, or the events do not agree with the release.
             StoreError: an object is missing or was altered.
         """
-        return export_release(self._engine, self._store, model, alias, path)
+        return export_release(self._engine, self._store, model, alias, path, with_reasons=with_reasons)
 
     def import_release(
-        self, path: Path, *, to: Sequence[str] = (), reason: str | None = None, trust: "Trust | None" = None
+        self,
+        path: Path,
+        *,
+        to: Sequence[str] = (),
+        reason: str | None = None,
+        trust: "Trust | None" = None,
+        allow_unsigned: bool = False,
     ) -> Imported:
         """Imports the release in a file, and promotes it to these aliases, if any, through the gates.
 
+        With `trust`, every version of it must have a valid signature of somebody trusted, unless
+        `allow_unsigned`.
+
         Raises:
             ArchiveError: the file cannot be read.
-            ArchiveRefused: something in it was altered, added or left out, or a signature is forged.
+            ArchiveRefused: something in it was altered, added or left out, a signature is forged, or a
+                version has none of anybody trusted.
             GateRefusal: a gate refuses the release under an alias; its versions are added all the same.
             StoreError: the store cannot be written.
         """
         for alias in to:
             check_name("alias", alias)
-        imported = import_release(self._engine, self._store, self._actor, read_release(path), trust)
+        reason = check_reason(reason)
+        imported = import_release(
+            self._engine, self._store, self._actor, read_release(path), trust, allow_unsigned=allow_unsigned
+        )
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
