@@ -351,24 +351,34 @@ class Registry(Catalogue):
         where = (self._engine, self._store, self._context())
         return collect_garbage(*where, older_than=older_than, dry_run=dry_run, adopt=adopt)
 
-    def export_release(self, model: str, alias: str, path: Path) -> Exported:
-        """Exports the release that the alias points to into one file.
+    def export_release(self, model: str, alias: str, path: Path, *, with_reasons: bool = False) -> Exported:
+        """Exports the release that the alias points to into one file, with reasons only if asked for.
 
         Raises:
             NotFound: there is no such model or alias.
             ArchiveError: the file cannot be written, or the events do not agree with the release.
             StoreError: an object is missing or was altered.
         """
-        return export_release(self._engine, self._store, model, alias, path)
+        return export_release(self._engine, self._store, model, alias, path, with_reasons=with_reasons)
 
     def import_release(
-        self, path: Path, *, to: Sequence[str] = (), reason: str | None = None, trust: "Trust | None" = None
+        self,
+        path: Path,
+        *,
+        to: Sequence[str] = (),
+        reason: str | None = None,
+        trust: "Trust | None" = None,
+        allow_unsigned: bool = False,
     ) -> Imported:
         """Imports the release in a file, and promotes it to these aliases, if any, through the gates.
 
+        With `trust`, every version of it must have a valid signature of somebody trusted, unless
+        `allow_unsigned`.
+
         Raises:
             ArchiveError: the file cannot be read.
-            ArchiveRefused: something in it was altered, added or left out, or a signature is forged.
+            ArchiveRefused: something in it was altered, added or left out, a signature is forged, or a
+                version has none of anybody trusted.
             GateRefusal: a gate refuses the release under an alias; its versions are added all the same.
             StoreError: the store cannot be written.
         """

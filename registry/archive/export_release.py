@@ -9,18 +9,20 @@ from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from registry.archive.container import write_container
+from registry.archive.events import PackedEvent, ToldEvent, is_told, told
 from registry.archive.index import (
-    PackedEvent,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
     check_events,
+    check_hash,
     manifest_file,
     model_file,
     signature_file,
 )
 from registry.audit.log import stored_events
 from registry.bundle.manifest.schema import sha256
+from registry.database.action import registry_id
 from registry.database.connection import reading
 from registry.database.queries import alias_names, current_release, require_model
 from registry.errors import ArchiveError, ArchiveRefused
@@ -53,8 +55,12 @@ class Exported:
     versions: tuple[int, ...]
 
 
-def export_release(engine: Engine, store: Store, model: str, alias: str, path: Path) -> Exported:
+def export_release(
+    engine: Engine, store: Store, model: str, alias: str, path: Path, *, with_reasons: bool = False
+) -> Exported:
     """Exports the release that an alias points to into a file; the same release gives the same bytes.
+
+    Of events it tells neither who nor where, and why only `with_reasons`.
 
     Raises:
         NotFound: there is no such model or alias.
@@ -66,10 +72,14 @@ def export_release(engine: Engine, store: Store, model: str, alias: str, path: P
         if (release := current_release(connection, model, alias)) is None:
             raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
         stored = list(stored_events(connection, model))
+        origin = registry_id(connection)
         signed = {one.number: signatures_of_version(connection, one) for one in release.versions}
     try:
         events = [PackedEvent(**facts) for facts in stored]
-        index = _index(store, release, alias, events, signed)
+        for event in events:
+            check_hash(event)
+        about = [told(one, with_reasons=with_reasons) for one in events if _concerns(one, release, alias)]
+        index = _index(store, origin, release, alias, about, signed)
         check_events(index)
     except (ArchiveRefused, ValidationError) as error:
         raise ArchiveError(
@@ -84,9 +94,10 @@ def export_release(engine: Engine, store: Store, model: str, alias: str, path: P
 
 def _index(
     store: Store,
+    origin: str,
     release: Release,
     alias: str,
-    stored: Sequence[PackedEvent],
+    events: Sequence[ToldEvent],
     signed: dict[int, tuple[Signature, ...]],
 ) -> ReleaseIndex:
     versions = []
@@ -111,16 +122,16 @@ def _index(
                 ),
             )
         )
-    events = tuple(one for one in stored if _concerns(one, release, alias))
     promoted = (one for one in events if one.kind == "promoted" and one.release_id == release.id)
     return ReleaseIndex(
+        registry=origin,
         code_version=own_version(),
         model=release.model,
         alias=alias,
         release=release.id,
         versions=tuple(versions),
         gates=next((one.gates for one in promoted), None),
-        events=events,
+        events=tuple(events),
     )
 
 
@@ -137,7 +148,9 @@ def _files(store: Store, index: ReleaseIndex, text: bytes) -> Iterator[tuple[str
 
 
 def _concerns(event: PackedEvent, release: Release, alias: str) -> bool:
-    """Whether the event is about the release, one of its versions, or its approval."""
+    """Whether the event is told, and about the release, one of its versions, or its approval."""
+    if not is_told(event):
+        return False
     if event.release_id is not None:
         return event.release_id == release.id
     if event.kind == "approved":

@@ -8,7 +8,7 @@ who signed is only a claim, and gates go by who signed. They count as made when 
 could claim any earlier moment, before its certificate ran out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine
 
 from registry.archive.container import Container, open_container
+from registry.archive.events import PackedEvent, ToldEvent
 from registry.archive.index import (
+    AnyIndex,
     PackedSignature,
     PackedVersion,
     ReleaseIndex,
@@ -58,7 +60,7 @@ class ReadRelease:
         signatures: the bytes of each signature, by digest.
     """
 
-    index: ReleaseIndex
+    index: AnyIndex
     text: bytes
     bundles: tuple[Bundle, ...]
     signatures: Mapping[str, bytes]
@@ -120,14 +122,22 @@ def read_release(path: Path) -> ReadRelease:
 
 
 def import_release(
-    engine: Engine, store: Store, context: AuditContext, archive: ReadRelease, trust: "Trust | None"
+    engine: Engine,
+    store: Store,
+    context: AuditContext,
+    archive: ReadRelease,
+    trust: "Trust | None",
+    *,
+    allow_unsigned: bool = False,
 ) -> Imported:
     """Stores the versions and trusted signatures of a release read from an archive; again changes nothing.
+
+    With `trust`, each version needs a valid signature of somebody trusted, unless `allow_unsigned`.
 
     Raises:
         InvalidName: the model has a name that the registry cannot take.
         BundleRefused: a bundle could not answer.
-        ArchiveRefused: a signature is forged.
+        ArchiveRefused: a signature is forged, or a version has none of anybody trusted.
         StoreError: the store cannot be written.
     """
     contents: dict[str, bytes] = {archive.digest: archive.text}
@@ -135,6 +145,8 @@ def import_release(
         contents |= {bundle.digest: check_bundle(bundle), bundle.manifest.file.sha256: bundle.model}
     now = datetime.now(UTC)
     kept, left_out = _verified_signatures(archive, trust, now)
+    if trust is not None and not allow_unsigned:
+        _require_signed(archive, {digest for digest, _ in kept}, left_out)
     contents |= {one.object: archive.signatures[one.object] for _, one in kept}
     put_contents(engine, store, contents, [(one.manifest.model, one.digest) for one in archive.bundles])
     with writing(engine) as connection:
@@ -163,7 +175,7 @@ def import_release(
 
 
 def _bundle(
-    container: Container, index: ReleaseIndex, version: PackedVersion, models: dict[str, bytes]
+    container: Container, index: AnyIndex, version: PackedVersion, models: dict[str, bytes]
 ) -> Bundle:
     """Reads the bundle of a version; `models` caches models by digest, which versions may share."""
     text = _read(container, manifest_file(version.digest), version.digest)
@@ -226,6 +238,29 @@ def _verified_signatures(
     return kept, tuple(left_out)
 
 
+def _require_signed(archive: ReadRelease, signed: Set[str], left_out: tuple[str, ...]) -> None:
+    """Checks that every version has a signature that is kept.
+
+    Args:
+        archive: the release.
+        signed: the digests of the bundles that have one.
+        left_out: why other signatures are not kept.
+
+    Raises:
+        ArchiveRefused: a version has none.
+    """
+    versions = archive.index.versions
+    unsigned = [str(one.number) for one in versions if one.digest not in signed]
+    if unsigned:
+        many = len(unsigned) > 1
+        why = "; ".join(left_out) or "without a signature"
+        raise ArchiveRefused(
+            f"version{'s' if many else ''} {', '.join(unsigned)} of {archive.index.model} in the file "
+            f"{'are' if many else 'is'} signed by nobody who is trusted ({why}), so nothing was added. Have "
+            "the vendor sign the release, trust the key that signed it, or import with --allow-unsigned"
+        )
+
+
 def _signed(connection: Connection, version: Version) -> set[str]:
     return {one.object for one in signatures_of_version(connection, version)}
 
@@ -235,6 +270,14 @@ def _was_imported(connection: Connection, archive: ReadRelease) -> bool:
         one.details or {} for one in events_of(connection, archive.index.model) if one.kind == "imported"
     )
     return any(details.get("origin", {}).get("list") == archive.digest for details in stated)
+
+
+def _whence(index: AnyIndex, promotion: PackedEvent | ToldEvent) -> dict[str, Any]:
+    """Which event promoted it: by its number in a registry, or, of format 1, by its hash, actor and host."""
+    if isinstance(promotion, PackedEvent):
+        return {"event": promotion.hash, "actor": promotion.actor, "host": promotion.host}
+    registry = index.registry if isinstance(index, ReleaseIndex) else ""
+    return {"registry": registry, "event": promotion.id, "key": promotion.key}
 
 
 def _details(archive: ReadRelease, signatures: tuple[Signature, ...]) -> dict[str, Any]:
@@ -247,10 +290,8 @@ def _details(archive: ReadRelease, signatures: tuple[Signature, ...]) -> dict[st
             "list": archive.digest,
             "alias": index.alias,
             "release": index.release,
-            "event": promotion.hash,
+            **_whence(index, promotion),
             "time": promotion.time,
-            "actor": promotion.actor,
-            "host": promotion.host,
             "versions": [{"number": one.number, "digest": one.digest} for one in index.versions],
         },
         "signatures": [

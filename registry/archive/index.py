@@ -5,17 +5,18 @@ Every file beside it is named by its digest, so the digest of this text stands f
 
 import json
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from registry.archive.events import PackedEvent, ToldEvent
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import Digest
 from registry.database.hash_chain import canonical_json, event_hash
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format that this dermfed writes, and the newest that it reads."""
 
 MAX_ONNX_BYTES = 2**31
@@ -55,49 +56,16 @@ class PackedVersion(Frozen):
     signatures: tuple[PackedSignature, ...] = ()
 
 
-class PackedEvent(Frozen):
-    """An event with every stored column, the time as text, so that its hash can be computed again."""
+class _Index(Frozen):
+    """What `release.json` holds in every format; see `ReleaseIndex`."""
 
-    id: int
-    time: str
-    actor: str
-    kind: str
-    model: str
-    alias: str | None
-    versions: tuple[int, ...]
-    release_id: int | None
-    before_id: int | None
-    reason: str | None
-    gates: dict[str, Any] | None
-    overridden: bool
-    host: str | None
-    details: dict[str, Any] | None
-    previous: Digest
-    hash: Digest
-
-
-class ReleaseIndex(Frozen):
-    """The content of `release.json`.
-
-    Attributes:
-        format: of the file.
-        code_version: the dermfed that wrote it.
-        model: the model's name.
-        alias: the alias that pointed to the release.
-        release: the release's id there.
-        versions: its versions, by number.
-        gates: what the gates said when it was promoted; None where it was not judged.
-        events: each event about the release or its versions, the oldest first.
-    """
-
-    format: Literal[1] = FORMAT
     code_version: str
     model: str
     alias: str
     release: int
     versions: tuple[PackedVersion, ...] = Field(min_length=1)
     gates: dict[str, Any] | None
-    events: tuple[PackedEvent, ...]
+    events: tuple[PackedEvent | ToldEvent, ...]
 
     def text(self) -> bytes:
         """The canonical JSON of this index: sorted keys, no spaces, UTF-8."""
@@ -114,7 +82,7 @@ class ReleaseIndex(Frozen):
         return found
 
     @model_validator(mode="after")
-    def _each_once(self) -> "ReleaseIndex":
+    def _each_once(self) -> Self:
         numbers = [one.number for one in self.versions]
         if numbers != sorted(set(numbers)) or len({one.digest for one in self.versions}) != len(numbers):
             raise ValueError("versions are listed once each, in the order of their numbers")
@@ -124,10 +92,41 @@ class ReleaseIndex(Frozen):
         return self
 
     @property
-    def promotion(self) -> PackedEvent | None:
+    def promotion(self) -> PackedEvent | ToldEvent | None:
         """The event that first promoted the release to the alias."""
         promotions = (one for one in self.events if one.release_id == self.release and one.kind == "promoted")
         return next((one for one in promotions if one.alias == self.alias), None)
+
+
+class ReleaseIndex(_Index):
+    """The content of `release.json`, in the format that is written.
+
+    Attributes:
+        format: of the file.
+        registry: the id of the registry of origin; empty where its database has lost it.
+        code_version: the dermfed that wrote it.
+        model: the model's name.
+        alias: the alias that pointed to the release.
+        release: the release's id there.
+        versions: its versions, by number.
+        gates: what the gates said when it was promoted, without the names of people; None where it was not
+            judged.
+        events: each event about the release or its versions, the oldest first.
+    """
+
+    format: Literal[2] = FORMAT
+    registry: str = Field(pattern=r"^([0-9a-f]{32})?$")
+    events: tuple[ToldEvent, ...]
+
+
+class FirstIndex(_Index):
+    """Format 1, of dermfed before it told registries apart: with whole events, their actors and hosts."""
+
+    format: Literal[1] = 1
+    events: tuple[PackedEvent, ...]
+
+
+AnyIndex = ReleaseIndex | FirstIndex
 
 
 def manifest_file(digest: str) -> str:
@@ -145,7 +144,7 @@ def signature_file(digest: str) -> str:
     return f"signatures/{digest.removeprefix('sha256:')}"
 
 
-def read_index(content: bytes) -> ReleaseIndex:
+def read_index(content: bytes) -> AnyIndex:
     """Reads a `release.json` and checks that it is consistent.
 
     Raises:
@@ -162,8 +161,9 @@ def read_index(content: bytes) -> ReleaseIndex:
             f"{INDEX_FILE} has format {written}; this dermfed reads up to {FORMAT}. Install dermfed "
             f"{record.get('code_version')} or newer, which wrote it"
         )
+    kind: type[AnyIndex] = FirstIndex if written == 1 else ReleaseIndex
     try:
-        index = ReleaseIndex.model_validate(record)
+        index = kind.model_validate(record)
         altered = content != index.text()
     except (ValueError, RecursionError) as error:
         raise ArchiveRefused(
@@ -177,20 +177,35 @@ def read_index(content: bytes) -> ReleaseIndex:
     return index
 
 
-def check_events(index: ReleaseIndex) -> None:
-    """Checks the hash of each event, and that they promoted this release.
+def check_hash(event: PackedEvent) -> None:
+    """Checks the hash of an event.
+
+    Raises:
+        ArchiveRefused: it was altered.
+    """
+    if (actual := event_hash(event.model_dump(mode="json"))) != event.hash:
+        raise ArchiveRefused(
+            f"event {event.id} in {INDEX_FILE} was altered: it has the hash {actual} and says "
+            f"{event.hash}; export the release again"
+        )
+
+
+def check_events(index: AnyIndex) -> None:
+    """Checks that the events are in order, and that they promoted this release.
 
     Raises:
         ArchiveRefused: an event was altered, or they are of another release.
     """
     again = "export the release again"
+    numbers = [event.id for event in index.events]
+    if numbers != sorted(set(numbers)):
+        raise ArchiveRefused(f"the events in {INDEX_FILE} are not in their order, each once; {again}")
     for event in index.events:
-        if (actual := event_hash(event.model_dump(mode="json"))) != event.hash:
-            raise ArchiveRefused(
-                f"event {event.id} in {INDEX_FILE} was altered: it has the hash {actual} and says "
-                f"{event.hash}; {again}"
-            )
-    if (promotion := index.promotion) is None or promotion.model != index.model:
+        if isinstance(event, PackedEvent):
+            check_hash(event)
+            if event.model != index.model:
+                raise ArchiveRefused(f"event {event.id} in {INDEX_FILE} is not of {index.model}; {again}")
+    if (promotion := index.promotion) is None:
         raise ArchiveRefused(
             f"no event in {INDEX_FILE} tells that release {index.release} of {index.model} was promoted to "
             f"{index.alias}; {again}"

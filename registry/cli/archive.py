@@ -31,15 +31,21 @@ def export_(
     alias: Annotated[
         str, typer.Option(metavar="ALIAS", help="The alias that points to the release.")
     ] = PRODUCTION,
+    with_reasons: Annotated[
+        bool,
+        typer.Option("--with-reasons", help="Tell reasons too; they are free text and may name people."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
     """Write the release of an alias into one file: its bundles, signatures, gate report and history.
+
+    History goes without the names of users and machines.
 
     The same release gives the same bytes. The digest that is printed stands for all that is in the file:
     tell it to whoever imports, by another way than the file goes.
     """
     with open_registry(context) as registry:
-        exported = registry.export_release(model, alias, out)
+        exported = registry.export_release(model, alias, out, with_reasons=with_reasons)
     text = (
         f"{shown(str(exported.path))}: release {exported.release} of {model} ({alias}), versions "
         f"{', '.join(map(str, exported.versions))}, {exported.bytes:,} bytes\n{exported.digest}"
@@ -59,16 +65,22 @@ def import_(
     ] = None,
     trust: Trusted = None,
     key: Key = None,
+    allow_unsigned: Annotated[
+        bool,
+        typer.Option("--allow-unsigned", help="Take versions that nobody has signed whom --trust names."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
     """Add the release in a file, checked byte by byte; without --to nothing is promoted.
 
-    A bundle that is there keeps its version. Signatures are kept if they are valid and of somebody named
-    with --trust. With --to the release goes through the gates; if one refuses, the versions are added all
-    the same.
+    A bundle that is there keeps its version. With --trust each version needs a valid signature of somebody
+    named there, unless --allow-unsigned; without it no signature is kept. With --to the release goes through
+    the gates; if one refuses, the versions are added all the same.
     """
     with open_signing(context, key) as registry:
-        imported = registry.import_release(file, to=to or (), reason=reason, trust=trust_in(trust))
+        imported = registry.import_release(
+            file, to=to or (), reason=reason, trust=trust_in(trust), allow_unsigned=allow_unsigned
+        )
     answer(as_data(imported), import_page(imported), as_json)
 
 

@@ -123,10 +123,16 @@ def _signed(event: Event) -> str:
 
 def _origin(origin: dict[str, Any]) -> str:
     numbers = ", ".join(str(version["number"]) for version in origin["versions"])
-    return (
-        f"release {origin['release']} under {origin['alias']} (versions {numbers} there), promoted at "
-        f"{origin['time']} by {origin['actor']} on {origin['host'] or 'a host that is not told'}"
+    told = (
+        f"release {origin['release']} under {shown_name(origin['alias'])} (versions {numbers} there), "
+        f"promoted at {shown_name(origin['time'])} "
     )
+    if "actor" in origin:  # imported from a file of format 1
+        host = shown_name(origin["host"] or "a host that is not told")
+        return f"{told}by {shown_name(origin['actor'])} on {host}"
+    key = origin["key"]
+    signed = "signed by nobody" if key is None else f"signed with the key {shown_name(key)}"
+    return f"{told}(event {origin['event']} of registry {origin['registry'] or 'unknown'}), {signed}"
 
 
 def _set_name(named: dict[str, Any]) -> str:

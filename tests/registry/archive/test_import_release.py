@@ -39,17 +39,17 @@ def test_history_tells_where_it_came_from(registry, released, file, places):
     (event,) = registry.history(MODEL)
     promotion = next(one for one in released.history(MODEL) if one.kind == "promoted")
     assert (event, event.actor, event.versions) == (imported.event, "tester", (1, 2))
+    told = json.loads(places.object(imported.digest).read_bytes())
     assert event.details["origin"] == {
         "list": imported.digest,
         "alias": "production",
         "release": 1,
-        "event": promotion.hash,
+        "registry": told["registry"],
+        "event": promotion.id,
+        "key": None,
         "time": promotion.time.isoformat(timespec="microseconds"),
-        "actor": "vendor",
-        "host": promotion.host,
         "versions": [{"number": one.number, "digest": one.digest} for one in released.versions(MODEL)],
     }
-    told = json.loads(places.object(imported.digest).read_bytes())
     assert [one["kind"] for one in told["events"]] == ["added", "promoted"]
 
 
@@ -178,7 +178,7 @@ def test_signatures_of_the_trusted_travel_along(registry, signed, signer):
 
 @pytest.mark.parametrize("trust", [None, Trust({}, ())], ids=["nobody named", "others trusted"])
 def test_signatures_of_nobody_who_is_trusted_are_left_out_and_can_follow(registry, signed, signer, trust):
-    imported = registry.import_release(signed, trust=trust)
+    imported = registry.import_release(signed, trust=trust, allow_unsigned=True)
     assert (imported.signatures, len(imported.left_out)) == ((), 2)
     assert "trusted" in imported.left_out[0]
     assert [registry.signatures(one) for one in imported.versions] == [(), ()]
@@ -261,15 +261,17 @@ def test_a_list_that_was_edited_is_refused(file, reindex, key, value, said):
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda record: record["events"][1].update(actor="somebody else"), "event 2 .* was altered"),
-        (lambda record: record["events"][0].update(time="2020-01-01"), "event 1 .* was altered"),
+        (lambda record: record["events"][1].update(actor="somebody"), "events.1.actor: Extra inputs"),
+        (lambda record: record["events"].reverse(), "not in their order"),
+        (lambda record: record["events"].append(record["events"][1]), "not in their order, each once"),
+        (lambda record: record.update(registry="of mine"), "registry: String should match"),
         (lambda record: record["events"].pop(1), "no event .* promoted to production"),
         (lambda record: record.update(alias="staging"), "no event .* promoted to staging"),
         (lambda record: record.update(release=2), "no event .* tells that release 2"),
-        (lambda record: record.update(model="another"), "no event .* of another was promoted"),
+        (lambda record: record.update(model="another"), "says of version 1: another for global"),
         (lambda record: record["gates"].update(results=[]), "another gate report"),
         (lambda record: record.update(gates=None), "another gate report"),
-        (lambda record: record.update(format=2, code_version="9.1"), "Install dermfed 9.1 or newer"),
+        (lambda record: record.update(format=3, code_version="9.1"), "Install dermfed 9.1 or newer"),
         (lambda record: record.update(format="1"), "format"),
         (lambda record: record.update(versions=[]), "versions"),
         (lambda record: record["events"][0].update(id=float("nan")), "does not hold"),

@@ -1,0 +1,110 @@
+"""An exported release names no user and no machine, and one that an older dermfed exported is still read."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from registry.archive.events import without_people
+from registry.archive.import_release import read_release
+from registry.database import changes
+from registry.errors import ArchiveRefused
+from registry.gates.gate_set import gate_set_of
+
+pytestmark = pytest.mark.sqlite
+
+MODEL = "skin-lesion"
+OLD = Path(__file__).with_name("format-1.dermfed")
+"""As dermfed 0.1.0 wrote it before it had format 2: by `vendor` on `ward-pc-17`."""
+PEOPLE = ("anna.meyer", "boris", "ward-pc-17", "seen by Dr. Meyer", "nurse Ines asked")
+
+
+@pytest.fixture
+def named(places, pair, monkeypatch, tmp_path):
+    """The registry of a release that people made on a machine, with reasons and approvals that name them."""
+    monkeypatch.setattr(changes, "current_host", lambda: "ward-pc-17")
+    with places.open(actor="anna.meyer") as anna, places.open(actor="boris") as boris:
+        anna.import_release(OLD)
+        anna.add(pair)
+        numbers = [one.number for one in anna.versions(MODEL)][-2:]
+        anna.set_gates(gate_set_of({"gates": [{"name": "approvals", "people": 1}]}), reason="board")
+        boris.approve(MODEL, numbers, to="production", reason="seen by Dr. Meyer")
+        anna.promote(MODEL, numbers, to="production", reason="nurse Ines asked")
+        yield anna
+
+
+def exported(registry, path, **options):
+    registry.export_release(MODEL, "production", path, **options)
+    return path
+
+
+def test_no_byte_of_it_names_who_or_where(named, tmp_path):
+    whole = exported(named, tmp_path / "x").read_bytes()
+    assert b"first release" not in whole
+    assert [name for name in PEOPLE if name.encode() in whole] == []
+
+
+def test_what_it_tells_of_events_is_listed(named, tmp_path):
+    events = read_release(exported(named, tmp_path / "x")).index.events
+    assert [one.kind for one in events][-2:] == ["approved", "promoted"]
+    promoted = events[-1].model_dump(mode="json")
+    assert sorted(promoted) == [
+        "alias", "before_id", "details", "gates", "id", "key", "kind", "overridden", "reason", "release_id",
+        "time", "versions",
+    ]  # fmt: skip
+    assert set(promoted["details"]) == {"made", "members"}
+    (said,) = promoted["gates"]["results"]
+    assert (said["gate"], said["verdict"], said["value"]) == ("approvals", "passed", 1)
+
+
+def test_no_hash_of_a_whole_event_is_in_it(named, tmp_path):
+    """Whoever knows all else of an event could find a name by trying names until the hash fits."""
+    text = exported(named, tmp_path / "x").read_bytes()
+    assert [one["id"] for one in named.audit() if one["hash"].encode() in text] == []
+
+
+def test_reasons_are_told_if_asked_for(named, tmp_path):
+    events = read_release(exported(named, tmp_path / "x", with_reasons=True)).index.events
+    assert [one.reason for one in events][-2:] == ["seen by Dr. Meyer", "nurse Ines asked"]
+
+
+def test_nothing_else_of_the_file_tells_of_the_machine(named, tmp_path):
+    with zipfile.ZipFile(exported(named, tmp_path / "x")) as archive:
+        for one in archive.infolist():
+            assert (one.date_time, one.extra, one.comment) == ((1980, 1, 1, 0, 0, 0), b"", b"")
+            assert (one.create_system, one.external_attr >> 16) == (3, 0o100644)
+
+
+@pytest.mark.parametrize("gate", ["approvals", "acme-review"])
+def test_words_of_gates_that_may_name_people_stay_here(gate):
+    finding = {"subgroup": "", "note": "approved by anna", "value": 1}
+    kept = {"gate": "spread", "detail": "0.1 apart", "findings": []}
+    report = {"results": [{"gate": gate, "detail": "by anna", "findings": [finding]}, kept], "set_number": 1}
+    told = without_people(report)
+    assert "anna" not in json.dumps(told)
+    assert told["results"][0]["findings"] == [{"subgroup": "", "note": "", "value": 1}]
+    assert (told["results"][1], told["set_number"]) == (kept, 1)
+
+
+def test_a_file_of_format_1_is_still_imported(registry):
+    imported = registry.import_release(OLD, to=["production"])
+    assert [one.subgroup.name for one in imported.versions] == ["global", "dark"]
+    assert imported.event.details["origin"]["actor"] == "vendor"
+    assert registry.verify() == ()
+
+
+def test_history_tells_of_a_file_of_format_1_as_before(command, registry):
+    registry.import_release(OLD)
+    assert "by vendor on ward-pc-17" in command("history", MODEL).out
+
+
+def test_an_event_of_format_1_that_was_altered_is_refused(tmp_path):
+    path = tmp_path / "old.dermfed"
+    with zipfile.ZipFile(OLD) as archive:
+        found = [(one, archive.read(one)) for one in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, content in found:
+            archive.writestr(info, content.replace(b'"actor":"vendor"', b'"actor":"nobody"'))
+    with pytest.raises(ArchiveRefused, match=r"event 1 .* was altered"):
+        read_release(path)
