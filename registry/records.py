@@ -3,6 +3,7 @@
 All times are aware, in UTC.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
@@ -50,6 +51,10 @@ EventKind = Literal[
 ]
 
 
+MOVES: Final[tuple[EventKind, ...]] = ("promoted", "rolled-back", "stopped")
+"""The kinds of events after which an alias points elsewhere than before."""
+
+
 @dataclass(frozen=True)
 class Version:
     """One bundle under a model's name.
@@ -77,11 +82,13 @@ class Added:
         versions: the version of each bundle, in their order.
         new: those that were not there before.
         repaired: digests of objects that were missing or altered, and are right again.
+        warnings: which versions were withdrawn, or have the `model.onnx` of one that was.
     """
 
     versions: tuple[Version, ...]
     new: tuple[Version, ...]
     repaired: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,46 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Withdrawal:
+    """A version that must answer no more.
+
+    Attributes:
+        model: the model's name.
+        number: the version's number.
+        digest: of its bundle.
+        model_digest: of its `model.onnx`.
+        reason: why.
+        created: when.
+    """
+
+    model: str
+    number: int
+    digest: str
+    model_digest: str
+    reason: str
+    created: datetime
+
+    def __str__(self) -> str:
+        when = self.created.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"WITHDRAWN at {when}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What may answer under an alias at one moment, and what must not.
+
+    Attributes:
+        releases: the release of each model that has one.
+        stopped: models whose alias was stopped and points to nothing.
+        withdrawn: the model and the bundle's digest of every version that was withdrawn.
+    """
+
+    releases: Mapping[str, Release]
+    stopped: frozenset[str] = frozenset()
+    withdrawn: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
 class Event:
     """One event of the audit log.
 
@@ -123,8 +170,8 @@ class Event:
         kind: what.
         model: to which model; empty where it was done to none, as to a key.
         alias: to which alias, if to any.
-        versions: the numbers added, or those named in the promotion; empty for `rolled-back`.
-        release: the release that the alias points to since.
+        versions: the numbers added, withdrawn, or named in the promotion; empty for `rolled-back`.
+        release: the release that the alias points to since; None where it was stopped.
         before: the release that it pointed to before.
         reason: why, if it was said.
         gates: what the gates said of the promotion.

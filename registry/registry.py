@@ -28,7 +28,7 @@ from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_name, check_title
 from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
-from registry.releases import promote
+from registry.releases import going_back, promote
 from registry.releases.add_bundles import add_bundles
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
 from registry.releases.promote import Promotion
@@ -185,11 +185,34 @@ class Registry(Catalogue):
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
         """Rolls the alias back to the release before the one it points to; gates are not asked.
 
+        Releases that hold a withdrawn version are skipped. Of an alias that was stopped, that is the release
+        that ran before.
+
         Raises:
             NotFound: there is no such model or alias.
-            NothingToRollBack: there is no release before it.
+            NothingToRollBack: there is no release before it that may answer.
         """
-        return promote.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
+        return going_back.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
+
+    def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
+        """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.
+
+        Raises:
+            NotFound: there is no such model or alias.
+            ReleaseRefused: there is no reason.
+        """
+        return going_back.stop(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
+
+    def withdraw(self, model: str, numbers: Sequence[int], *, reason: str) -> going_back.Withdrawn | None:
+        """Withdraws versions for good: they are never promoted or served again, and every alias moves away.
+
+        Returns None where all of them were withdrawn before.
+
+        Raises:
+            NotFound: there is no such model or version.
+            ReleaseRefused: there is no reason.
+        """
+        return going_back.withdraw(self._engine, model, numbers, AuditContext(self._actor, _reason(reason)))
 
     def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
         """The gate set in force, of one model or of all; or the set of a number.
@@ -216,7 +239,8 @@ class Registry(Catalogue):
             StoreError: a manifest is missing or was altered.
         """
         pair = [self.version(model, number) for number in (before, after)]
-        return compare([(one, self.manifest(one)) for one in pair], self.versions(model))
+        manifests = [(one, self.manifest(one)) for one in pair]
+        return compare(manifests, self.versions(model), self.withdrawals(model))
 
     def sign(self, model: str, numbers: Sequence[int], signer: "Signer") -> tuple[Signature, ...]:
         """Signs these versions, and returns the signature of each; versions it signed before keep theirs.

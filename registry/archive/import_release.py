@@ -37,6 +37,7 @@ from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE
 from registry.records import Event, Version
 from registry.releases.validate_bundle import check_bundle, check_size
+from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.signing.rows import Signature, insert_signatures, signatures_of_version
 from registry.signing.statement import bundle_files
 from registry.store.base import Store
@@ -80,6 +81,7 @@ class Imported:
         left_out: each signature that was not, with why.
         event: the event of the import; None where all of it was imported before.
         promoted: the events of promoting it, where that was asked.
+        warnings: which versions have the `model.onnx` of one that was withdrawn here.
     """
 
     digest: str
@@ -89,6 +91,7 @@ class Imported:
     left_out: tuple[str, ...]
     event: Event | None
     promoted: tuple[Event, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_release(path: Path) -> ReadRelease:
@@ -127,6 +130,7 @@ def import_release(
         InvalidName: the model has a name that the registry cannot take.
         BundleRefused: a bundle could not answer.
         ArchiveRefused: a signature is forged.
+        VersionWithdrawn: a bundle was withdrawn here.
         StoreError: the store cannot be written.
     """
     contents = [archive.text]
@@ -140,6 +144,7 @@ def import_release(
     with writing(engine) as connection:
         restore_collected(store, contents)
         inserted = [insert_version(connection, bundle) for bundle in archive.bundles]
+        refuse_withdrawn(connection, [version for version, _ in inserted])
         versions = tuple(version for version, _ in inserted)
         new = tuple(version for version, is_new in inserted if is_new)
         here = {version.digest: version for version in versions}
@@ -159,7 +164,8 @@ def import_release(
                 versions=[version.number for version in new],
                 details=_details(archive, signatures),
             )
-    return Imported(archive.digest, versions, new, signatures, left_out, event)
+        warnings = shared_files(connection, versions)
+    return Imported(archive.digest, versions, new, signatures, left_out, event, warnings=warnings)
 
 
 def _bundle(

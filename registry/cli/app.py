@@ -54,6 +54,7 @@ from registry.cli.releases import (
 from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import Trusted, sign
+from registry.cli.taking_back import STOP_EXAMPLES, WITHDRAW_EXAMPLES, stop, withdraw
 from registry.errors import RegistryError
 from registry.releases.validate_bundle import read_folder
 from registry.rendering.records import version_table
@@ -152,6 +153,7 @@ def add(
         added = registry.add_and_tell(bundles)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
+    text += [printable(f"note: {one}") for one in added.warnings]
     answer(as_data(added), "\n".join(text), as_json)
 
 
@@ -167,6 +169,8 @@ _command(app, "gc", *GC_EXAMPLES)(gc)
 _command(app, "compare", *COMPARE_EXAMPLES)(compare)
 _command(app, "promote", *PROMOTE_EXAMPLES)(promote)
 _command(app, "rollback", *ROLLBACK_EXAMPLES)(rollback)
+_command(app, "stop", *STOP_EXAMPLES)(stop)
+_command(app, "withdraw", *WITHDRAW_EXAMPLES)(withdraw)
 _command(app, "history", *HISTORY_EXAMPLES)(history)
 
 

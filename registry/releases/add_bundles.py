@@ -8,9 +8,10 @@ from sqlalchemy import Engine
 from registry.bundle.folder import Bundle
 from registry.database.changes import AuditContext, insert_event, insert_version
 from registry.database.connection import reading, writing
-from registry.database.queries import version_by_digest
+from registry.database.queries import version_by_digest, withdrawals
 from registry.records import Added
 from registry.releases.validate_bundle import check_bundle
+from registry.releases.withdrawn import shared_files
 from registry.store.base import Store
 from registry.store.garbage import restore_collected
 
@@ -38,7 +39,16 @@ def add_bundles(engine: Engine, store: Store, context: AuditContext, bundles: Se
         for model in dict.fromkeys(version.model for version in new):
             numbers = [version.number for version in new if version.model == model]
             insert_event(connection, "added", model, context, versions=numbers)
-    return Added(tuple(version for version, _ in inserted), new, damaged)
+        versions = tuple(version for version, _ in inserted)
+        withdrawn = {(one.model, one.number): one for one in withdrawals(connection)}
+        warnings = [
+            f"version {one.number} of {one.model} is {withdrawn[one.model, one.number]}"
+            for one in versions
+            if (one.model, one.number) in withdrawn
+        ]
+        for model in dict.fromkeys(version.model for version in versions):
+            warnings += shared_files(connection, [one for one in versions if one.model == model])
+    return Added(versions, new, damaged, tuple(warnings))
 
 
 def _damaged_objects(engine: Engine, store: Store, bundles: Sequence[Bundle]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from registry.database.connection import reading
 from registry.database.queries import events_of
-from registry.records import Event, Version
+from registry.records import MOVES, Event, Version
 from registry.releases.compose import Candidate
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
@@ -33,7 +33,7 @@ def approved_by(events: Sequence[Event], digest: str) -> tuple[str, ...]:
     """
     people: list[str] = []
     for event in events:
-        if event.kind in ("promoted", "rolled-back"):
+        if event.kind in MOVES:
             people.clear()
         elif event.kind == "approved" and (event.details or {}).get("candidate") == digest:
             people.append(event.actor)

@@ -11,22 +11,20 @@ from registry.comparison import Comparison
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
 from registry.database.queries import (
-    alias_names,
     current_release,
-    events_of,
-    release_stack,
     require_model,
     versions_by_number,
 )
-from registry.errors import GateRefusal, NothingToApprove, NothingToRollBack, ReleaseRefused, StoreError
+from registry.errors import GateRefusal, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
-from registry.names import check_name, not_found
+from registry.names import check_name
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import approvers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
+from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
 
@@ -74,6 +72,7 @@ def candidate_for(
     with reading(engine) as connection:
         require_model(connection, model)
         named = versions_by_number(connection, model, numbers)
+        refuse_withdrawn(connection, named)
         return compose(model, named, current_release(connection, model, alias), without)
 
 
@@ -89,6 +88,7 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model)
         approved_by = approvers(connection, candidate, alias)
+        shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
@@ -109,7 +109,9 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         approve_with=_approve_with(candidate, alias),
     )
     report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
-    comparison = compare_releases(candidate, alias, manifests, running, report, unreadable=unreadable)
+    comparison = compare_releases(
+        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=shared
+    )
     return GateEvaluation(report, gates, approved_by, comparison)
 
 
@@ -172,6 +174,12 @@ def swap(
             or approvers(connection, candidate, alias) != evaluation.approved_by
         ):
             return None
+        refuse_withdrawn(connection, candidate.versions)
+        if context.reason is None and (shared := shared_files(connection, candidate.named)):
+            raise ReleaseRefused(
+                f"{'; '.join(shared)}. To promote it all the same, say why with --reason TEXT, which history "
+                "keeps"
+            )
         release = insert_release(connection, model, candidate.versions)
         point_alias(connection, model, alias, release)
         return insert_event(
@@ -184,30 +192,6 @@ def swap(
             release=release,
             before=None if before is None else before.id,
             details={"without": list(candidate.without)} if candidate.without else None,
-        )
-
-
-def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
-    """Rolls an alias back to the release before the one it points to.
-
-    Raises:
-        NotFound: there is no such model or alias.
-        NothingToRollBack: there is no release before it.
-    """
-    with writing(engine) as connection:
-        require_model(connection, model)
-        stack = release_stack(events_of(connection, model, alias))
-        if not stack:
-            raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
-        if len(stack) == 1:
-            raise NothingToRollBack(
-                f"{alias} of {model} points to its first release, {stack[0]}; there is none before it. "
-                "Promote another version instead"
-            )
-        before, release = stack[-1], stack[-2]
-        point_alias(connection, model, alias, release)
-        return insert_event(
-            connection, "rolled-back", model, context, alias=alias, release=release, before=before
         )
 
 
@@ -240,6 +224,7 @@ def approve(
                 f"{alias} of {model} has moved while {candidate.title} was looked at; look again and "
                 "approve anew"
             )
+        refuse_withdrawn(connection, candidate.versions)
         if candidate.changes_nothing:
             raise NothingToApprove(f"{alias} of {model} points to {candidate.title} already")
         if context.actor in approvers(connection, candidate, alias):

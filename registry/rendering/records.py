@@ -9,7 +9,7 @@ from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
 from registry.gate_report import GateFinding, GateReport, GateResult
 from registry.gates import figures_by_subgroup
-from registry.records import ApiKey, Event, Release, Version
+from registry.records import ApiKey, Event, Release, Version, Withdrawal
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 FIGURES = (*patient.FIGURES, "accuracy", "ece")
@@ -45,14 +45,22 @@ def release_line(alias: str, release: Release, overridden: Event | None = None) 
     )
 
 
-def version_page(version: Version, manifest: BundleManifest) -> str:
-    """Figures by subgroup, calibration and lineage of one version."""
+def stopped_line(alias: str, event: Event) -> str:
+    """That an alias was stopped and points to nothing."""
+    return lines_of(
+        [f"{alias}: STOPPED by {event.actor} at {moment(event.time)}: {event.reason}; it points to nothing"]
+    )
+
+
+def version_page(version: Version, manifest: BundleManifest, withdrawal: Withdrawal | None = None) -> str:
+    """Figures by subgroup, calibration and lineage of one version; before all that it was withdrawn."""
     subgroup, lineage = version.subgroup, manifest.lineage
     tones = "".join(f", {scale} {', '.join(values)}" for scale, values in subgroup.by_scale.items())
     conformal, abstention = manifest.conformal, manifest.abstention
     return lines_of(
         [
             f"version {version.number} for {subgroup.name}{tones}",
+            *([] if withdrawal is None else [f"  {withdrawal}"]),
             f"  digest       {version.digest}",
             f"  added        {moment(version.created)}",
             *_taken(manifest),
@@ -89,9 +97,11 @@ def event_lines(event: Event) -> str:
         )
     if event.release is not None:
         head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+    elif event.kind == "stopped":
+        head += f", {event.alias}: release {event.before or 'none'} -> nothing"
     elif event.alias is not None:
         head += f" for {event.alias}"
-    lines = [head]
+    lines = [head, *_went_back(event.details or {})]
     if without := (event.details or {}).get("without"):
         lines.append(f"    without a version for: {', '.join(without)}")
     if event.kind == "gates-changed" and event.details:
@@ -106,6 +116,17 @@ def event_lines(event: Event) -> str:
     if event.overridden:
         lines.append("    GATES OVERRIDDEN")
     return lines_of(lines)
+
+
+def _went_back(details: Mapping[str, Any]) -> list[str]:
+    """Why an alias went back by itself, and what it passed over."""
+    lines = []
+    if because := details.get("because"):
+        lines.append(f"    since withdrawn: version {', '.join(map(str, because))}")
+    for one in details.get("skipped", ()):
+        held = ", ".join(map(str, one["withdrawn"]))
+        lines.append(f"    skipped: release {one['release']}, which holds version {held}, withdrawn")
+    return lines
 
 
 def _origin(origin: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ REFUSALS = {
     "NothingToApprove",
     "NothingToRollBack",
     "KeyEnded",
+    "PersonRefused",
+    "VersionWithdrawn",
     "SignatureRefused",
     "ArchiveRefused",
     "BundleRefused",
