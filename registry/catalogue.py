@@ -19,13 +19,15 @@ from registry.database.queries import (
     model_names,
     overriding_events,
     require_model,
+    stops,
     version_count,
     versions_by_number,
+    withdrawals,
 )
 from registry.errors import ObjectMissing
-from registry.names import not_found
-from registry.records import PRODUCTION, Event, Release, Version
+from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
 from registry.releases.gate_sets import ALL_MODELS
+from registry.releases.going_back import required_release
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
 from registry.store.ownership import require_own
@@ -93,13 +95,10 @@ class Catalogue:
         """The release that the alias of the model points to.
 
         Raises:
-            NotFound: there is no such model or alias.
+            NotFound: there is no such model or alias, or the alias was stopped.
         """
         with reading(self._engine) as connection:
-            require_model(connection, model)
-            if (release := current_release(connection, model, alias)) is None:
-                raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
-            return release
+            return required_release(connection, model, alias)
 
     def aliases(self, model: str) -> dict[str, Release]:
         """The release of each alias of the model.
@@ -118,6 +117,36 @@ class Catalogue:
         """Every model's release under the alias, by model; models without one are left out."""
         with reading(self._engine) as connection:
             return current_releases(connection, alias)
+
+    def standing(self, alias: str = PRODUCTION) -> Standing:
+        """What may answer under the alias, and what must not, at one moment."""
+        with reading(self._engine) as connection:
+            return Standing(
+                current_releases(connection, alias),
+                frozenset(event.model for event in stops(connection, alias=alias)),
+                frozenset((one.model, one.digest) for one in withdrawals(connection)),
+            )
+
+    def stopped(self, model: str) -> dict[str, Event]:
+        """The aliases of the model that were stopped and point to nothing, each with the event.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            return {event.alias: event for event in stops(connection, model) if event.alias is not None}
+
+    def withdrawals(self, model: str | None = None) -> tuple[Withdrawal, ...]:
+        """Every version that was withdrawn, of one model or of all, and why.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            if model is not None:
+                require_model(connection, model)
+            return withdrawals(connection, model)
 
     def history(self, model: str) -> tuple[Event, ...]:
         """The events of the model, and of the gates of all models, the oldest first.

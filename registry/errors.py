@@ -10,6 +10,7 @@ RegistryError
 │   ├── ReleaseRefused     the versions do not make a release
 │   ├── NothingToApprove   the release runs already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
+│   ├── VersionWithdrawn   the version was withdrawn and may answer no more
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
 │   ├── PersonRefused      nobody who may do this has signed it
 │   ├── SignatureRefused   nobody who is trusted has signed the version
@@ -90,6 +91,10 @@ class NothingToApprove(Refused):
 
 class NothingToRollBack(Refused):
     """The alias has no release before the one it points to."""
+
+
+class VersionWithdrawn(Refused):
+    """The version was withdrawn and may answer no more; nothing overrides this."""
 
 
 class KeyEnded(Refused):

@@ -69,6 +69,9 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 
+MOVES: Final[tuple[EventKind, ...]] = ("promoted", "rolled-back", "stopped")
+"""The kinds of events after which an alias points elsewhere than before."""
+
 
 @dataclass(frozen=True)
 class Version:
@@ -97,11 +100,13 @@ class Added:
         versions: the version of each bundle, in their order.
         new: those that were not there before.
         repaired: digests of objects that were missing or altered, and are right again.
+        warnings: which versions were withdrawn, or have the `model.onnx` of one that was.
     """
 
     versions: tuple[Version, ...]
     new: tuple[Version, ...]
     repaired: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,46 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Withdrawal:
+    """A version that must answer no more.
+
+    Attributes:
+        model: the model's name.
+        number: the version's number.
+        digest: of its bundle.
+        model_digest: of its `model.onnx`.
+        reason: why.
+        created: when.
+    """
+
+    model: str
+    number: int
+    digest: str
+    model_digest: str
+    reason: str
+    created: datetime
+
+    def __str__(self) -> str:
+        when = self.created.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"WITHDRAWN at {when}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What may answer under an alias at one moment, and what must not.
+
+    Attributes:
+        releases: the release of each model that has one.
+        stopped: models whose alias was stopped and points to nothing.
+        withdrawn: the model and the bundle's digest of every version that was withdrawn.
+    """
+
+    releases: Mapping[str, Release]
+    stopped: frozenset[str] = frozenset()
+    withdrawn: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
 class Event:
     """One event of the audit log.
 
@@ -143,8 +188,8 @@ class Event:
         kind: what.
         model: to which model; empty where it was done to none, as to a key.
         alias: to which alias, if to any.
-        versions: the numbers added, or those named in the promotion; empty for `rolled-back`.
-        release: the release that the alias points to since.
+        versions: the numbers added, withdrawn, or named in the promotion; empty for `rolled-back`.
+        release: the release that the alias points to since; None where it was stopped.
         before: the release that it pointed to before.
         reason: why, if it was said.
         gates: what the gates said of the promotion.

@@ -4,7 +4,7 @@ Each method is one transaction. Objects are written before the transaction that 
 killed process leaves at most objects that nothing refers to.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from registry.bundle.folder import Bundle
 from registry.catalogue import Catalogue
 from registry.comparison import Comparison
 from registry.database.changes import AuditContext
-from registry.database.connection import open_database, reading
+from registry.database.connection import open_database, reading, undone
 from registry.database.migrate import ensure_schema, upgrade_schema
 from registry.database.people import Signatory, acting_person, active_people
 from registry.database.queries import all_keys, require_model
@@ -42,7 +42,7 @@ from registry.records import (
     Person,
     Version,
 )
-from registry.releases import promote
+from registry.releases import going_back, promote
 from registry.releases.add_bundles import add_bundles, add_folders
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
 from registry.releases.promote import Promotion
@@ -99,6 +99,23 @@ class Registry(Catalogue):
         other = type(self)(self._engine, self._store, actor=self._actor)
         other._signatory = signatory
         return other
+
+    def statements_of(self, fingerprint: str, action: Callable[[Self], object]) -> tuple[bytes, ...]:
+        """What the owner of a key would sign if they did this: it is tried, and undone.
+
+        Args:
+            fingerprint: of their public key.
+            action: does it, with the registry that it is given.
+
+        Raises:
+            RegistryError: whatever the action raises.
+        """
+        from registry.people.signatory import TakesDown  # cryptography is an extra
+
+        trial = TakesDown(fingerprint)
+        with undone():
+            action(self.signed_by(trial))
+        return tuple(trial.statements)
 
     def require_person(self, kind: EventKind) -> None:
         """Checks that whoever signs may do this, without doing it.
@@ -237,11 +254,34 @@ class Registry(Catalogue):
     def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
         """Rolls the alias back to the release before the one it points to; gates are not asked.
 
+        Releases that hold a withdrawn version are skipped. Of an alias that was stopped, that is the release
+        that ran before.
+
         Raises:
             NotFound: there is no such model or alias.
-            NothingToRollBack: there is no release before it.
+            NothingToRollBack: there is no release before it that may answer.
         """
-        return promote.roll_back(self._engine, model, alias, self._context(reason))
+        return going_back.roll_back(self._engine, model, alias, self._context(reason))
+
+    def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
+        """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.
+
+        Raises:
+            NotFound: there is no such model or alias.
+            ReleaseRefused: there is no reason.
+        """
+        return going_back.stop(self._engine, model, alias, self._context(reason))
+
+    def withdraw(self, model: str, numbers: Sequence[int], *, reason: str) -> going_back.Withdrawn | None:
+        """Withdraws versions for good: they are never promoted or served again, and every alias moves away.
+
+        Returns None where all of them were withdrawn before.
+
+        Raises:
+            NotFound: there is no such model or version.
+            ReleaseRefused: there is no reason.
+        """
+        return going_back.withdraw(self._engine, model, numbers, self._context(reason))
 
     def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
         """The gate set in force, of one model or of all; or the set of a number.
@@ -268,7 +308,8 @@ class Registry(Catalogue):
             StoreError: a manifest is missing or was altered.
         """
         pair = [self.version(model, number) for number in (before, after)]
-        return compare([(one, self.manifest(one)) for one in pair], self.versions(model))
+        manifests = [(one, self.manifest(one)) for one in pair]
+        return compare(manifests, self.versions(model), self.withdrawals(model))
 
     def sign(self, model: str, numbers: Sequence[int], signer: "Signer") -> tuple[Signature, ...]:
         """Signs these versions, and returns the signature of each; versions it signed before keep theirs.
@@ -384,7 +425,14 @@ class Registry(Catalogue):
         """
         for alias in to:
             check_name("alias", alias)
-        imported = import_release(self._engine, self._store, self._context(), read_release(path), trust)
+        imported = import_release(
+            self._engine,
+            self._store,
+            self._context(),
+            read_release(path),
+            trust,
+            allow_unsigned=allow_unsigned,
+        )
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))

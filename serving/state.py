@@ -11,7 +11,7 @@ import anyio.to_thread
 from starlette.requests import Request
 
 from registry.bundle.nearest import nearest
-from registry.records import Scope
+from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
 from serving.access.limits import Limits, shared_folder
@@ -152,6 +152,29 @@ class ServiceState:
             raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
         return served
 
+    async def may_leave(self, version: Version) -> None:
+        """Returns once an answer of this version may leave: a withdrawn one may not, however far it has come.
+
+        Args:
+            version: the version that has computed it.
+
+        Raises:
+            NothingServed: it was withdrawn, or the registry does not say for too long.
+        """
+        current, began = self.current_release, time.monotonic()
+        while (may := current.may_answer(version)) is None:
+            if time.monotonic() - began > self.settings.patience_seconds:
+                raise NothingServed(
+                    "the registry does not say whether this answer may be given; try again",
+                    {"Retry-After": "5"},
+                )
+            await anyio.sleep(POLL)
+        if not may:
+            raise NothingServed(
+                f"the version of {version.model} that was answering was withdrawn; ask again",
+                {"Retry-After": "1"},
+            )
+
 
 def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
     """The release of the model asked for, or of the only one there is.
@@ -159,13 +182,15 @@ def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
     Raises:
         UnknownModel: nothing of this name is served.
         InvalidParameter: no name, and several models.
+        NothingServed: the model was stopped, or what answered was withdrawn.
     """
     if name is None:
-        if len(served.releases) > 1:
-            raise InvalidParameter(
-                f"several models are served; name one: `model` is {', '.join(served.releases)}"
-            )
+        # One that is stopped counts: whoever named none before must not be answered by another now.
+        if len(known := sorted({*served.releases, *served.silenced})) > 1:
+            raise InvalidParameter(f"several models are served; name one: `model` is {', '.join(known)}")
         return next(iter(served.releases.values()))
+    if name in served.silenced:
+        raise NothingServed(served.silenced[name], {"Retry-After": "5"})
     if name not in served.releases:
         raise UnknownModel(f"no model {name[:100]!r} is served; {nearest(name, list(served.releases))}")
     return served.releases[name]
@@ -177,6 +202,6 @@ def _not_started() -> NothingServed:
 
 def nothing_served(served: ServedRelease, alias: str) -> str:
     """The sentence for a caller when no model can answer: why, and what to do."""
-    if served.health_issues:
-        return "; ".join(served.health_issues.values())
+    if told := [*served.silenced.values(), *served.health_issues.values()]:
+        return "; ".join(told)
     return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"

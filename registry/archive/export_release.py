@@ -24,11 +24,12 @@ from registry.audit.log import stored_events
 from registry.bundle.manifest.schema import sha256
 from registry.database.action import registry_id
 from registry.database.connection import reading
-from registry.database.queries import alias_names, current_release, require_model
 from registry.errors import ArchiveError, ArchiveRefused
-from registry.names import INDEX_FILE, not_found
+from registry.names import INDEX_FILE
 from registry.own_version import own_version
 from registry.records import Release
+from registry.releases.going_back import required_release
+from registry.releases.withdrawn import refuse_withdrawn
 from registry.signing.rows import Signature, signatures_of_version
 from registry.store.base import Store
 from registry.store.bundles import stored_manifest
@@ -63,14 +64,14 @@ def export_release(
     Of events it tells neither who nor where, and why only `with_reasons`.
 
     Raises:
-        NotFound: there is no such model or alias.
+        NotFound: there is no such model or alias, or it was stopped.
+        VersionWithdrawn: the release holds a version that was withdrawn.
         ArchiveError: the file cannot be written, or the events do not agree with the release.
         StoreError: a file of a version, or a signature, is missing or was altered.
     """
     with reading(engine) as connection:
-        require_model(connection, model)
-        if (release := current_release(connection, model, alias)) is None:
-            raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
+        release = required_release(connection, model, alias)
+        refuse_withdrawn(connection, release.versions)
         stored = list(stored_events(connection, model))
         origin = registry_id(connection)
         signed = {one.number: signatures_of_version(connection, one) for one in release.versions}

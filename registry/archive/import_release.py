@@ -40,6 +40,7 @@ from registry.names import INDEX_FILE
 from registry.records import Event, Version
 from registry.releases.add_bundles import put_contents
 from registry.releases.validate_bundle import check_bundle, check_size
+from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.signing.rows import Signature, insert_signatures, signatures_of_version
 from registry.signing.statement import bundle_files
 from registry.store.base import Store
@@ -83,6 +84,7 @@ class Imported:
         left_out: each signature that was not, with why.
         event: the event of the import; None where all of it was imported before.
         promoted: the events of promoting it, where that was asked.
+        warnings: which versions have the `model.onnx` of one that was withdrawn here.
     """
 
     digest: str
@@ -92,6 +94,7 @@ class Imported:
     left_out: tuple[str, ...]
     event: Event | None
     promoted: tuple[Event, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_release(path: Path) -> ReadRelease:
@@ -138,6 +141,7 @@ def import_release(
         InvalidName: the model has a name that the registry cannot take.
         BundleRefused: a bundle could not answer.
         ArchiveRefused: a signature is forged, or a version has none of anybody trusted.
+        VersionWithdrawn: a bundle was withdrawn here.
         StoreError: the store cannot be written.
     """
     contents: dict[str, bytes] = {archive.digest: archive.text}
@@ -152,6 +156,7 @@ def import_release(
     with writing(engine) as connection:
         restore_collected(connection, store, contents)
         inserted = [insert_version(connection, one.manifest, one.digest) for one in archive.bundles]
+        refuse_withdrawn(connection, [version for version, _ in inserted])
         versions = tuple(version for version, _ in inserted)
         new = tuple(version for version, is_new in inserted if is_new)
         here = {version.digest: version for version in versions}
@@ -171,7 +176,8 @@ def import_release(
                 versions=[version.number for version in new],
                 details=_details(archive, signatures),
             )
-    return Imported(archive.digest, versions, new, signatures, left_out, event)
+        warnings = shared_files(connection, versions)
+    return Imported(archive.digest, versions, new, signatures, left_out, event, warnings=warnings)
 
 
 def _bundle(

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Connection, String, select, type_coerce
 
 from registry.database.event_facts import member_facts, release_time, version_facts
-from registry.database.queries import model_names, stack_of
-from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow
-from registry.records import SCOPES, IntegrityIssue
+from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members
+from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
+from registry.records import MOVES, SCOPES, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
 
 _RESTORE = "find out who changed the database, and restore a copy of it"
@@ -33,6 +33,7 @@ def replay_differences(connection: Connection, events: Events) -> Iterator[Integ
     yield from _versions(connection, events)
     yield from _releases(connection, events)
     yield from _aliases(connection, events)
+    yield from _withdrawals(connection, events)
     yield from _keys(connection, events)
     yield from _gate_sets(connection, events)
 
@@ -108,7 +109,7 @@ def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]
     aliases = {(row[0], row[1]): (row[2], row[3]) for row in connection.execute(query)}
     moves: dict[tuple[str, str], list[tuple[str, int | None]]] = {}
     for event in events:
-        if event["alias"] is not None and event["kind"] in ("promoted", "rolled-back"):
+        if event["alias"] is not None and event["kind"] in MOVES:
             moves.setdefault((event["model"], event["alias"]), []).append(
                 (event["kind"], event["release_id"])
             )
@@ -118,15 +119,49 @@ def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]
             yield IntegrityIssue(about, f"it points to a release of {of_release}; promote anew")
         stack = stack_of(moves.get((model, alias), []))
         if not stack or stack[-1] != release:
-            end = stack[-1] if stack else "none"
+            end = (stack[-1] or "a stop") if stack else "none"
             yield IntegrityIssue(
                 about, f"it points to release {release}, and history ends at {end}; promote anew"
             )
     models = model_names(connection)
     for model, alias in sorted(moves.keys() - aliases.keys()):
-        if model in models:
+        stack = stack_of(moves[model, alias])
+        if model in models and not (stack and stack[-1] is None):
             yield IntegrityIssue(
                 f"alias {alias} of {model}", "history tells of it and it is gone; promote anew"
+            )
+
+
+def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    """The withdrawals that are missing, unknown, or other than their event; and who points to one."""
+    recorded = {
+        (event["model"], one["number"]): (event["id"], event["reason"], _details(event, "at"))
+        for event in events
+        if event["kind"] == "withdrawn"
+        for one in _details(event, "withdrawn") or []
+    }
+    held = {
+        (one.model, one.number): (one.reason, stored_time(one.created)) for one in withdrawals(connection)
+    }
+    for model, number in sorted(held.keys() | recorded.keys()):
+        about = f"the withdrawal of version {number} of {model}"
+        if (model, number) not in recorded:
+            yield IntegrityIssue(about, f"no event tells of it; {_RESTORE}")
+        elif (model, number) not in held:
+            event = recorded[model, number][0]
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+        elif held[model, number] != recorded[model, number][1:]:
+            event = recorded[model, number][0]
+            yield IntegrityIssue(about, f"it is not as event {event} tells it; {_RESTORE}")
+    query = select(AliasRow.model, AliasRow.alias, AliasRow.release_id).order_by(
+        AliasRow.model, AliasRow.alias
+    )
+    for model, alias, release in connection.execute(query):
+        if numbers := withdrawn_members(connection, model).get(release):
+            yield IntegrityIssue(
+                f"alias {alias} of {model}",
+                f"it points to release {release}, which holds version {', '.join(map(str, numbers))}, "
+                f"withdrawn; no service serves it. {_RESTORE.capitalize()}, or promote anew",
             )
 
 

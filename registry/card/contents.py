@@ -17,7 +17,7 @@ from registry.card.figures import count_of, is_difference, names_of, not_underst
 from registry.card.limits import limits, trained_at_least
 from registry.card.use import how_to_use, intended_use
 from registry.gates import Case, SpreadGate
-from registry.records import Release, Version
+from registry.records import Release, Version, Withdrawal
 
 CARD_SCHEMA = 1
 """Raised when a name of the card goes or means something else."""
@@ -32,17 +32,20 @@ class Entry:
         digest: the bundle's digest.
         version: its number in a registry; None for a bundle that is in none.
         registered: when it was added there.
+        withdrawn: that it was withdrawn, when and why; empty where it was not.
     """
 
     manifest: BundleManifest
     digest: str
     version: int | None = None
     registered: datetime | None = None
+    withdrawn: str = ""
 
     @classmethod
-    def of(cls, version: Version, manifest: BundleManifest) -> "Entry":
-        """The entry of a registered version."""
-        return cls(manifest, version.digest, version.number, version.created)
+    def of(cls, version: Version, manifest: BundleManifest, withdrawal: Withdrawal | None = None) -> "Entry":
+        """The entry of a registered version, and of its withdrawal where it was withdrawn."""
+        withdrawn = "" if withdrawal is None else str(withdrawal)
+        return cls(manifest, version.digest, version.number, version.created, withdrawn)
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> "Entry":
@@ -86,12 +89,19 @@ def entry_json(entry: Entry) -> dict[str, Any]:
             "expected_coverage": expected_coverage(manifest.conformal),
         },
         "out_of_distribution": familiarity(manifest.out_of_distribution),
-        "limits": limits(manifest),
+        **({"withdrawn": entry.withdrawn} if entry.withdrawn else {}),
+        "limits": [*_withdrawn(entry), *limits(manifest)],
         "not_understood": not_understood(metrics),
         "file": said["file"],
         **cases_json(manifest),
         "lineage": said["lineage"],
     }
+
+
+def _withdrawn(entry: Entry) -> list[str]:
+    if not entry.withdrawn:
+        return []
+    return [f"{entry.withdrawn.rstrip('.')}. Nobody may be answered by this version any more."]
 
 
 def release_card(

@@ -58,7 +58,8 @@ def _shown(version: Mapping[str, Any], alike: Mapping[str, bool]) -> dict[str, A
 
 def _title(version: Mapping[str, Any]) -> str:
     name = version["subgroup"]["name"]
-    return name if version["version"] is None else f"{name}: version {version['version']}"
+    withdrawn = ", WITHDRAWN" if version.get("withdrawn") else ""
+    return name if version["version"] is None else f"{name}: version {version['version']}{withdrawn}"
 
 
 def _served(served: Mapping[str, Any] | None) -> str:

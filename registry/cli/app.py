@@ -61,6 +61,7 @@ from registry.cli.releases import (
 from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import sign
+from registry.cli.taking_back import STOP_EXAMPLES, WITHDRAW_EXAMPLES, stop, withdraw
 from registry.cli.verify import EXAMPLES as VERIFY_EXAMPLES
 from registry.cli.verify import verify
 from registry.errors import RegistryError
@@ -160,6 +161,7 @@ def add(
         added = registry.add_folders_and_tell(folders)
     states = ["added" if version in added.new else "was there" for version in added.versions]
     text = [version_table(added.versions, states), *(f"repaired: object {one}" for one in added.repaired)]
+    text += [shown(f"note: {one}") for one in added.warnings]
     answer(as_data(added), "\n".join(text), as_json)
 
 
@@ -175,6 +177,8 @@ _command(app, "gc", *GC_EXAMPLES)(gc)
 _command(app, "compare", *COMPARE_EXAMPLES)(compare)
 _command(app, "promote", *PROMOTE_EXAMPLES)(promote)
 _command(app, "rollback", *ROLLBACK_EXAMPLES)(rollback)
+_command(app, "stop", *STOP_EXAMPLES)(stop)
+_command(app, "withdraw", *WITHDRAW_EXAMPLES)(withdraw)
 _command(app, "history", *HISTORY_EXAMPLES)(history)
 
 

@@ -95,6 +95,7 @@ def import_page(imported: "Imported") -> str:
                 for one in imported.signatures
             ),
             *(shown(f"left out: {one}") for one in imported.left_out),
+            *(shown(f"note: {one}") for one in imported.warnings),
             *(event_lines(event) for event in imported.promoted),
             imported.digest,
         ]

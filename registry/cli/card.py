@@ -75,7 +75,8 @@ def registered_card(
     """
     if number is not None:
         version = registry.version(model, number)
-        return release_card([Entry.of(version, registry.manifest(version))])
+        withdrawal = next((one for one in registry.withdrawals(model) if one.number == number), None)
+        return release_card([Entry.of(version, registry.manifest(version), withdrawal)])
     alias = alias or PRODUCTION
     release = registry.require_release(model, alias)
     entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]

@@ -31,6 +31,9 @@ def difference_text(found: Difference) -> str:
         for side in (found.before, found.after)
         if side.parent_version is not None
     ]
+    parents += [
+        f"{_name(side)} is {side.withdrawn}" for side in (found.before, found.after) if side.withdrawn
+    ]
     if not found.changed:
         told = "everything but figures is the same"
     else:

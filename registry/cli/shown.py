@@ -10,7 +10,7 @@ from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
 from registry.records import Release, Version
-from registry.rendering.records import event_lines, release_line, version_page, version_table
+from registry.rendering.records import event_lines, release_line, stopped_line, version_page, version_table
 
 if TYPE_CHECKING:
     from registry.registry import Registry
@@ -33,9 +33,16 @@ def list_(
     with open_registry(context) as registry:
         versions = registry.versions(model, None if all_ or as_json else MOST_LISTED)
         older = registry.version_count(model) - len(versions)
-    text = version_table(versions) if versions else "no version yet; add one with `dermfed-registry add`"
+        withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
+    states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
+    text = version_table(versions, states if any(states) else None)
+    if not versions:
+        text = "no version yet; add one with `dermfed-registry add`"
     more = f"\nand {older} older: --all lists them too" if older else ""
-    answer(as_data(versions) if as_json else None, text + more, as_json)
+    found = [
+        {**as_data(one), "withdrawn": state or None} for one, state in zip(versions, states, strict=True)
+    ]
+    answer(found, text + more, as_json)
 
 
 def show(
@@ -63,6 +70,8 @@ def show(
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
         overridden = registry.overrides(model)
+        withdrawn = {one.number: one for one in registry.withdrawals(model)}
+        stopped = registry.stopped(model) if alias is None and number is None else {}
     if number is not None:
         aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     found = {
@@ -73,9 +82,11 @@ def show(
             for name, release in aliases.items()
             if release.id in overridden
         },
+        "stopped": {name: as_data(event) for name, event in stopped.items()},
         "versions": [
             {
                 **as_data(version),
+                "withdrawn": str(withdrawn.get(version.number, "")) or None,
                 "signatures": as_data(signed),
                 "manifest": readable(manifest),
             }
@@ -83,12 +94,12 @@ def show(
         ],
     }
     pages = [
-        f"{version_page(version, manifest)}\n{signed_by(signed)}"
+        f"{version_page(version, manifest, withdrawn.get(version.number))}\n{signed_by(signed)}"
         for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
     ]
-    lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()] or [
-        f"no alias of {model} points here"
-    ]
+    lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()]
+    lines += [stopped_line(name, event) for name, event in stopped.items()]
+    lines = lines or [f"no alias of {model} points here"]
     answer(found, "\n\n".join(["\n".join(lines), *pages]), as_json)
 
 

@@ -24,6 +24,7 @@ from registry.database.tables import (
     MemberRow,
     ReleaseRow,
     VersionRow,
+    WithdrawalRow,
     stored_time,
 )
 from registry.environment import current_host
@@ -116,11 +117,20 @@ def insert_release(connection: Connection, model: str, versions: Sequence[Versio
     return release
 
 
-def point_alias(connection: Connection, model: str, alias: str, release: int) -> None:
-    """Points the alias to a release."""
+def point_alias(connection: Connection, model: str, alias: str, release: int | None) -> None:
+    """Points the alias to a release, or to nothing."""
     here = (AliasRow.model == model, AliasRow.alias == alias)
     connection.execute(delete(AliasRow).where(*here))
-    connection.execute(insert(AliasRow).values(model=model, alias=alias, release_id=release))
+    if release is not None:
+        connection.execute(insert(AliasRow).values(model=model, alias=alias, release_id=release))
+
+
+def insert_withdrawal(connection: Connection, version: Version, reason: str, time: datetime) -> None:
+    """Marks a version as withdrawn."""
+    id_ = connection.scalar(
+        select(VersionRow.id).where(VersionRow.model == version.model, VersionRow.number == version.number)
+    )
+    connection.execute(insert(WithdrawalRow).values(version_id=id_, reason=reason, created=time))
 
 
 def insert_event(

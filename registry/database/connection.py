@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 
 from sqlalchemy import URL, Connection, Engine, event, make_url
@@ -62,6 +63,19 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+_trying: ContextVar[bool] = ContextVar("trying", default=False)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """A trial: what write transactions do within is undone at the end of each."""
+    token = _trying.set(True)
+    try:
+        yield
+    finally:
+        _trying.reset(token)
+
+
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A write transaction: serialised with all others, and atomic.
@@ -72,9 +86,11 @@ def writing(engine: Engine) -> Iterator[Connection]:
     with (
         _explained(engine),
         engine.connect().execution_options(**{_WRITES: True}) as connection,
-        connection.begin(),
+        connection.begin() as transaction,
     ):
         yield connection
+        if _trying.get():
+            transaction.rollback()
 
 
 def integrity_failures(connection: Connection) -> list[str]:

@@ -8,11 +8,19 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Text, cast, func, select
 
 from registry.bundle.manifest.schema import Subgroup
-from registry.database.tables import AliasRow, EventRow, KeyRow, MemberRow, ReleaseRow, VersionRow
+from registry.database.tables import (
+    AliasRow,
+    EventRow,
+    KeyRow,
+    MemberRow,
+    ReleaseRow,
+    VersionRow,
+    WithdrawalRow,
+)
 from registry.errors import NotFound
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
-from registry.records import ApiKey, Event, Release, Version
+from registry.records import MOVES, ApiKey, Event, Release, Version, Withdrawal
 
 _VERSION = (
     VersionRow.model,
@@ -121,20 +129,89 @@ def last_event(connection: Connection) -> Event:
     return _event(connection.execute(query).one())
 
 
-def release_stack(events: Sequence[Event]) -> list[int]:
-    """The stack of releases of one alias: a promotion pushes one, a rollback pops one."""
+def release_stack(events: Sequence[Event]) -> list[int | None]:
+    """The stack of releases of one alias, as `stack_of`."""
     return stack_of((event.kind, event.release) for event in events)
 
 
-def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int]:
-    """The stack of releases of one alias, from the kinds and releases of its events."""
-    stack: list[int] = []
+def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int | None]:
+    """The stack of releases of one alias, from the kinds and releases of its events.
+
+    A promotion pushes a release, and a stop pushes None; a rollback pops down to the release that it names.
+    A promotion after a stop begins a new stack: what was stopped is nothing to go back to by chance.
+    """
+    stack: list[int | None] = []
     for kind, release in steps:
         if kind == "promoted" and release is not None:
-            stack.append(release)
+            stack = [*(stack if stack and stack[-1] is not None else []), release]
+        elif kind == "stopped" and stack and stack[-1] is not None:
+            stack.append(None)
         elif kind == "rolled-back" and stack:
-            stack.pop()
+            reached = stack.index(release) if release in stack[:-1] else len(stack) - 2
+            stack = stack[: reached + 1]
     return stack
+
+
+def stops(connection: Connection, model: str | None = None, alias: str | None = None) -> tuple[Event, ...]:
+    """The stops that hold: the newest move of each alias, where it is one; by model and alias."""
+    newest = select(func.max(EventRow.id)).where(EventRow.kind.in_(MOVES), EventRow.alias.is_not(None))
+    if model is not None:
+        newest = newest.where(EventRow.model == model)
+    if alias is not None:
+        newest = newest.where(EventRow.alias == alias)
+    newest = newest.group_by(EventRow.model, EventRow.alias)
+    query = select(*EventRow.__table__.columns).where(EventRow.kind == "stopped", EventRow.id.in_(newest))
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.model, EventRow.alias)))
+
+
+def withdrawals(connection: Connection, model: str | None = None) -> tuple[Withdrawal, ...]:
+    """Every withdrawal, of one model or of all, in the order of the versions' numbers."""
+    query = (
+        select(
+            VersionRow.model,
+            VersionRow.number,
+            VersionRow.digest,
+            VersionRow.model_digest,
+            WithdrawalRow.reason,
+            WithdrawalRow.created,
+        )
+        .join(WithdrawalRow, WithdrawalRow.version_id == VersionRow.id)
+        .order_by(VersionRow.model, VersionRow.number)
+    )
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    return tuple(Withdrawal(**row._mapping) for row in connection.execute(query))
+
+
+def withdrawn_members(connection: Connection, model: str) -> dict[int, tuple[int, ...]]:
+    """The numbers of the withdrawn versions in each release of a model that holds any."""
+    query = (
+        select(MemberRow.release_id, VersionRow.number)
+        .join(VersionRow, VersionRow.id == MemberRow.version_id)
+        .join(WithdrawalRow, WithdrawalRow.version_id == VersionRow.id)
+        .where(VersionRow.model == model)
+        .order_by(VersionRow.number)
+    )
+    found: dict[int, tuple[int, ...]] = {}
+    for release, number in connection.execute(query):
+        found[release] = (*found.get(release, ()), number)
+    return found
+
+
+def same_model_file(connection: Connection, digest: str) -> tuple[tuple[str, int], ...]:
+    """The model and number of every version with this `model.onnx`."""
+    query = select(VersionRow.model, VersionRow.number).where(VersionRow.model_digest == digest)
+    return tuple((model, number) for model, number in connection.execute(query.order_by(VersionRow.id)))
+
+
+def model_digests(connection: Connection, versions: Sequence[Version]) -> dict[int, str]:
+    """The digest of the `model.onnx` of each of these versions of one model, by number."""
+    if not versions:
+        return {}
+    query = select(VersionRow.number, VersionRow.model_digest).where(
+        VersionRow.model == versions[0].model, VersionRow.number.in_([one.number for one in versions])
+    )
+    return {row.number: row.model_digest for row in connection.execute(query)}
 
 
 def all_keys(connection: Connection) -> tuple[ApiKey, ...]:

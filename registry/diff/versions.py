@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from registry.bundle.manifest.schema import BundleManifest
 from registry.diff.facts import Changed, changes
 from registry.diff.figures import FigureChange, figure_changes
-from registry.records import Version
+from registry.records import Version, Withdrawal
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class ComparedVersion:
         subgroup: whom it is for.
         parent: the digest of what it began from, if its bundle says.
         parent_version: the version of the same model that this is; None where it is none of them.
+        withdrawn: that it was withdrawn, when and why; empty where it was not.
     """
 
     version: int
@@ -26,6 +27,7 @@ class ComparedVersion:
     subgroup: str
     parent: str | None
     parent_version: int | None
+    withdrawn: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,25 @@ class Difference:
     figures: tuple[FigureChange, ...]
 
 
-def compare(pair: Sequence[tuple[Version, BundleManifest]], known: Sequence[Version]) -> Difference:
-    """Compares the first version with the second; `known` are all versions of the model."""
+def compare(
+    pair: Sequence[tuple[Version, BundleManifest]],
+    known: Sequence[Version],
+    withdrawals: Sequence[Withdrawal] = (),
+) -> Difference:
+    """Compares the first version with the second; `known` and `withdrawals` are all those of the model."""
     (_, before), (_, after) = pair
     numbers = {version.digest: version.number for version in known}
-    first, second = (_side(version, manifest, numbers) for version, manifest in pair)
+    told = {one.number: str(one) for one in withdrawals}
+    first, second = (
+        _side(version, manifest, numbers, told.get(version.number, "")) for version, manifest in pair
+    )
     changed, unchanged = changes(before, after)
     return Difference(known[0].model, first, second, changed, unchanged, figure_changes(before, after))
 
 
-def _side(version: Version, manifest: BundleManifest, numbers: Mapping[str, int]) -> ComparedVersion:
+def _side(
+    version: Version, manifest: BundleManifest, numbers: Mapping[str, int], withdrawn: str
+) -> ComparedVersion:
     parent = manifest.lineage.parent
     return ComparedVersion(
         version.number,
@@ -65,4 +76,5 @@ def _side(version: Version, manifest: BundleManifest, numbers: Mapping[str, int]
         version.subgroup.name,
         parent,
         None if parent is None else numbers.get(parent),
+        withdrawn,
     )

@@ -1,11 +1,13 @@
 """Whoever signs an action: with a key file, or in two steps with a key that is elsewhere.
 
 A person in front of a browser keeps their key there. So the action is tried first by somebody who signs
-nothing and only takes down what would be signed (`TakesDown`); its transaction is undone. Then it is done
-with what the browser has signed meanwhile (`SignedBefore`), which holds for exactly that statement: if
-anything has changed between, it is refused.
+nothing and only takes down what would be signed (`TakesDown`); what the trial wrote is undone. Then it is
+done with what the browser has signed meanwhile (`SignedBefore`), which holds for exactly these statements:
+if anything has changed between, it is refused.
 """
 
+import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -50,27 +52,17 @@ class KeySignatory:
         return sign_plainly(self._key, ACTION, statement)
 
 
-class StatementTaken(Exception):  # noqa: N818 - it ends a trial, and is no error
-    """Ends the trial of an action, with the statement that is to be signed.
-
-    Attributes:
-        statement: canonical JSON.
-    """
-
-    def __init__(self, statement: bytes) -> None:
-        super().__init__("the action was tried, and nothing was done")
-        self.statement = statement
-
-
 class TakesDown:
-    """Somebody whose key is elsewhere: takes down what they would sign.
+    """Somebody whose key is elsewhere: signs nothing, and takes down what they would sign.
 
     Attributes:
         fingerprint: of their public key.
+        statements: canonical JSON of each, in the order of the events.
     """
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
+        self.statements: list[bytes] = []
         self._time = datetime.now(UTC)
 
     def time(self) -> datetime:
@@ -78,54 +70,63 @@ class TakesDown:
         return self._time
 
     def sign(self, statement: bytes) -> bytes:
-        """Ends the trial.
-
-        Raises:
-            StatementTaken: always, with the statement.
-        """
-        raise StatementTaken(statement)
+        """Takes it down; what comes back is no signature."""
+        self.statements.append(statement)
+        return b""
 
 
 class SignedBefore:
-    """Somebody who has signed one statement already.
+    """Somebody who has signed what is to be done already: one statement for each event that it makes.
 
     Attributes:
         fingerprint: of their public key.
     """
 
-    def __init__(self, public_key: str, statement: bytes, signature: bytes, signed: datetime) -> None:
+    def __init__(self, public_key: str, signed: Mapping[bytes, bytes]) -> None:
         """Keeps what was signed.
 
         Args:
             public_key: theirs, in PEM.
-            statement: what they signed.
-            signature: over it (DER).
-            signed: when, as the statement says.
+            signed: the signature (DER) over each statement.
+
+        Raises:
+            PersonRefused: nothing was signed, or not at one moment.
         """
         self._key = read_public_key(public_key.encode(), "the registry")
         self.fingerprint = fingerprint(self._key)
-        self._statement, self._signature, self._signed = statement, signature, signed
+        self._signed = dict(signed)
+        self._time = _one_time(self._signed)
 
     def time(self) -> datetime:
         """When it was signed."""
-        return self._signed
+        return self._time
 
     def sign(self, statement: bytes) -> bytes:
-        """The signature, if it is over this statement.
+        """The signature, if this was signed.
 
         Raises:
-            PersonRefused: it is over another, is not of this key, or is too old.
+            PersonRefused: it was not, the signature is not of this key, or it is too old.
         """
-        if statement != self._statement:
+        signature = self._signed.get(statement)
+        if signature is None:
             raise PersonRefused(
                 "what was signed is not what would be done now: the registry has changed since; look again, "
                 "and sign anew"
             )
-        if not abs(datetime.now(UTC) - self._signed) <= FRESH:
+        if not abs(datetime.now(UTC) - self._time) <= FRESH:
             raise PersonRefused(
-                f"this was signed at {self._signed.isoformat(timespec='seconds')}, more than "
+                f"this was signed at {self._time.isoformat(timespec='seconds')}, more than "
                 f"{FRESH // timedelta(minutes=1)} minutes from now; sign anew"
             )
-        if not verify_plainly(self._key, ACTION, statement, self._signature):
+        if not verify_plainly(self._key, ACTION, statement, signature):
             raise PersonRefused(f"the signature is not of the key {self.fingerprint}; sign with that key")
-        return self._signature
+        return signature
+
+
+def _one_time(signed: Iterable[bytes]) -> datetime:
+    """The moment that all of these statements tell."""
+    try:
+        (time,) = {json.loads(statement)["time"] for statement in signed}
+        return datetime.fromisoformat(time)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PersonRefused(f"what was signed is no action of a registry ({error}); sign anew") from error

@@ -17,7 +17,7 @@ from registry.bundle.folder import MODEL_FILE, Bundle, check_model_file
 from registry.bundle.manifest.schema import BundleManifest, ModelFile
 from registry.database.changes import AuditContext, insert_event, insert_version
 from registry.database.connection import reading, writing
-from registry.database.queries import version_by_digest
+from registry.database.queries import version_by_digest, withdrawals
 from registry.records import Added
 from registry.releases.probe import probe_file
 from registry.releases.validate_bundle import (
@@ -27,6 +27,7 @@ from registry.releases.validate_bundle import (
     read_folder_manifest,
     title_of,
 )
+from registry.releases.withdrawn import shared_files
 from registry.store.base import Store
 from registry.store.copying import Staged
 from registry.store.garbage import restore_collected
@@ -131,7 +132,16 @@ def _add(engine: Engine, store: Store, context: AuditContext, incoming: Sequence
         for model in dict.fromkeys(version.model for version in new):
             numbers = [version.number for version in new if version.model == model]
             insert_event(connection, "added", model, context, versions=numbers)
-    return Added(tuple(version for version, _ in inserted), new, damaged)
+        versions = tuple(version for version, _ in inserted)
+        withdrawn = {(one.model, one.number): one for one in withdrawals(connection)}
+        warnings = [
+            f"version {one.number} of {one.model} is {withdrawn[one.model, one.number]}"
+            for one in versions
+            if (one.model, one.number) in withdrawn
+        ]
+        for model in dict.fromkeys(version.model for version in versions):
+            warnings += shared_files(connection, [one for one in versions if one.model == model])
+    return Added(versions, new, damaged, tuple(warnings))
 
 
 def _known(engine: Engine, store: Store, bundles: Sequence[tuple[str, str]]) -> tuple[int, ...]:

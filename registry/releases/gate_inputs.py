@@ -13,7 +13,7 @@ from registry.database.connection import reading
 from registry.database.people import active_people
 from registry.database.queries import events_of
 from registry.people.signed_events import SignedBy, who_signed
-from registry.records import Event, Person, Version
+from registry.records import MOVES, Event, Person, Version
 from registry.releases.compose import Candidate
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
@@ -57,7 +57,7 @@ def approving_events(events: Sequence[Event], digest: str) -> tuple[Event, ...]:
     """
     found: list[Event] = []
     for event in events:
-        if event.kind in ("promoted", "rolled-back", "stopped"):
+        if event.kind in MOVES:
             found.clear()
         elif event.kind == "approved" and (event.details or {}).get("candidate") == digest:
             found.append(event)

@@ -12,23 +12,21 @@ from registry.database.changes import AuditContext, insert_event, insert_release
 from registry.database.connection import reading, writing
 from registry.database.people import acting_person
 from registry.database.queries import (
-    alias_names,
     current_release,
-    events_of,
-    release_stack,
     require_model,
     versions_by_number,
 )
-from registry.errors import GateRefusal, NothingToApprove, NothingToRollBack, ReleaseRefused, StoreError
+from registry.errors import GateRefusal, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
-from registry.names import check_name, not_found
+from registry.names import check_name
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
 from registry.releases.probe import probe_file
+from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.store.base import Store
 from registry.store.bundles import stored_manifest, stored_model
 from registry.store.ownership import require_own
@@ -77,6 +75,7 @@ def candidate_for(
     with reading(engine) as connection:
         require_model(connection, model)
         named = versions_by_number(connection, model, numbers)
+        refuse_withdrawn(connection, named)
         return compose(model, named, current_release(connection, model, alias), without)
 
 
@@ -94,6 +93,7 @@ def judge(
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model)
         approved = approvals(connection, candidate, alias)
+        shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
@@ -117,7 +117,9 @@ def judge(
         approve_with=_approve_with(candidate, alias),
     )
     report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
-    comparison = compare_releases(candidate, alias, manifests, running, report, unreadable=unreadable)
+    comparison = compare_releases(
+        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=shared
+    )
     return GateEvaluation(report, gates, approved, comparison)
 
 
@@ -185,6 +187,12 @@ def swap(
             or approvals(connection, candidate, alias) != evaluation.approvals
         ):
             return None
+        refuse_withdrawn(connection, candidate.versions)
+        if context.reason is None and (shared := shared_files(connection, candidate.named)):
+            raise ReleaseRefused(
+                f"{'; '.join(shared)}. To promote it all the same, say why with --reason TEXT, which history "
+                "keeps"
+            )
         release = insert_release(connection, model, candidate.versions)
         point_alias(connection, model, alias, release)
         return insert_event(
@@ -197,30 +205,6 @@ def swap(
             release=release,
             before=None if before is None else before.id,
             details={"without": list(candidate.without)} if candidate.without else None,
-        )
-
-
-def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
-    """Rolls an alias back to the release before the one it points to.
-
-    Raises:
-        NotFound: there is no such model or alias.
-        NothingToRollBack: there is no release before it.
-    """
-    with writing(engine) as connection:
-        require_model(connection, model)
-        stack = release_stack(events_of(connection, model, alias))
-        if not stack:
-            raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
-        if len(stack) == 1:
-            raise NothingToRollBack(
-                f"{alias} of {model} points to its first release, {stack[0]}; there is none before it. "
-                "Promote another version instead"
-            )
-        before, release = stack[-1], stack[-2]
-        point_alias(connection, model, alias, release)
-        return insert_event(
-            connection, "rolled-back", model, context, alias=alias, release=release, before=before
         )
 
 
@@ -256,6 +240,7 @@ def approve(
                 f"{alias} of {model} has moved while {candidate.title} was looked at; look again and "
                 "approve anew"
             )
+        refuse_withdrawn(connection, candidate.versions)
         if candidate.changes_nothing:
             raise NothingToApprove(f"{alias} of {model} points to {candidate.title} already")
         if _has_approved(approvals(connection, candidate, alias), context):

@@ -10,7 +10,7 @@ from registry.bundle.metrics import patient
 from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateFinding, GateReport, GateResult
 from registry.gates import figures_by_subgroup
-from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version
+from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version, Withdrawal
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 FIGURES = (*patient.FIGURES, "accuracy", "ece")
@@ -47,14 +47,22 @@ def release_line(alias: str, release: Release, overridden: Event | None = None) 
     )
 
 
-def version_page(version: Version, manifest: BundleManifest) -> str:
-    """Figures by subgroup, calibration and lineage of one version."""
+def stopped_line(alias: str, event: Event) -> str:
+    """That an alias was stopped and points to nothing."""
+    return lines_of(
+        [f"{alias}: STOPPED by {event.actor} at {moment(event.time)}: {event.reason}; it points to nothing"]
+    )
+
+
+def version_page(version: Version, manifest: BundleManifest, withdrawal: Withdrawal | None = None) -> str:
+    """Figures by subgroup, calibration and lineage of one version; before all that it was withdrawn."""
     subgroup, lineage = version.subgroup, manifest.lineage
     tones = "".join(f", {scale} {', '.join(values)}" for scale, values in subgroup.by_scale.items())
     conformal, abstention = manifest.conformal, manifest.abstention
     return lines_of(
         [
             f"version {version.number} for {shown_name(subgroup.name)}{tones}",
+            *([] if withdrawal is None else [f"  {withdrawal}"]),
             f"  digest       {version.digest}",
             f"  added        {moment(version.created)}",
             *_taken(manifest),
@@ -95,9 +103,11 @@ def event_lines(event: Event) -> str:
         )
     if event.release is not None:
         head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+    elif event.kind == "stopped":
+        head += f", {event.alias}: release {event.before or 'none'} -> nothing"
     elif event.alias is not None:
         head += f" for {event.alias}"
-    lines = [head]
+    lines = [head, *_went_back(event.details or {})]
     if without := (event.details or {}).get("without"):
         lines.append(f"    without a version for: {', '.join(without)}")
     if event.kind == "gates-changed" and event.details:
@@ -119,6 +129,17 @@ def _signed(event: Event) -> str:
     if event.signed_with is not None:
         return " (signed)"
     return " (not signed)" if event.kind in ROLE_FOR else ""
+
+
+def _went_back(details: Mapping[str, Any]) -> list[str]:
+    """Why an alias went back by itself, and what it passed over."""
+    lines = []
+    if because := details.get("because"):
+        lines.append(f"    since withdrawn: version {', '.join(map(str, because))}")
+    for one in details.get("skipped", ()):
+        held = ", ".join(map(str, one["withdrawn"]))
+        lines.append(f"    skipped: release {one['release']}, which holds version {held}, withdrawn")
+    return lines
 
 
 def _origin(origin: dict[str, Any]) -> str:

@@ -11,6 +11,10 @@ the request began and its end. So each `ServedRelease` holds the moment when the
 and a request that finds the confirmation too old waits for the next one instead of answering with what
 may have been replaced. Only the model whose release is being loaded waits: others are confirmed meanwhile,
 and so is the old release as soon as the registry points back to it.
+
+A version that was withdrawn is another matter: the poll that learns of it drops the release at once, whether
+or not the next one has been loaded, and the model answers 503 until it has. What a withdrawn version was
+computing when that happened is not answered either (`may_answer`).
 """
 
 import logging
@@ -22,10 +26,10 @@ from dataclasses import dataclass, field, replace
 from registry.bundle.errors import BundleError
 from registry.bundle.plain_text import shown, shown_name
 from registry.errors import RegistryError
-from registry.records import ApiKey, Release
+from registry.records import ApiKey, Release, Version
 from registry.signing.trust import trust_in
 from serving.metrics.metrics import Metrics
-from serving.releases.loading import LoadedRelease, Loader, RegistrySource
+from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
 from serving.settings import ServeSettings
 
 __all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
@@ -40,6 +44,12 @@ RETRY_SECONDS = 5.0
 
 SILENT_SECONDS = 10.0
 """How long the registry may take to answer before it counts as one that cannot be read."""
+
+WITHDRAWN_SECONDS = 2.0
+"""How long after a version was withdrawn an answer of it may still leave."""
+
+STOPPED = "{model} was stopped, and nothing answers in its place until somebody promotes or goes back"
+WITHDRAWN = "the version of {model} that answered was withdrawn, and what takes its place is not loaded yet"
 
 _CLOSING_SECONDS = 10.0
 """How long closing waits for each release that is being loaded."""
@@ -56,6 +66,9 @@ class ServedRelease:
         confirmed: when the registry was asked for this, on the monotonic clock; seconds.
         loading: the models of which a newer release is being loaded, each with the moment when the release
             in `releases` was last confirmed; minus infinity where there is none yet.
+        silenced: why models that were served have no release, by model, in a sentence for callers: the alias
+            was stopped, or a version was withdrawn and what takes its place is not loaded yet.
+        withdrawn: the model and the bundle's digest of every version that was withdrawn.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -63,6 +76,12 @@ class ServedRelease:
     health_issues: Mapping[str, str] = field(default_factory=dict)
     confirmed: float = float("-inf")
     loading: Mapping[str, float] = field(default_factory=dict)
+    silenced: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: frozenset[tuple[str, str]] = frozenset()
+
+    def is_withdrawn(self, version: Version) -> bool:
+        """Whether a version was withdrawn, as far as the registry has told."""
+        return (version.model, version.digest) in self.withdrawn
 
     def confirmed_for(self, model: str | None = None) -> float:
         """When the release of a model was last confirmed as current; of the oldest, where none is named."""
@@ -141,6 +160,18 @@ class CurrentRelease:
         # Nobody can say what is current; what was goes on serving, as if asking had failed.
         return served if recent or self._unanswered_for() > SILENT_SECONDS else None
 
+    def may_answer(self, version: Version) -> bool | None:
+        """Whether an answer that this version has computed may leave; None until the registry has told.
+
+        It may not where the version was withdrawn. What the registry said longer ago than
+        `WITHDRAWN_SECONDS` is not enough to tell.
+        """
+        served = self.served
+        if served.is_withdrawn(version):
+            return False
+        recent = served.confirmed >= time.monotonic() - WITHDRAWN_SECONDS
+        return True if recent or self._unanswered_for() > SILENT_SECONDS else None
+
     def refresh(self) -> None:
         """Polls the registry once, loads new releases, and publishes them."""
         if unloaded := self.poll():
@@ -153,7 +184,8 @@ class CurrentRelease:
         self._asked = asked = time.monotonic()
         before = self._served
         try:
-            current = self._source.current(self.alias)
+            standing = standing_of(self._source, self.alias)
+            current = standing.releases
             keys = self._source.keys()
         except Exception as error:  # noqa: BLE001 - whatever it is, and however long it took
             # Nobody can say what is current; what was goes on serving, and /readyz reports it.
@@ -171,13 +203,28 @@ class CurrentRelease:
             ready, failed = self._take_finished(current)
         releases: dict[str, LoadedRelease] = {}
         issues, loading = {}, {}
+        withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
+        silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
         for model, release in current.items():
+            told = WITHDRAWN.format(model=model)
+            if held := _numbers_of(release, withdrawn):  # no dermfed of today points there
+                silenced[model] = told
+                issues[model] = f"release {release.id} of {model} holds version {held}, which was withdrawn"
+                continue
             old = before.releases.get(model)
+            if old and (held := _numbers_of(old.release, withdrawn)):
+                log.warning(
+                    "release %d of %s answers no more: version %s was withdrawn", old.release.id, model, held
+                )
+                old, silenced[model] = None, told
+            elif old is None and before.silenced.get(model) == told:
+                silenced[model] = told
             if old and old.release.id == release.id:
                 releases[model] = old
             elif release.id in ready:
                 releases[model] = ready[release.id]
+                silenced.pop(model, None)
                 log.info(
                     "serving release %d of %s: versions %s", release.id, model, _describe_versions(release)
                 )
@@ -188,9 +235,10 @@ class CurrentRelease:
                     since, issues[model] = failed[release.id]
                     retries += [release] if asked - since >= RETRY_SECONDS else []
                 else:
-                    loading[model] = before.confirmed_for(model) if old else float("-inf")
+                    if model not in silenced:
+                        loading[model] = before.confirmed_for(model) if old else float("-inf")
                     new.append(release)
-        self._publish(ServedRelease(releases, keys, issues, asked, loading))
+        self._publish(ServedRelease(releases, keys, issues, asked, loading, silenced, withdrawn))
         return new + retries
 
     def load(self, release: Release) -> None:
@@ -262,6 +310,11 @@ class CurrentRelease:
             return
         foreseen = isinstance(error, (RegistryError, BundleError, OSError))
         log.error("%s: %s", name or "the registry", shown(str(error)), exc_info=None if foreseen else error)
+
+
+def _numbers_of(release: Release, withdrawn: frozenset[tuple[str, str]]) -> str:
+    """The numbers of the versions of a release that were withdrawn; empty where none was."""
+    return ", ".join(str(one.number) for one in release.versions if (one.model, one.digest) in withdrawn)
 
 
 def _describe_versions(release: Release) -> str:

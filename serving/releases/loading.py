@@ -6,7 +6,7 @@ the last request that use it have ended.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -19,7 +19,7 @@ from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import Subgroup
 from registry.bundle.plain_text import shown
 from registry.bundle.question import Question, ask
-from registry.records import ApiKey, Event, Release, Version
+from registry.records import ApiKey, Event, Release, Standing, Version
 from serving.inference.predictor import LoadedVersion
 
 if TYPE_CHECKING:  # signing needs an extra
@@ -29,7 +29,11 @@ log = logging.getLogger("dermfed.serve")
 
 
 class RegistrySource(Protocol):
-    """What the service reads from the registry."""
+    """What the service reads from the registry.
+
+    A source may have `standing(alias) -> Standing` too, which tells in the same moment what was stopped and
+    withdrawn; of one without, nothing ever was.
+    """
 
     def current(self, alias: str = ...) -> dict[str, Release]:
         """The release that the alias points to, by model."""
@@ -50,6 +54,12 @@ class RegistrySource(Protocol):
     def history(self, model: str) -> tuple[Event, ...]:
         """The events of a model, the oldest first."""
         ...
+
+
+def standing_of(source: RegistrySource, alias: str) -> Standing:
+    """What may answer under the alias, and what must not; a source may be one that knows no withdrawals."""
+    asked: Callable[[str], Standing] | None = getattr(source, "standing", None)
+    return Standing(source.current(alias)) if asked is None else asked(alias)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ REFUSALS = {
     "NothingToRollBack",
     "KeyEnded",
     "PersonRefused",
+    "VersionWithdrawn",
     "SignatureRefused",
     "ArchiveRefused",
     "BundleRefused",

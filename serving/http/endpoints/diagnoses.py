@@ -89,6 +89,7 @@ class Diagnoses:
             decoded, outputs = await service.scheduler.infer(
                 loaded, partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
             )
+            await service.may_leave(loaded.version)
             diagnosis = build_diagnosis(
                 loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
             )

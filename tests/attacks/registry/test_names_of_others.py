@@ -4,21 +4,20 @@ The operating system's word for who somebody is, is an environment variable. Eac
 where nobody has a key, or against a registry that takes the name for the person.
 """
 
-import json
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
-from registry.database.connection import writing
+from registry.database.connection import undone, writing
 from registry.errors import GateRefusal, PersonRefused
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.spread import SpreadGate
-from registry.people.signatory import SignedBefore, StatementTaken, TakesDown
+from registry.people.signatory import SignedBefore, TakesDown
 from registry.people.signed_events import signature_issue
 
 MODEL = "skin-lesion"
@@ -176,41 +175,64 @@ def test_a_signature_is_good_once(registry, person, key, bundle):
     olga.add([bundle(seed=1), bundle(seed=2)])
     olga.set_gates(GateSet(gates=(SpreadGate(limit=1.0),)), reason="loose")
     olga.promote(MODEL, [1], to="production")
-    public = registry.people()[0].public_key
-    trial = TakesDown(key("olga").fingerprint)
-    with pytest.raises(StatementTaken) as taken:
-        registry.signed_by(trial).promote(MODEL, [2], to="production", reason="better")
-    assert registry.release(MODEL, "production").everybody.number == 1  # a trial does nothing
-    signature = key("olga").sign(taken.value.statement)
-    said = json.loads(taken.value.statement)
-    before = SignedBefore(public, taken.value.statement, signature, datetime.fromisoformat(said["time"]))
+    before = registry.audit()
+    signing = signed(
+        registry, key("olga"), lambda one: one.promote(MODEL, [2], to="production", reason="better")
+    )
+    assert registry.audit() == before  # a trial does nothing
     with pytest.raises(PersonRefused, match="is not what would be done"):
-        registry.signed_by(before).promote(MODEL, [2], to="staging", reason="better")
+        signing.promote(MODEL, [2], to="staging", reason="better")
     with pytest.raises(PersonRefused, match="is not what would be done"):
-        registry.signed_by(before).promote(MODEL, [2], to="production", reason="another")
-    assert registry.signed_by(before).promote(MODEL, [2], to="production", reason="better").actor == "olga"
+        signing.promote(MODEL, [2], to="production", reason="another")
+    assert signing.promote(MODEL, [2], to="production", reason="better").actor == "olga"
     olga.rollback(MODEL, alias="production", reason="complaints")
     with pytest.raises(PersonRefused, match="is not what would be done"):
-        registry.signed_by(before).promote(MODEL, [2], to="production", reason="better")
+        signing.promote(MODEL, [2], to="production", reason="better")
     assert registry.verify() == ()
+
+
+def signed(registry, key, action, *, signer=None, ago=None):
+    """The registry as it is used by somebody who signed this before."""
+    if ago is not None:
+        taking = TakesDown(key.fingerprint)
+        taking._time -= ago
+        with undone():
+            action(registry.signed_by(taking))
+        statements = taking.statements
+    else:
+        statements = registry.statements_of(key.fingerprint, action)
+    (public,) = [one.public_key for one in registry.people() if one.fingerprint == key.fingerprint]
+    return registry.signed_by(SignedBefore(public, {one: (signer or key).sign(one) for one in statements}))
 
 
 def test_a_signature_of_long_ago_or_of_another_key_does_nothing(registry, person, key, bundle):
     person("olga").add([bundle(seed=1)])
-    public = registry.people()[0].public_key
-    trial = TakesDown(key("olga").fingerprint)
-    trial._time = datetime.now(UTC) - timedelta(hours=1)
-    with pytest.raises(StatementTaken) as taken:
-        registry.signed_by(trial).promote(MODEL, [1], to="production", override_gates=True, reason="now")
-    old = SignedBefore(public, taken.value.statement, key("olga").sign(taken.value.statement), trial._time)
+
+    def act(one):
+        return one.promote(MODEL, [1], to="production", override_gates=True, reason="now")
+
     with pytest.raises(PersonRefused, match="more than 15 minutes"):
-        registry.signed_by(old).promote(MODEL, [1], to="production", override_gates=True, reason="now")
-    now = TakesDown(key("olga").fingerprint)
-    with pytest.raises(StatementTaken) as taken:
-        registry.signed_by(now).promote(MODEL, [1], to="production", override_gates=True, reason="now")
-    forged = SignedBefore(public, taken.value.statement, key("eve").sign(taken.value.statement), now.time())
+        act(signed(registry, key("olga"), act, ago=timedelta(hours=1)))
     with pytest.raises(PersonRefused, match="the signature is not of the key"):
-        registry.signed_by(forged).promote(MODEL, [1], to="production", override_gates=True, reason="now")
+        act(signed(registry, key("olga"), act, signer=key("eve")))
+    with pytest.raises(PersonRefused, match="is no action of a registry"):
+        SignedBefore(registry.people()[0].public_key, {b"{}": b""})
+    assert act(signed(registry, key("olga"), act)).actor == "olga"
+
+
+def test_what_makes_several_events_is_signed_event_by_event(registry, person, key, bundle):
+    olga = person("olga")
+    olga.add([bundle(seed=1), bundle(seed=2)])
+    for number in (1, 2):
+        olga.promote(MODEL, [number], to="production", override_gates=True, reason="now")
+
+    def act(one):
+        return one.withdraw(MODEL, [2], reason="harmful")
+
+    done = act(signed(registry, key("olga"), act))
+    assert [event.kind for event in (done.event, *done.moved)] == ["withdrawn", "rolled-back"]
+    assert all(event.signed_with for event in (done.event, *done.moved))
+    assert registry.verify() == ()
 
 
 def test_a_person_put_into_the_table_is_found(registry, person, places, bundle, key, tmp_path):

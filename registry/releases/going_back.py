@@ -1,0 +1,224 @@
+"""Going back: to the release before, to nothing (a stop), or away from a version that is withdrawn.
+
+Gates are not asked: going back must always work. A release that holds a withdrawn version is never gone back
+to; it is skipped, and the event says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from registry.database.changes import AuditContext, insert_event, insert_withdrawal, point_alias
+from registry.database.connection import writing
+from registry.database.event_facts import version_facts
+from registry.database.queries import (
+    alias_names,
+    current_release,
+    events_of,
+    release_stack,
+    require_model,
+    same_model_file,
+    stops,
+    versions_by_number,
+    withdrawals,
+    withdrawn_members,
+)
+from registry.database.tables import stored_time
+from registry.errors import NotFound, NothingToRollBack, ReleaseRefused
+from registry.names import not_found
+from registry.records import Event, Release
+from registry.rendering.records import moment
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """What came of withdrawing versions.
+
+    Attributes:
+        event: the event of the withdrawal.
+        moved: the event of each alias that pointed to a release with one of them.
+        same_file: other versions with the same `model.onnx`, as model and number, which may be as harmful.
+    """
+
+    event: Event
+    moved: tuple[Event, ...]
+    same_file: tuple[tuple[str, int], ...]
+
+
+def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
+    """Rolls an alias back to the release before the one it points to, or before it was stopped.
+
+    Raises:
+        NotFound: there is no such model or alias.
+        NothingToRollBack: there is no release before it that may answer.
+    """
+    with writing(engine) as connection:
+        require_model(connection, model)
+        stack = release_stack(events_of(connection, model, alias))
+        if not stack:
+            raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
+        withdrawn = withdrawn_members(connection, model)
+        release, skipped = _before(stack, withdrawn)
+        if release is None:
+            raise NothingToRollBack(_nothing_before(model, alias, stack, skipped, withdrawn))
+        point_alias(connection, model, alias, release)
+        return insert_event(
+            connection,
+            "rolled-back",
+            model,
+            context,
+            alias=alias,
+            release=release,
+            before=stack[-1],
+            details=_skipped(skipped, withdrawn),
+        )
+
+
+def stop(engine: Engine, model: str, alias: str, context: AuditContext) -> Event | None:
+    """Stops an alias: it points to nothing; None where it was stopped before.
+
+    Raises:
+        NotFound: there is no such model or alias.
+        ReleaseRefused: there is no reason.
+    """
+    if context.reason is None:
+        raise ReleaseRefused("stopping needs a reason, which history keeps; add --reason TEXT")
+    with writing(engine) as connection:
+        require_model(connection, model)
+        if (release := current_release(connection, model, alias)) is None:
+            if stops(connection, model, alias):
+                return None
+            raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
+        point_alias(connection, model, alias, None)
+        return insert_event(connection, "stopped", model, context, alias=alias, before=release.id)
+
+
+def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditContext) -> Withdrawn | None:
+    """Withdraws versions for good, and moves every alias away from them, in one transaction.
+
+    An alias whose release holds one goes back to the newest release before it that holds no withdrawn
+    version, and is stopped where there is none. Returns None where all of them were withdrawn before.
+
+    Raises:
+        NotFound: there is no such model or version.
+        ReleaseRefused: there is no reason, or no version is named.
+    """
+    if context.reason is None:
+        raise ReleaseRefused("withdrawing needs a reason, which history keeps; add --reason TEXT")
+    if not numbers:
+        raise ReleaseRefused(f"no version of {model} is named; name at least one, such as 1")
+    with writing(engine) as connection:
+        versions = versions_by_number(connection, model, list(dict.fromkeys(numbers)))
+        known = {one.number for one in withdrawals(connection, model)}
+        if not (new := [one for one in versions if one.number not in known]):
+            return None
+        now = datetime.now(UTC)
+        for version in new:
+            insert_withdrawal(connection, version, context.reason, now)
+        taken = [one.number for one in new]
+        facts = [
+            {name: row[name] for name in ("number", "digest", "model_digest")}
+            for row in version_facts(connection, model, taken)
+        ]
+        event = insert_event(
+            connection,
+            "withdrawn",
+            model,
+            context,
+            versions=taken,
+            details={"withdrawn": facts, "at": stored_time(now)},
+        )
+        moved = [_move_away(connection, model, alias, context) for alias in alias_names(connection, model)]
+        same = {
+            other
+            for one in facts
+            for other in same_model_file(connection, one["model_digest"])
+            if other not in {(row.model, row.number) for row in withdrawals(connection)}
+        }
+        return Withdrawn(event, tuple(one for one in moved if one is not None), tuple(sorted(same)))
+
+
+def required_release(connection: Connection, model: str, alias: str) -> Release:
+    """The release that an alias points to.
+
+    Raises:
+        NotFound: there is no such model or alias, or the alias was stopped.
+    """
+    require_model(connection, model)
+    if (release := current_release(connection, model, alias)) is not None:
+        return release
+    for event in stops(connection, model, alias):
+        raise NotFound(
+            f"{alias} of {model} points to nothing: {event.actor} stopped it at {moment(event.time)} "
+            f"({event.reason}). Go back with `dermfed-registry rollback`, or promote a version"
+        )
+    raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
+
+
+def known_aliases(connection: Connection, model: str) -> tuple[str, ...]:
+    """The aliases of a model, stopped ones too."""
+    stopped = [event.alias for event in stops(connection, model) if event.alias]
+    return tuple(sorted({*alias_names(connection, model), *stopped}))
+
+
+def _move_away(connection: Connection, model: str, alias: str, context: AuditContext) -> Event | None:
+    """Moves the alias if its release holds a withdrawn version."""
+    release = current_release(connection, model, alias)
+    withdrawn = withdrawn_members(connection, model)
+    if release is None or release.id not in withdrawn:
+        return None
+    before, skipped = _before(release_stack(events_of(connection, model, alias)), withdrawn)
+    point_alias(connection, model, alias, before)
+    return insert_event(
+        connection,
+        "stopped" if before is None else "rolled-back",
+        model,
+        context,
+        alias=alias,
+        release=before,
+        before=release.id,
+        details={"because": list(withdrawn[release.id]), **(_skipped(skipped, withdrawn) or {})},
+    )
+
+
+def _before(
+    stack: Sequence[int | None], withdrawn: Mapping[int, Sequence[int]]
+) -> tuple[int | None, list[int]]:
+    """The newest release below the top that holds no withdrawn version, and those between, newest first."""
+    skipped: list[int] = []
+    for release in reversed(stack[:-1]):
+        if release is not None and release not in withdrawn:
+            return release, skipped
+        if release is not None:
+            skipped.append(release)
+    return None, skipped
+
+
+def _skipped(skipped: Sequence[int], withdrawn: Mapping[int, Sequence[int]]) -> dict[str, Any] | None:
+    if not skipped:
+        return None
+    return {"skipped": [{"release": one, "withdrawn": list(withdrawn[one])} for one in skipped]}
+
+
+def _nothing_before(
+    model: str,
+    alias: str,
+    stack: Sequence[int | None],
+    skipped: Sequence[int],
+    withdrawn: Mapping[int, Sequence[int]],
+) -> str:
+    here = "was stopped" if stack[-1] is None else f"points to release {stack[-1]}"
+    if not skipped:
+        first = "its first release, " if stack[-1] is not None else ""
+        here = f"points to {first}{stack[-1]}" if first else here
+        return f"{alias} of {model} {here}; there is none before it. Promote another version instead"
+    held = ", ".join(
+        f"release {one} holds version {' and '.join(map(str, withdrawn[one]))}" for one in skipped
+    )
+    return (
+        f"{alias} of {model} {here}, and nothing before it may answer: {held}, withdrawn. Promote another "
+        "version instead"
+    )
