@@ -81,7 +81,9 @@ def verify(
     lines = [f"{problem.about}: {problem.text}" for problem in problems]
     lines += [_line(one) for one in compared if one.issue is None]
     found = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "nothing wrong"
-    data = {"problems": as_data(problems), "heads": [_data(one) for one in compared]}
+    data = {"problems": as_data(problems)}
+    if compared:
+        data["heads"] = [_data(one) for one in compared]
     answer(data, lines_of([*lines, f"{versions} versions, {found}"]), as_json)
     if problems:
         raise typer.Exit(REFUSED)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Final
 
-from sqlalchemy import Connection, UniqueConstraint, text
+from sqlalchemy import Connection, UniqueConstraint, inspect, text
 
 from registry.database import postgresql_guards, sqlite_guards
 from registry.database.guard import Change, Guard
@@ -52,12 +52,13 @@ def all_guards() -> tuple[Guard, ...]:
 
 
 def install_guards(connection: Connection) -> None:
-    """Makes every guard, in the place of those that are there."""
+    """Makes the guards of all tables that are there, in the place of those that they have."""
     on = _on(connection)
+    tables = inspect(connection).get_table_names()
     for statement in on.before_all():
         connection.execute(text(statement))
     for guard in all_guards():
-        if on.needs(guard):
+        if on.needs(guard) and guard.table in tables:
             for statement in on.statements(guard):
                 connection.execute(text(statement))
 

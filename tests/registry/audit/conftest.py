@@ -100,9 +100,7 @@ class Authority:
         return (self.folder / "answer.tsr").read_bytes()
 
 
-def make_authority(
-    folder: Path, usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.TIME_STAMPING
-) -> Authority:
+def make_authority(folder: Path) -> Authority:
     """An authority whose files are in this folder."""
     if shutil.which("openssl") is None:
         pytest.skip("a time stamping authority needs openssl")
@@ -130,7 +128,7 @@ def make_authority(
         "authority",
         own_key,
         (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.ExtendedKeyUsage([usage]), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), True),
     )
     (folder / "root.pem").write_bytes(root)
     (folder / "own.pem").write_bytes(own)

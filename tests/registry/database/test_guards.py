@@ -1,7 +1,10 @@
 """The database refuses to change what never changes, and a guard that was taken away or emptied is told."""
 
+import re
 import sqlite3
+import uuid
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -11,6 +14,7 @@ from registry.database.connection import open_database, reading, writing
 from registry.database.guards import CHANGES, all_guards, weak_guards
 from registry.database.tables import GUARDED, SCHEMA, Table
 from registry.errors import DatabaseError
+from registry.gates import GateSet, SpreadGate
 from registry.registry import Registry, upgrade
 
 MODEL = "skin-lesion"
@@ -289,4 +293,52 @@ def test_guards_that_were_taken_away_from_an_older_schema_are_there_after_an_upg
     assert upgrade(places.url) == ("0004", SCHEMA)
     with reading(engine) as connection:
         assert list(weak_guards(connection)) == []
+    engine.dispose()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "registry.md").read_text()
+(GRANTS,) = re.findall(r"```sql\n(GRANT.*?)```", PAGE, flags=re.DOTALL)
+
+
+@pytest.fixture
+def clerk(server, postgres):
+    """The address of the server's database for a user who owns no table, with the rights of the docs."""
+    engine, _ = server
+    name = f"clerk_{uuid.uuid4().hex[:12]}"
+    postgres(f"CREATE ROLE {name} LOGIN")
+    with writing(engine) as connection:
+        for statement in GRANTS.replace("TO dermfed", f"TO {name}").split(";"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+    yield engine.url.set(drivername="postgresql", username=name).render_as_string(hide_password=False)
+    with writing(engine) as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {name}")
+    postgres(f"DROP ROLE {name}")
+
+
+def test_a_user_who_owns_no_table_can_work_and_take_no_guard_away(server, clerk, bundle, dark, tmp_path):
+    with Registry.open(clerk, str(tmp_path / "store"), actor="clerk") as registry:
+        registry.add([bundle(dark)])
+        registry.approve(MODEL, [1, 2], to="production")
+        registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first")
+        registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a try")
+        registry.revoke_key(registry.create_key("ward")[0].id)
+        assert registry.verify() == ()
+    engine = open_database(clerk)
+    for statement in (
+        "DROP TRIGGER guard_events_delete ON events",
+        "ALTER TABLE events DISABLE TRIGGER guard_events_delete",
+        "CREATE OR REPLACE FUNCTION dermfed_refuse() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN RETURN NEW; END'",
+        "SET session_replication_role = replica",
+        "UPDATE events SET actor = 'x'",
+        "DELETE FROM events",
+        "TRUNCATE events CASCADE",
+        "ALTER TABLE events ALTER actor TYPE text USING 'x'",
+    ):
+        with (
+            pytest.raises(DatabaseError, match=r"permission denied|must be owner"),
+            writing(engine) as connection,
+        ):
+            connection.exec_driver_sql(statement)
     engine.dispose()
