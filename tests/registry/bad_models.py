@@ -35,14 +35,19 @@ def nan_weights() -> bytes:
     return model.SerializeToString()
 
 
-def huge_constant() -> bytes:
+def huge_constant(numbers: int = TERABYTES) -> bytes:
     """A constant of 4 TB, which takes a hundred bytes to write."""
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["huge"]),
         helper.make_node("ReduceMax", ["huge"], ["zero"], keepdims=0),
         helper.make_node("Add", ["sound", "zero"], ["logits"]),
     ]
-    return with_logits(nodes, {"shape": np.array([TERABYTES])})
+    return with_logits(nodes, {"shape": np.array([numbers])})
+
+
+def large_constant() -> bytes:
+    """A constant of 2 GiB, which most machines have and no small model needs."""
+    return huge_constant(2**29)
 
 
 def huge_expansion() -> bytes:
@@ -169,6 +174,7 @@ MADE: dict[str, Callable[[], bytes]] = {
     for one in (
         nan_weights,
         huge_constant,
+        large_constant,
         huge_expansion,
         endless_loop,
         endless_folding,

@@ -38,6 +38,7 @@ def statistics(width):
 SAID = {
     "nan_weights": ("misbehaves: shown noise, black, white", "not finite", "export it again"),
     "huge_constant": ("needs more memory than the 1,07", "a constant in it may be huge", "smaller network"),
+    "large_constant": ("needs more memory than the 1,07", "a constant in it may be huge", "smaller network"),
     "huge_expansion": ("needs more memory than the 1,07", "a constant in it may be huge", "smaller network"),
     "endless_loop": ("after 1 seconds of one core, or 4 by the clock", "set DERMFED_PROBE_SECONDS"),
     "endless_folding": ("after 1 seconds of one core, or 4 by the clock", "set DERMFED_PROBE_SECONDS"),
@@ -165,16 +166,18 @@ from registry.bundle.model_file import graph
 
 def spy(content):
     import os, socket
-    told = [os.environ, sys.flags.isolated, os.listdir()]
+    told = [sorted(os.environ), sys.flags.isolated, os.listdir()]
     for attempt in (lambda: socket.socket(), lambda: open("new", "w"), lambda: open("/etc/hostname")):
         try:
             attempt()
             told.append("done")
         except OSError as error:
             told.append(error.strerror)
+    limits = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_AS)
+    told += [resource.getrlimit(limit) for limit in limits]
     raise graph.GraphError(f"{told}")
 
-import os, socket
+import os, resource, socket
 listed, os.listdir = os.listdir("."), lambda: listed
 graph.Graph = spy
 main()
@@ -183,11 +186,15 @@ main()
 
 def test_where_it_is_loaded_there_is_no_environment_no_network_and_no_file(bundle, monkeypatch):
     monkeypatch.setenv("DERMFED_REGISTRY_URL", "sqlite:///secret.db")
+    monkeypatch.setenv("DERMFED_PROBE_SECONDS", QUICK)
     monkeypatch.setattr(probe, "PROGRAM", SPY)
     with pytest.raises(BundleRefused) as caught:
         probe_bytes(bundle().model, bundle().manifest, "the bundle")
-    assert "1, [], 'Too many open files', 'Too many open files', 'Too many open files'" in str(caught.value)
-    assert "secret" not in str(caught.value)
+    refused = ", ".join(["'Too many open files'"] * 3)
+    memory = probe.MEMORY + 6 * len(bundle().model) + 2048 * 3 * 8 * 8
+    limits = f"(1, 2), (0, 0), (0, 0), ({memory}, {memory})"
+    assert f"'ORT_DISABLE_TELEMETRY'], 1, [], {refused}, {limits}" in str(caught.value)
+    assert "DERMFED" not in str(caught.value)
 
 
 def test_a_file_of_millions_of_fields_does_not_hold_the_parent_up(bundle, monkeypatch):
