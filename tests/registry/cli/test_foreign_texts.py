@@ -46,8 +46,9 @@ COMMANDS = [
     ("list",), ("show", MODEL), ("show", MODEL, "--version", 2), ("card", MODEL), ("history", MODEL),
     ("gates", "show"), ("gates", "show", MODEL), ("gates", "check", MODEL, 1, 2, "--to", "staging"),
     ("diff", MODEL, 1, 2), ("verify",), ("audit",), ("keys", "list"),
-    ("promote", MODEL, 3, "--to", "production"), ("approve", MODEL, 1, "--to", "staging"), ("export", MODEL, "--out", "x.dermfed"),
-    ("gc", "--dry-run"), ("import", "nothing.dermfed"), ("keys", "rotate", "nobody"), ("rollback", MODEL, "--alias", "none"),
+    ("promote", MODEL, 3, "--to", "production"), ("approve", MODEL, 1, "--to", "staging"),
+    ("export", MODEL, "--out", "x.dermfed"), ("gc", "--dry-run"), ("import", "nothing.dermfed"),
+    ("keys", "rotate", "nobody"), ("rollback", MODEL, "--alias", "none"),
 ]  # fmt: skip
 WHOLE = ("audit", "card")
 """Commands that write what programs read: nothing is left out of that."""
