@@ -1,10 +1,10 @@
 """Names that look like others: `dark` with a Cyrillic `а` must be no second `dark`.
 
 Two rules, after UTS 39 (Unicode Security Mechanisms) and weaker than it. A word is of one of the scripts
-whose letters are drawn like Latin ones (its "moderately restrictive" level). And two names are alike if they
-are equal without regard to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn like
-a Latin one has given way to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not told
-apart, nor are letters of scripts that are not listed here.
+whose letters are drawn like Latin ones (its "moderately restrictive" level). And two names are alike if
+they are equal without regard to case and width (NFKC), or after each Greek and Cyrillic letter that is drawn
+like a Latin one has given way to it. Letters of one script that look alike (`l` and `I`, `ö` and `o`) are not
+told apart, nor are letters of scripts that are not listed here.
 """
 
 import re

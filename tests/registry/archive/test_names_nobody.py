@@ -41,7 +41,8 @@ def exported(registry, path, **options):
 
 def test_no_byte_of_it_names_who_or_where(named, tmp_path):
     whole = exported(named, tmp_path / "x").read_bytes()
-    assert b"first release" not in whole
+    assert b"first release" not in whole  # why `vendor` promoted what was imported
+    assert b'"vendor"' not in whole
     assert [name for name in PEOPLE if name.encode() in whole] == []
 
 
