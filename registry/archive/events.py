@@ -3,7 +3,7 @@
 An event in the registry holds a user's name and a machine's, and its reason may name people. An archive
 goes to others. So what is exported of an event is a list of what may be told, not the event without some of
 it: the hash of the whole event is left out too, since whoever knows all else of it can find a name by trying
-(`docs/decisions/046-exports-name-nobody.md`). Archives of format 1 held whole events, and are still read.
+(`docs/decisions/048-exports-name-nobody.md`). Archives of format 1 held whole events, and are still read.
 """
 
 from collections.abc import Mapping
