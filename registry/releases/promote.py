@@ -14,9 +14,9 @@ from registry.database.people import acting_person
 from registry.database.queries import (
     alias_names,
     current_release,
-    events_of,
-    release_stack,
+    moves_of,
     require_model,
+    stack_of,
     versions_by_number,
 )
 from registry.errors import GateRefusal, NothingToApprove, NothingToRollBack, ReleaseRefused, StoreError
@@ -209,7 +209,7 @@ def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> 
     """
     with writing(engine) as connection:
         require_model(connection, model)
-        stack = release_stack(events_of(connection, model, alias))
+        stack = stack_of(moves_of(connection, model, alias))
         if not stack:
             raise not_found("alias", alias, alias_names(connection, model), of=f" of model {model!r}")
         if len(stack) == 1:
