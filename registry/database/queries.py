@@ -20,7 +20,7 @@ from registry.database.tables import (
 from registry.errors import NotFound
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
-from registry.records import MOVES, ApiKey, Event, Release, Version, Withdrawal
+from registry.records import MOVES, ApiKey, Event, EventKind, Release, Version, Withdrawal
 
 _VERSION = (
     VersionRow.model,
@@ -109,12 +109,41 @@ def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
 
 
-def events_of(connection: Connection, model: str, alias: str | None = None) -> tuple[Event, ...]:
-    """The events of a model, or of one alias of it, the oldest first."""
+def events_of(
+    connection: Connection, model: str, alias: str | None = None, kinds: Sequence[EventKind] = ()
+) -> tuple[Event, ...]:
+    """The events of a model, or of one alias of it, or of some kinds alone, the oldest first."""
     query = select(*EventRow.__table__.columns).where(EventRow.model == model).order_by(EventRow.id)
     if alias is not None:
         query = query.where(EventRow.alias == alias)
+    if kinds:
+        query = query.where(EventRow.kind.in_(kinds))
     return tuple(_event(row) for row in connection.execute(query))
+
+
+def moves_of(connection: Connection, model: str, alias: str) -> tuple[tuple[str, int | None], ...]:
+    """What moved an alias, the oldest first: the kind of each event, and the release it moved to.
+
+    Nothing else of the events is read: gate reports are long, and there may be very many.
+    """
+    query = select(EventRow.kind, EventRow.release_id).where(
+        EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES)
+    )
+    return tuple((kind, release) for kind, release in connection.execute(query.order_by(EventRow.id)))
+
+
+def last_move(connection: Connection, model: str, alias: str) -> int:
+    """The id of the event that moved an alias last; 0 where none has."""
+    here = (EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES))
+    return connection.scalar(select(func.max(EventRow.id)).where(*here)) or 0
+
+
+def events_since(connection: Connection, model: str, alias: str, after: int) -> tuple[Event, ...]:
+    """The events of an alias after one of this id, the oldest first."""
+    query = select(*EventRow.__table__.columns).where(
+        EventRow.model == model, EventRow.alias == alias, EventRow.id > after
+    )
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
 def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:
@@ -127,11 +156,6 @@ def last_event(connection: Connection) -> Event:
     """The newest event of the registry, which must have one."""
     query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
     return _event(connection.execute(query).one())
-
-
-def release_stack(events: Sequence[Event]) -> list[int | None]:
-    """The stack of releases of one alias, as `stack_of`."""
-    return stack_of((event.kind, event.release) for event in events)
 
 
 def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int | None]:

@@ -23,13 +23,16 @@ class SignedBy:
     fingerprint: str
 
 
-def who_signed(event: Event, registry: str, people: Mapping[str, Person]) -> SignedBy | None:
+def who_signed(
+    event: Event, registry: str, people: Mapping[str, Person], *, since: int = 0
+) -> SignedBy | None:
     """The person among these whose valid signature the event holds; None where there is none.
 
     Args:
         event: the event.
         registry: the registry's id.
         people: whose signatures count, by fingerprint.
+        since: the event after which it must have been signed.
     """
     facts = {
         "kind": event.kind,
@@ -44,6 +47,8 @@ def who_signed(event: Event, registry: str, people: Mapping[str, Person]) -> Sig
     }
     person = people.get(event.signed_with or "")
     if person is None or signature_issue(facts, registry, person) is not None:
+        return None
+    if event.details is None or event.details["signed"]["after"] < since:
         return None
     return SignedBy(person.name, person.fingerprint)
 

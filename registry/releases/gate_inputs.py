@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine
 from registry.database.action import registry_id
 from registry.database.connection import reading
 from registry.database.people import active_people
-from registry.database.queries import events_of
+from registry.database.queries import events_since, last_move
 from registry.people.signed_events import SignedBy, who_signed
-from registry.records import MOVES, Event, Person, Version
+from registry.records import Person, Version
 from registry.releases.compose import Candidate
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
@@ -38,30 +38,26 @@ class Approvals:
 
 
 def approvals(connection: Connection, candidate: Candidate, alias: str) -> Approvals:
-    """Who approved exactly this release for the alias since the alias last moved."""
-    events = approving_events(events_of(connection, candidate.model, alias), candidate.digest(alias))
+    """Who approved exactly this release for the alias since the alias last moved.
+
+    An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
+    of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
+    wherever somebody may have put it since.
+    """
+    moved = last_move(connection, candidate.model, alias)
+    digest = candidate.digest(alias)
+    events = [
+        event
+        for event in events_since(connection, candidate.model, alias, moved)
+        if event.kind == "approved" and (event.details or {}).get("candidate") == digest
+    ]
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)
-    signed = {event.id: who_signed(event, registry, people) for event in events}
+    signed = {event.id: who_signed(event, registry, people, since=moved) for event in events}
     return Approvals(
         tuple(dict.fromkeys(one for one in signed.values() if one is not None)),
         tuple(dict.fromkeys(event.actor for event in events if signed[event.id] is None)),
     )
-
-
-def approving_events(events: Sequence[Event], digest: str) -> tuple[Event, ...]:
-    """The approvals of this release among one alias's events, since the alias last moved.
-
-    An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
-    of the very release that was approved, it has to be weighed anew.
-    """
-    found: list[Event] = []
-    for event in events:
-        if event.kind in MOVES:
-            found.clear()
-        elif event.kind == "approved" and (event.details or {}).get("candidate") == digest:
-            found.append(event)
-    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The operating system's word for who somebody is, is an environment variable. Eac
 where nobody has a key, or against a registry that takes the name for the person.
 """
 
+import base64
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
+from registry.database import changes
 from registry.database.connection import undone, writing
 from registry.errors import GateRefusal, PersonRefused
 from registry.gates import GateSet
@@ -135,11 +137,25 @@ def test_an_event_that_somebody_else_wrote_in_her_name_is_found_and_counts_for_n
     assert any("approved:" in issue.text and "anna" in issue.text for issue in registry.verify())
 
 
-def forge(registry, change):
-    """Writes the last event again, changed, at the end of a chain that fits."""
-    import registry.database.changes as changes
+def test_an_approval_from_before_the_alias_moved_counts_nowhere_again(registry, person, bundle):
+    """Mallory copies Anna's approval of before behind the rollback of what she approved."""
+    olga = person("olga")
+    olga.add([bundle(seed=1), bundle(seed=2)])
+    olga.promote(MODEL, [1], to="production", override_gates=True, reason="now")
+    olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
+    person("anna", "approver").approve(MODEL, [2], to="production")
+    approval = registry.audit()[-1]
+    olga.promote(MODEL, [2], to="production")
+    olga.rollback(MODEL, alias="production", reason="complaints")
+    forge(registry, dict, of=approval)
+    with pytest.raises(GateRefusal):
+        olga.promote(MODEL, [2], to="production")
+    assert any("it was signed after event" in issue.text for issue in registry.verify())
 
-    last = registry.audit()[-1]
+
+def forge(registry, change, of=None):
+    """Writes an event again, by default the last, changed, at the end of a chain that fits."""
+    last = of or registry.audit()[-1]
     details = dict(last["details"])
     changed = change({"alias": last["alias"], "details": details})
 
@@ -152,12 +168,11 @@ def forge(registry, change):
             return datetime.fromisoformat(details["signed"]["time"])
 
         def sign(self, statement):
-            import base64
-
             return base64.b64decode(details["signed"]["signature"])
 
     rest = {name: fact for name, fact in details.items() if name != "signed"}
-    with writing(registry._engine) as connection:
+    with writing(registry._engine) as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "newest_about", lambda *_: details["signed"]["after"])
         changes.insert_event(
             connection,
             last["kind"],
