@@ -6,6 +6,7 @@ import typer
 
 from registry.cli.arguments import AsJson, Model
 from registry.cli.manifest import readable
+from registry.cli.measured import measured_data, measured_lines
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
@@ -63,6 +64,7 @@ def show(
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
         overridden = registry.overrides(model)
+        people = registry.people()
     if number is not None:
         aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     found = {
@@ -77,13 +79,14 @@ def show(
             {
                 **as_data(version),
                 "signatures": as_data(signed),
+                "figures": measured_data(manifest, people),
                 "manifest": readable(manifest),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
         ],
     }
     pages = [
-        f"{version_page(version, manifest)}\n{signed_by(signed)}"
+        f"{version_page(version, manifest)}\n{signed_by(signed)}\n{measured_lines(manifest, people)}"
         for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
     ]
     lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()] or [

@@ -21,6 +21,7 @@ from registry.bundle.recount import recount
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
 from registry.releases.probe import probe_bytes
+from registry.signing.attestation import check_attestation
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""
@@ -109,8 +110,23 @@ def check_bundle(bundle: Bundle) -> bytes:
         )
     _check_names(bundle)
     check_figures(bundle)
+    check_measurer(bundle)
     probe_bytes(bundle.model, manifest, _title(bundle))
     return content
+
+
+def check_measurer(bundle: Bundle) -> None:
+    """Checks the signature of a bundle's figures, if it has one; whose it is, gates and people know.
+
+    Raises:
+        BundleRefused: it is not over this bundle, or not of the key beside it.
+        KeyUnusable: it cannot be verified without the extra `sign`.
+    """
+    if check_attestation(bundle.manifest) == "forged":
+        raise BundleRefused(
+            f"{_title(bundle)} has figures whose signature is forged: it is not of the key beside it, or "
+            "over another bundle. Add the bundle as the run wrote it"
+        )
 
 
 def check_figures(bundle: Bundle) -> None:
