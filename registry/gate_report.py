@@ -65,7 +65,7 @@ class GateResult(Frozen):
 
     Attributes:
         gate: the gate's name.
-        verdict: `not applicable` passes, and says why.
+        verdict: `not applicable` has judged nothing, and says why; it vouches for nothing.
         value: what was measured, the worst of several; None where nothing could be.
         limit: the largest value that passes, or the smallest; None where the rule is no number.
         interval: the 95 % interval of `value`; None where a subgroup has none.
@@ -105,6 +105,19 @@ class GateReport(Frozen):
     def refused(self) -> bool:
         """Whether any gate refuses."""
         return any(result.verdict == "refused" for result in self.results)
+
+    @property
+    def not_judged(self) -> tuple[str, ...]:
+        """What was not judged: gates that do not apply, and the subgroups to which others do not."""
+        told = []
+        for result in self.results:
+            skipped = [one for one in result.findings if one.verdict == "not applicable"]
+            if result.verdict == "not applicable":
+                told.append(f"{result.gate}: {result.detail}")
+            elif skipped:
+                named = ", ".join(f"{one.subgroup} ({one.note})" for one in skipped)
+                told.append(f"{result.gate}, of {named}")
+        return tuple(told)
 
     @property
     def detail(self) -> str:

@@ -47,7 +47,7 @@ from training.errors import CheckpointError, JobError, QuorumError, TrainingErro
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
-from training.wiring import open_registrar
+from training.wiring import attester, open_registrar
 
 LOGGER = logging.getLogger("dermfed.coordinator")
 OUTCOME = "outcome.json"  # how the job ended, for whoever sent it
@@ -118,8 +118,9 @@ class Coordinator:
             stopped=context.is_aborted,
             without=self._without,
         )
+        attest = attester()
         with open_registrar(job) as registrar:
-            result = self._session.run(expected_sites(kit, job), registrar)
+            result = self._session.run(expected_sites(kit, job), registrar, attest)
         data = report_data(result)
         if data.counts:
             write_text(folder.report, render_report(data))

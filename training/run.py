@@ -93,6 +93,14 @@ def run(
     recipes: Annotated[
         bool, typer.Option("--recipes", help="List the built-in jobs with their papers.")
     ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sign the figures of the bundles with this private key in PEM; by default that of "
+            "DERMFED_SIGNING_KEY.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON on standard output.")] = False,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -123,13 +131,18 @@ def run(
     else:
         job = read(job_file, [*(changes or []), *([f"engine.name={engine}"] if engine else [])])
         if check_only:
-            check_job(job, job_file, kit, out, as_json=as_json)
+            check_job(job, job_file, kit, out, key, as_json=as_json)
+        elif job.engine.name == "nvflare" and key is not None:
+            raise JobError(
+                "over a federation the coordinator measures and signs: set DERMFED_SIGNING_KEY there to its "
+                "key, and leave --key out"
+            )
         elif job.engine.name == "nvflare":
             federate_job(job, kit, out, resume=resume, without=without or (), as_json=as_json)
         elif without:
             raise JobError("--without dismisses a hospital of a federation; it needs --engine nvflare")
         else:
-            train_job(job, job_file, out, resume=resume, as_json=as_json)
+            train_job(job, job_file, out, key, resume=resume, as_json=as_json)
 
 
 def read(job_file: Path, changes: Sequence[str]) -> "Job":
@@ -148,7 +161,9 @@ def read(job_file: Path, changes: Sequence[str]) -> "Job":
     return job_of(plain, job_file)
 
 
-def check_job(job: "Job", job_file: Path, kit: Path | None, out: Path | None, *, as_json: bool) -> None:
+def check_job(
+    job: "Job", job_file: Path, kit: Path | None, out: Path | None, key: Path | None, *, as_json: bool
+) -> None:
     """Check a job and its data, or with a kit what the hospitals of a federation will show whom.
 
     Where a folder is named for results, all that was found goes there too, as `check.json`.
@@ -159,7 +174,7 @@ def check_job(job: "Job", job_file: Path, kit: Path | None, out: Path | None, *,
     from training.wiring import check, check_federation
 
     if kit is None:
-        found = check(job, job_file, say)
+        found = check(job, job_file, say, key)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             write_text(out / CHECK, json.dumps(found.record(), indent=2) + "\n")
@@ -168,12 +183,14 @@ def check_job(job: "Job", job_file: Path, kit: Path | None, out: Path | None, *,
         print_federation(check_federation(job, kit), as_json=as_json)
 
 
-def train_job(job: "Job", job_file: Path, out: Path | None, *, resume: bool, as_json: bool) -> None:
+def train_job(
+    job: "Job", job_file: Path, out: Path | None, key: Path | None, *, resume: bool, as_json: bool
+) -> None:
     """Run a job on this machine, and print what came of it."""
     from training.wiring import train
 
     target = out or Path("runs") / job.name
-    result = train(job, job_file, target, resume=resume)
+    result = train(job, job_file, target, resume=resume, key=key)
     report(result.summary, target, as_json=as_json)
 
 

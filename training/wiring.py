@@ -22,13 +22,15 @@ from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
 from registry.bundle.folder import Bundle
-from registry.errors import Refused
+from registry.environment import key_password, signing_key
+from registry.errors import KeyUnusable, Refused
 from registry.registry import Registry, key_signatory
 from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.attest import Attest, unsigned
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
@@ -57,7 +59,15 @@ def load_data(job: Job, job_file: Path) -> PreparedDataset:
     )
 
 
-def train(job: Job, job_file: Path, out: Path, console: Console | None = None, *, resume: bool) -> RunResult:
+def train(
+    job: Job,
+    job_file: Path,
+    out: Path,
+    console: Console | None = None,
+    *,
+    resume: bool,
+    key: Path | None = None,
+) -> RunResult:
     """Run a job from its file to its report; a job that only pre-trains has nothing to report on.
 
     Args:
@@ -66,8 +76,10 @@ def train(job: Job, job_file: Path, out: Path, console: Console | None = None, *
         out: the folder for results.
         console: where progress is shown; by default on standard error.
         resume: whether a run that is there is continued.
+        key: of whoever signs the figures and registers, in PEM; by default that of `DERMFED_SIGNING_KEY`.
     """
     refuse_missing(job.tracking)
+    attest = attester(key)
     folder = RunFolder(out)
     folder.claim(job, resume=resume)
     try_model(job)
@@ -77,12 +89,12 @@ def train(job: Job, job_file: Path, out: Path, console: Console | None = None, *
     engine = InProcessEngine(parts, folder.spool, progress=progress)
     try:
         with (
-            open_registrar(job) as registrar,
+            open_registrar(job, key) as registrar,
             progress,
             MetricsLog(folder.metrics, progress) as metrics_log,
             tracked(job, out, metrics_log.log),
         ):
-            result = run_stages(job, dataset, engine, metrics_log, out, registrar)
+            result = run_stages(job, dataset, engine, metrics_log, out, registrar, attest=attest)
     finally:
         engine.close()
     data = report_data(result)
@@ -115,8 +127,27 @@ def federate(
         return run_federated(untold, kit, out, resume=resume, say=say, show=shown.update, without=without)
 
 
+def attester(key: Path | None = None) -> Attest:
+    """Signs the figures that this run measures, with a private key; nothing without one.
+
+    Args:
+        key: its file, in PEM; by default that of `DERMFED_SIGNING_KEY`, if that is set.
+
+    Raises:
+        JobError: it cannot be read, or cannot sign.
+    """
+    if (file := signing_key(key)) is None:
+        return unsigned
+    from registry.signing.attestation import Attester  # cryptography is an extra, and only this needs it
+
+    try:
+        return Attester(file, key_password())
+    except KeyUnusable as error:
+        raise JobError(f"the figures of this run cannot be signed: {error}") from error
+
+
 @contextmanager
-def open_registrar(job: Job) -> Iterator[Registrar]:
+def open_registrar(job: Job, key: Path | None = None) -> Iterator[Registrar]:
     """The registry of a job that registers, opened before hours of training and not after them.
 
     Raises:
@@ -126,7 +157,7 @@ def open_registrar(job: Job) -> Iterator[Registrar]:
     if not registering:
         yield no_registry
         return
-    with Registry.open(signatory=key_signatory()) as registry:
+    with Registry.open(signatory=key_signatory(key)) as registry:
         registry.require_person("added")
         if any(getattr(stage, "promote_to", None) is not None for stage in registering):
             registry.require_person("promoted")
@@ -158,7 +189,7 @@ class CheckedFederation:
     seen: Sequence[Seen]
 
 
-def check(job: Job, job_file: Path, say: Say) -> Preflight:
+def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Preflight:
     """Build a job's model, read its data, and look ahead at its run as far as that is possible without one.
 
     Args:
@@ -166,9 +197,11 @@ def check(job: Job, job_file: Path, say: Say) -> Preflight:
         job_file: where it was read; paths to pictures start from its folder.
         say: is told of the model before the pictures are read, which takes longer, and of pictures that are
             not used where the job is refused.
+        key: as for `train`.
     """
     refuse_missing(job.tracking)
-    with open_registrar(job):
+    attester(key)
+    with open_registrar(job, key):
         pass
     for line in try_model(job):
         say(line)

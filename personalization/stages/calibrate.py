@@ -173,7 +173,9 @@ class Calibrate(Stage):
             **figures_by_name(context, "patterns", poll.together, by_pattern),
             **figures_by_name(context, "left_out", poll.parts, left_out),
         }
-        return StageResult(before.models, with_parents(bundles), traffic=poll.traffic, test=test, facts=facts)
+        return StageResult(
+            before.models, with_parents(bundles, context.attest), traffic=poll.traffic, test=test, facts=facts
+        )
 
     def chosen_patterns(self, case: CaseInput | None) -> tuple[Pattern, ...]:
         """The patterns under which cases are judged; none of single pictures."""

@@ -95,6 +95,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "file": said["file"],
         **cases_json(manifest),
         "lineage": said["lineage"],
+        "measured_by": None if manifest.attestation is None else manifest.attestation.fingerprint,
     }
 
 

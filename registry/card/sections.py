@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from registry.bundle.counts.probability_text import probability_text
+from registry.bundle.manifest.attestation import UNSIGNED
 from registry.bundle.manifest.codings import SYSTEMS
 from registry.bundle.metrics.patient import COUNTS
 from registry.card.figures import TOO_FEW, UNKNOWN, ends_of
@@ -185,9 +186,16 @@ def lineage(card: Mapping[str, Any]) -> Facts:
         ("Job", said["job"]),
         ("Fine-tuned from", said["parent"] or "no other bundle"),
         *(("Encoder", encoder(said["encoder"])) for _ in range("encoder" in said)),
+        ("Figures", measured(card)),
         ("Bundle", card["digest"]),
         ("Model file", f"{card['file']['sha256']}, {card['file']['size']:,} bytes"),
     ]
+
+
+def measured(card: Mapping[str, Any]) -> str:
+    """Who has signed the figures: a key, whose owner a card does not know."""
+    key = card.get("measured_by")
+    return UNSIGNED if key is None else f"measured and signed by {key}"
 
 
 def encoder(said: Mapping[str, Any]) -> str:

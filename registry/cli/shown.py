@@ -6,6 +6,7 @@ import typer
 
 from registry.cli.arguments import AsJson, Model
 from registry.cli.manifest import readable
+from registry.cli.measured import measured_data, measured_lines
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
@@ -72,6 +73,7 @@ def show(
         overridden = registry.overrides(model)
         withdrawn = {one.number: one for one in registry.withdrawals(model)}
         stopped = registry.stopped(model) if alias is None and number is None else {}
+        people = registry.people()
     if number is not None:
         aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     found = {
@@ -88,13 +90,15 @@ def show(
                 **as_data(version),
                 "withdrawn": str(withdrawn.get(version.number, "")) or None,
                 "signatures": as_data(signed),
+                "figures": measured_data(manifest, people),
                 "manifest": readable(manifest),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
         ],
     }
     pages = [
-        f"{version_page(version, manifest, withdrawn.get(version.number))}\n{signed_by(signed)}"
+        f"{version_page(version, manifest, withdrawn.get(version.number))}\n{signed_by(signed)}\n"
+        f"{measured_lines(manifest, people)}"
         for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
     ]
     lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()]

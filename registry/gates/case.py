@@ -21,6 +21,8 @@ class Case:
         approved_unsigned: names of those who have approved it and not signed that, whoever they are.
         signed_by: who has signed each version, by the name of its subgroup, as far as it is proven.
         claimed_by: who else says to have signed it.
+        measured_by: the fingerprint of the key that has signed each version's figures, by the name of its
+            subgroup, where the signature holds; whose key it is, gates know.
         approve_with: the command that approves it.
     """
 
@@ -33,6 +35,7 @@ class Case:
     approved_unsigned: tuple[str, ...] = ()
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     claimed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    measured_by: Mapping[str, str] = field(default_factory=dict)
     approve_with: str = "dermfed-registry approve"
 
     @property

@@ -19,11 +19,13 @@ class GateConfig(Frozen):
         name: what a gate set calls it.
         looks_at_running: whether it compares with the running release.
         looks_at_signatures: whether it asks who has signed.
+        looks_at_measurers: whether it asks who has signed the figures.
     """
 
     model_config = ConfigDict(strict=True)
     looks_at_running: ClassVar[bool] = False
     looks_at_signatures: ClassVar[bool] = False
+    looks_at_measurers: ClassVar[bool] = False
     name: str
 
     @property

@@ -11,7 +11,14 @@ import json
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from registry.bundle.errors import PartError
 from registry.bundle.frozen import Frozen
@@ -27,7 +34,9 @@ from registry.gates.case import Case
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
 from registry.gates.gate import GateConfig
+from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
+from registry.gates.not_judged import held_to
 from registry.gates.parity import ParityGate
 from registry.gates.required_subgroups import RequiredSubgroupsGate
 from registry.gates.risk import RiskGate
@@ -53,6 +62,7 @@ GATES: PartTable[GateConfig] = PartTable(
     NoWorseGate,
     ParityGate,
     SignatureGate,
+    MeasuredByGate,
     ApprovalsGate,
     base=GateConfig,
 )
@@ -61,9 +71,15 @@ EXAMPLE = "`gates: [{name: spread, limit: 0.1}]`"
 
 
 class GateSet(Frozen):
-    """The gates that a release must pass, in the order in which they are told."""
+    """The gates that a release must pass, in the order in which they are told.
+
+    Attributes:
+        gates: the gates.
+        must_apply: those of them that refuse where they would not apply.
+    """
 
     gates: tuple[Annotated[GateConfig, GATES], ...] = Field(min_length=1)
+    must_apply: tuple[str, ...] = ()
 
     @property
     def looks_at_running(self) -> bool:
@@ -74,6 +90,11 @@ class GateSet(Frozen):
     def looks_at_signatures(self) -> bool:
         """Whether any gate asks who has signed."""
         return any(gate.looks_at_signatures for gate in self.gates)
+
+    @property
+    def looks_at_measurers(self) -> bool:
+        """Whether any gate asks who has signed the figures."""
+        return any(gate.looks_at_measurers for gate in self.gates)
 
     def judge(self, case: Case) -> tuple[GateResult, ...]:
         """What each gate says of a release.
@@ -87,7 +108,26 @@ class GateSet(Frozen):
                 raise GateSetInvalid(
                     f"gate {gate.name} answers as {result.gate}; mend it, or ask other gates"
                 )
-        return results
+        return tuple(
+            held_to(gate, result, case, must_apply=gate.name in self.must_apply)
+            for gate, result in zip(self.gates, results, strict=True)
+        )
+
+    @model_serializer(mode="wrap")
+    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        if not self.must_apply:
+            plain.pop("must_apply", None)
+        return plain
+
+    @model_validator(mode="after")
+    def _must_apply_names_gates(self) -> "GateSet":
+        names = [gate.name for gate in self.gates]
+        if strange := [name for name in self.must_apply if name not in names]:
+            raise ValueError(
+                f"must_apply names {', '.join(strange)}; the gates of the set are {', '.join(names)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _each_once(self) -> "GateSet":
@@ -152,6 +192,8 @@ def gate_set_text(gates: GateSet) -> str:
             [gate.model_dump(mode="json")], sort_keys=False, allow_unicode=True, width=1000
         )
         lines += [f"  # {on_one_line(gate.meaning)}", *(f"  {line}" for line in entry.splitlines())]
+    if gates.must_apply:
+        lines += ["# these refuse where they would not apply", f"must_apply: [{', '.join(gates.must_apply)}]"]
     return "\n".join(lines)
 
 
@@ -159,8 +201,8 @@ def _refuse_unknown(raw: Any, source: str) -> None:
     if not isinstance(raw, dict):
         raise GateSetInvalid(f"{source} holds no gate set; it is a file such as {EXAMPLE}")
     for key in raw:
-        if key != "gates":
-            raise GateSetInvalid(f"{source} has the key {key!r}; {nearest(str(key), ['gates'])}")
+        if key not in (known := list(GateSet.model_fields)):
+            raise GateSetInvalid(f"{source} has the key {key!r}; {nearest(str(key), known)}")
     entries = raw.get("gates")
     for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
         if not isinstance(entry, dict) or "name" not in entry:

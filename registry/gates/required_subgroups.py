@@ -6,20 +6,26 @@ of the release name, and those that they call absent. Where they name none, all 
 `global`.
 
 A bundle of an older version does not tell how many were malignant: it is refused, and has to be tested anew.
-Where no label is malignant the gate does not apply.
+Where every label says that it is not malignant the gate does not apply; where some say nothing it refuses.
+
+A name is not enough: a subgroup called `dark` over light tones would stand for it. `tones` says over which
+tones a subgroup is, at least; where the running release has one of the same name, it has to be over the same.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest.labels import malignant_classes
+from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics.patient import PatientFigures
+from registry.bundle.skin_tone.scales import canonical_tone
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
 from registry.gates.count import counted
 from registry.gates.figures import for_everybody, for_patients
 from registry.gates.gate import GateConfig
+from registry.gates.malignancy import without_malignant
 
 
 class RequiredSubgroupsGate(GateConfig):
@@ -28,24 +34,25 @@ class RequiredSubgroupsGate(GateConfig):
     name: Literal["required_subgroups"] = "required_subgroups"
     malignant: int = Field(ge=1)  # malignant test pictures of each subgroup
     subgroups: tuple[str, ...] = ()  # those asked for; none: all that the tests name
+    tones: Mapping[str, Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)  # by subgroup and scale
 
     @property
     def meaning(self) -> str:
         """What passes, in a sentence."""
-        asked = ", ".join(dict.fromkeys(self.subgroups)) or "every subgroup that the tests name"
+        asked = (
+            ", ".join(dict.fromkeys([*self.subgroups, *self.tones])) or "every subgroup that the tests name"
+        )
         return f"malignant test pictures of {asked}: at least {self.malignant} each"
 
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
-        if not malignant_classes(for_everybody(case.manifests).labels).any():
-            return GateResult(
-                gate=self.name,
-                verdict="not applicable",
-                limit=self.malignant,
-                detail="no label of the model is malignant, so there are no malignant pictures to test on",
-            )
+        none = "so there are no malignant pictures to test on"
+        if (said := without_malignant(self.name, case.manifests, self.malignant, none)) is not None:
+            return said
+        if (said := self._other_tones(case)) is not None:
+            return said
         rows = for_patients(case.manifests)
-        names = tuple(dict.fromkeys(self.subgroups)) or tuple(counted(case.manifests))
+        names = tuple(dict.fromkeys([*self.subgroups, *self.tones])) or tuple(counted(case.manifests))
         findings = tuple(self._finding(name, rows.get(name)) for name in names)
         few = [one for one in findings if one.verdict == "refused"]
         if few:
@@ -68,6 +75,31 @@ class RequiredSubgroupsGate(GateConfig):
             detail=detail,
         )
 
+    def _other_tones(self, case: Case) -> GateResult | None:
+        """The refusal of subgroups called as those asked for that are over other tones; None without."""
+        known, before = tones_by_name(case.manifests), tones_by_name(case.running) if case.running else {}
+        other: dict[str, str] = {}
+        for name, scales in self.tones.items():
+            asked = _pairs(scales)
+            if not asked <= known.get(name, frozenset()):
+                other[name] = f"{_named(known.get(name))}, and is asked for over {_named(asked)}"
+        for name, tones in before.items():
+            if name in known and name not in other and known[name] != tones:
+                other[name] = f"{_named(known[name])}, and over {_named(tones)} in the running release"
+        if not other:
+            return None
+        said = "; ".join(f"subgroup {name} is over {told}" for name, told in other.items())
+        return GateResult(
+            gate=self.name,
+            verdict="refused",
+            limit=self.malignant,
+            findings=tuple(
+                GateFinding(subgroup=name, measure="skin tones", verdict="refused", note=f"over {told}")
+                for name, told in other.items()
+            ),
+            detail=f"{said}. Call it by another name, or test on these tones, {OVERRIDE}",
+        )
+
     def _finding(self, name: str, row: PatientFigures | None) -> GateFinding:
         n = 0 if row is None else row.n_malignant
         note = "never tested" if row is None else "never counted" if n is None else ""
@@ -80,6 +112,30 @@ class RequiredSubgroupsGate(GateConfig):
             verdict="refused" if n is None or n < self.malignant else "passed",
             note=note,
         )
+
+
+Tones = frozenset[tuple[str, str]]
+"""Scales and tones, each tone as its scale writes it."""
+
+
+def tones_by_name(manifests: Sequence[BundleManifest]) -> dict[str, Tones]:
+    """The tones of each subgroup of a release: of a version of its own, else as the global test has them."""
+    tested = {one.name: one for one in for_everybody(manifests).named_subgroups}
+    own = {one.subgroup.name: one.subgroup for one in manifests}
+    return {name: _pairs(one.by_scale) for name, one in {**tested, **own}.items() if not one.is_global}
+
+
+def _pairs(scales: Mapping[str, Sequence[str]]) -> Tones:
+    return frozenset((scale, canonical_tone(tone, scale)) for scale in scales for tone in scales[scale])
+
+
+def _named(tones: Tones | None) -> str:
+    if not tones:
+        return "no tones that the bundle tells"
+    scales = sorted({scale for scale, _ in tones})
+    return " or ".join(
+        f"{', '.join(sorted(tone for own, tone in tones if own == scale))} ({scale})" for scale in scales
+    )
 
 
 def _said(finding: GateFinding) -> str:

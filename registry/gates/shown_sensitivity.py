@@ -6,8 +6,8 @@ probable class. The lower end is the bundle's own, of lesions, and never above C
 many pictures.
 
 A subgroup without the figure is refused, and so is one whose malignant test pictures were never counted, as
-in bundles of older versions. Where no label is malignant the gate does not apply; where the test names no
-subgroup, all its pictures are judged.
+in bundles of older versions. Where every label says that it is not malignant the gate does not
+apply, and where some say nothing it refuses; where the test names no subgroup, all its pictures are judged.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.metrics.exact import clopper_pearson
 from registry.bundle.metrics.patient import PatientFigures
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
 from registry.gates.case import Case
 from registry.gates.each_subgroup import lies
-from registry.gates.figures import for_everybody, for_patients
+from registry.gates.figures import for_patients
 from registry.gates.gate import GateConfig
+from registry.gates.malignancy import without_malignant
 
 AT_WORKING_POINT = "sensitivity_at_threshold"
 AT_MOST_PROBABLE = "malignant_sensitivity"
@@ -56,13 +56,9 @@ class ShownSensitivityGate(GateConfig):
 
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
-        if not malignant_classes(for_everybody(case.manifests).labels).any():
-            return GateResult(
-                gate=self.name,
-                verdict="not applicable",
-                limit=self.limit,
-                detail="no label of the model is malignant, so there is nothing malignant to find",
-            )
+        none = "so there is nothing malignant to find"
+        if (said := without_malignant(self.name, case.manifests, self.limit, none)) is not None:
+            return said
         shown = {name: _shown(row) for name, row in for_patients(case.manifests).items()}
         findings = tuple(self._finding(name, one) for name, one in shown.items())
         refused = [one for one in findings if one.verdict == "refused"]

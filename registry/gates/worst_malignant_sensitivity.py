@@ -1,20 +1,20 @@
 """The gate `worst_malignant_sensitivity`: the share found of every subgroup's malignant pictures.
 
 Found is a picture whose answer is any malignant class. A subgroup without the figure is refused: it was
-tested on no malignant picture. Where no label is malignant the gate does not apply; where the test names no
-subgroup, all its pictures are judged.
+tested on no malignant picture. Where every label says that it is not malignant the gate does not apply, and
+where some say nothing it refuses; where the test names no subgroup, all its pictures are judged.
 """
 
 from typing import Literal
 
 from pydantic import Field
 
-from registry.bundle.manifest.labels import malignant_classes
 from registry.gate_report import GateResult
 from registry.gates.case import Case
 from registry.gates.each_subgroup import against_limit
-from registry.gates.figures import for_everybody, stand_or_total
+from registry.gates.figures import stand_or_total
 from registry.gates.gate import GateConfig
+from registry.gates.malignancy import without_malignant
 
 
 class WorstMalignantSensitivityGate(GateConfig):
@@ -30,12 +30,8 @@ class WorstMalignantSensitivityGate(GateConfig):
 
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
-        if not malignant_classes(for_everybody(case.manifests).labels).any():
-            return GateResult(
-                gate=self.name,
-                verdict="not applicable",
-                limit=self.limit,
-                detail="no label of the model is malignant, so there is nothing malignant to find",
-            )
+        none = "so there is nothing malignant to find"
+        if (said := without_malignant(self.name, case.manifests, self.limit, none)) is not None:
+            return said
         standings = stand_or_total(case.manifests, "malignant_sensitivity")
         return against_limit(self.name, "malignant sensitivity", standings, "at least", self.limit)

@@ -74,7 +74,7 @@ def compare_releases(
         candidate=tuple(one.number for one in candidate.versions),
         changes_nothing=candidate.changes_nothing,
         unreadable=unreadable,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *(f"not judged: {one}" for one in report.not_judged)),
         subgroups=subgroups,
         gates=tuple(_gate_said(result.gate, result.verdict, result.detail) for result in report.results),
         losses=tuple(

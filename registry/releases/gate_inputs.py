@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine
 
+from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
 from registry.database.connection import reading
 from registry.database.people import active_people
@@ -15,6 +16,7 @@ from registry.database.queries import events_since, last_move
 from registry.people.signed_events import SignedBy, who_signed
 from registry.records import Person, Version
 from registry.releases.compose import Candidate
+from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
 from registry.signing.versions import check_version
@@ -71,6 +73,21 @@ class Signers:
 
     proven: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
+
+
+def measurers(manifests: Sequence[BundleManifest]) -> dict[str, str]:
+    """The fingerprint of the key that has signed the figures of each version, by the name of its subgroup.
+
+    Only where the signature holds; whose key it is, the gate says.
+
+    Raises:
+        KeyUnusable: there is a signature, and the extra `sign` is missing.
+    """
+    return {
+        one.subgroup.name: one.attestation.fingerprint
+        for one in manifests
+        if one.attestation is not None and check_attestation(one) == "signed"
+    }
 
 
 def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[str, Signers]:

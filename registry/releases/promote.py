@@ -23,7 +23,7 @@ from registry.names import check_name
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
-from registry.releases.gate_inputs import Approvals, approvals, signers
+from registry.releases.gate_inputs import Approvals, approvals, measurers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
 from registry.releases.probe import probe_file
 from registry.releases.withdrawn import refuse_withdrawn, shared_files
@@ -114,6 +114,7 @@ def judge(
         approved_unsigned=approved.unsigned,
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
+        measured_by=measurers(list(manifests.values())) if gates.gates.looks_at_measurers else {},
         approve_with=_approve_with(candidate, alias),
     )
     report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)

@@ -22,6 +22,7 @@ from registry.bundle.recount import recount
 from registry.errors import BundleRefused, InvalidName
 from registry.names import check_name, check_title
 from registry.releases.probe import probe_bytes
+from registry.signing.attestation import check_attestation
 
 MAX_MODEL_BYTES: Final = 2**30
 """The largest `model.onnx`, unless `DERMFED_MAX_MODEL_BYTES` sets another limit."""
@@ -146,6 +147,7 @@ def check_manifest(manifest: BundleManifest, digest: str, size: int) -> bytes:
         raise BundleRefused(f"{title} has a manifest of {actual}; read the bundle again")
     _check_names(manifest, title)
     check_figures(manifest, title)
+    check_measurer(manifest, title)
     return content
 
 
@@ -159,6 +161,20 @@ def check_file(manifest: BundleManifest, digest: str, actual: ModelFile) -> None
         raise BundleRefused(
             f"{title_of(manifest, digest)} is for a model with {manifest.file.sha256}, and its model has "
             f"{actual.sha256}; fetch the bundle again"
+        )
+
+
+def check_measurer(manifest: BundleManifest, title: str) -> None:
+    """Checks the signature of a bundle's figures, if it has one; whose it is, gates and people know.
+
+    Raises:
+        BundleRefused: it is not over this bundle, or not of the key beside it.
+        KeyUnusable: it cannot be verified without the extra `sign`.
+    """
+    if check_attestation(manifest) == "forged":
+        raise BundleRefused(
+            f"{title} has figures whose signature is forged: it is not of the key beside it, or "
+            "over another bundle. Add the bundle as the run wrote it"
         )
 
 

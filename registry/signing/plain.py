@@ -7,9 +7,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from registry.signing.envelope import signed_bytes
 
 
-def sign_plainly(key: ec.EllipticCurvePrivateKey, kind: str, payload: bytes) -> bytes:
-    """The signature (DER) over a payload of a type."""
-    return key.sign(signed_bytes(payload, kind), ec.ECDSA(hash_for(key.public_key())))
+def sign_plainly(
+    key: ec.EllipticCurvePrivateKey, kind: str, payload: bytes, *, deterministic: bool = False
+) -> bytes:
+    """The signature (DER) over a payload of a type; a deterministic one is the same each time (RFC 6979)."""
+    algorithm = ec.ECDSA(hash_for(key.public_key()), deterministic_signing=deterministic)
+    return key.sign(signed_bytes(payload, kind), algorithm)
 
 
 def verify_plainly(key: ec.EllipticCurvePublicKey, kind: str, payload: bytes, signature: bytes) -> bool:

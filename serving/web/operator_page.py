@@ -93,7 +93,7 @@ def fairness_tables(release: LoadedRelease, alias: str) -> list[tuple[str, Table
     shown = card(release, alias).model_dump(mode="json")["versions"]
     tables = [(one, sections.by_subgroup(one)) for one in shown]
     return [
-        (f"version {one['version']}, {one['subgroup']['name']}", table)
+        (f"version {one['version']}, {one['subgroup']['name']} (figures: {sections.measured(one)})", table)
         for one, table in tables
         if table is not None
     ]

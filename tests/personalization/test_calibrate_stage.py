@@ -21,6 +21,7 @@ from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.model_file.graph import Graph
+from registry.bundle.recount import recount
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 from training.errors import JobError
 from training.federation.questions import EMBED
@@ -540,6 +541,13 @@ def test_bundles_are_whole_and_survive_the_disk(make_job, stand, hospitals, tmp_
     assert {name: bundle.manifest for name, bundle in found.bundles.items()} == {
         name: bundle.manifest for name, bundle in outcome.bundles.items()
     }
+
+
+def test_every_figure_of_every_bundle_follows_from_its_counts(make_job, stand, hospitals):
+    for bundle in run(calibrate_job(make_job), hospitals, stand).bundles.values():
+        found = recount(bundle.manifest)
+        assert [str(one) for one in found.problems] == []
+        assert found.sources == ("classes", "subgroups", "histograms")
 
 
 def test_the_same_job_gives_the_same_bundles(make_job, stand, hospitals):

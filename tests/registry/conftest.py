@@ -89,7 +89,7 @@ def draw_manifest(
     given = {
         "model": MODEL,
         "file": ModelFile.of(graph),
-        "labels": tuple(Label(code=code, name=code.title()) for code in codes),
+        "labels": tuple(Label(code=code, name=code.title(), malignancy="benign") for code in codes),
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup or Subgroup(),
         "metrics": {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}

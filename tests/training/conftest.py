@@ -19,6 +19,7 @@ from training.data.dataset import SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.federation.server.checkpoint import Checkpoint, Checkpoints
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.attest import Attest, unsigned
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.registrar import Registrar, no_registry
@@ -180,6 +181,7 @@ def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
         data: Dataset | None = None,
         out: Path | None = None,
         registrar: Registrar = no_registry,
+        attest: Attest = unsigned,
         **engine_parts: Any,
     ) -> Ran:
         folder = out or tmp_path / "run"
@@ -188,7 +190,7 @@ def run_job(tmp_path: Path, dataset: MadeDataset) -> Callable[..., Ran]:
         engine = InProcessEngine(ClientAppParts(job, pictures, store), folder / "spool", **engine_parts)
         try:
             with MetricsLog(folder / "metrics.jsonl", Console(quiet=True)) as metrics_log:
-                result = run_stages(job, pictures, engine, metrics_log, folder, registrar)
+                result = run_stages(job, pictures, engine, metrics_log, folder, registrar, attest=attest)
                 lines = metrics_log.lines()
         finally:
             engine.close()

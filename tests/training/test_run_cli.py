@@ -29,6 +29,7 @@ OPTIONS = (
     "--compare",
     "--cost-over",
     "--kit",
+    "--key",
     "--without",
     "--recipes",
     "--json",
@@ -162,6 +163,29 @@ def test_check_refuses_data_of_which_a_stage_could_make_nothing(train_command, j
     ended = train_command("--check", job_file({**tiny, "stages": dro, "privacy": {"min_count": 1000}}))
     assert ended.code == 2
     assert "aggregator group-dro weighs cells of which a client holds 1000" in flat(ended.err)
+
+
+@pytest.mark.parametrize("more", [["--check"], ["--out", "run"]])
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_a_key_that_cannot_sign_is_told_before_anything_is_trained(
+    train_command, job_file, tiny, tmp_path, monkeypatch, more, by
+):
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    (tmp_path / "no.key").write_text("no key")
+    if by == "environment":
+        monkeypatch.setenv("DERMFED_SIGNING_KEY", str(tmp_path / "no.key"))
+    named = ["--key", tmp_path / "no.key"] if by == "option" else []
+    ended = train_command(job_file(tiny), *more, *named)
+    assert ended.code == 2
+    assert "the figures of this run cannot be signed" in ended.err
+    assert "no.key holds no private key in PEM" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_over_a_federation_the_coordinator_signs(train_command, job_file, tiny, tmp_path):
+    ended = train_command(job_file(tiny), "--engine", "nvflare", "--key", tmp_path / "my.key")
+    assert ended.code == 2
+    assert "over a federation the coordinator measures and signs: set DERMFED_SIGNING_KEY there" in ended.err
 
 
 def test_check_says_who_sees_what(train_command, job_file, tiny):

@@ -6,6 +6,7 @@ from pathlib import Path
 from training.data.dataset import Dataset
 from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.attest import Attest, unsigned
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.registrar import Registrar, no_registry
@@ -27,6 +28,7 @@ def contexts_of(
     registrar: Registrar = no_registry,
     dismissed: Mapping[str, str] = NOBODY,
     added_since: frozenset[str] = frozenset(),
+    attest: Attest = unsigned,
 ) -> list[StageContext]:
     """The context of each stage, in order.
 
@@ -41,6 +43,7 @@ def contexts_of(
         registrar: where released models go.
         dismissed: clients that are asked no more, and since when.
         added_since: paths of settings that the version which began the run did not know.
+        attest: signs the figures of bundles.
     """
     noise = NoisePlan(job.privacy, job.stages)
     keys = [job.key(place) for place in range(len(job.stages))]
@@ -62,6 +65,7 @@ def contexts_of(
             dismissed=dismissed,
             tests=noise.tests(place),
             added_since=added_since,
+            attest=attest,
         )
         for place, key in enumerate(keys)
     ]

@@ -22,6 +22,7 @@ from training.errors import QuorumError
 from training.federation.census import CENSUS, Census
 from training.federation.server.ask import Traffic, ask_all
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.attest import Attest, unsigned
 from training.jobs.contexts import NOBODY, contexts_of
 from training.jobs.gaps import gaps
 from training.jobs.job import Job
@@ -95,10 +96,12 @@ def run_stages(
     out: Path,
     registrar: Registrar = no_registry,
     dismissed: Mapping[str, str] = NOBODY,
+    attest: Attest = unsigned,
 ) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
 
-    `dismissed` are clients that took part and are asked no more, and since when.
+    `dismissed` are clients that took part and are asked no more, and since when. `attest` signs the figures
+    of bundles.
 
     Raises:
         TrainingError: whatever stops the run; all that was finished stays in `out`.
@@ -122,6 +125,7 @@ def run_stages(
         registrar,
         dismissed,
         added_since(out, job),
+        attest,
     )
     before = [load_finished(context.folder, job.digest) for context in contexts]
     for stage, context, done in zip(job.stages, contexts, before, strict=True):

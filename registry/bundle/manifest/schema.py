@@ -16,6 +16,7 @@ from registry.bundle.counts.reference_histograms import ScoreHistograms
 from registry.bundle.counts.score_bins import EQUAL_BINS, LOGIT_BINS, ScoreBins
 from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
+from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.rules import (
     Abstention,
@@ -54,7 +55,11 @@ SCALES_SCHEMA: Final = 4
 """That of bundles that name a subgroup over several scales, which an older dermfed cannot route; otherwise as
 2, or as 3 where the model takes cases."""
 
-NEWEST_SCHEMA: Final = SCALES_SCHEMA
+SIGNED_SCHEMA: Final = 5
+"""That of bundles whose figures are signed by who measured them, with or without cases and scales: an older
+dermfed would not see the signature."""
+
+NEWEST_SCHEMA: Final = SIGNED_SCHEMA
 """The newest that this dermfed reads."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -165,9 +170,10 @@ class BundleManifest(Frozen):
             for, as in bundles of older versions, and then not written.
         patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
+        attestation: a signature of who measured the figures; None where nobody signed, and then not written.
     """
 
-    schema_version: Literal[1, 2, 3, 4] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3, 4, 5] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -185,6 +191,7 @@ class BundleManifest(Frozen):
     metrics: Mapping[str, JsonValue] = Field(default_factory=dict)
     reference: ReferenceHistograms | None = None
     lineage: Lineage
+    attestation: Attestation | None = None
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -277,12 +284,18 @@ class BundleManifest(Frozen):
     @model_validator(mode="after")
     def _cases_have_their_schema(self) -> "BundleManifest":
         over_scales = any(one.tones for one in self.named_subgroups)
-        if (self.schema_version == SCALES_SCHEMA) != over_scales:
+        if (self.schema_version == SIGNED_SCHEMA) != (self.attestation is not None):
+            raise ValueError(
+                f"a bundle has schema {SIGNED_SCHEMA} if its figures are signed and only then; this one has "
+                f"schema {self.schema_version} and {'no ' if self.attestation is None else ''}`attestation`"
+            )
+        signed = self.attestation is not None
+        if not signed and (self.schema_version == SCALES_SCHEMA) != over_scales:
             raise ValueError(
                 f"a bundle has schema {SCALES_SCHEMA} if a subgroup is of several scales and only then; this "
                 f"one has schema {self.schema_version} and {'one' if over_scales else 'none'}"
             )
-        if not over_scales and (self.schema_version == CASE_SCHEMA) != (self.case is not None):
+        if not signed and not over_scales and (self.schema_version == CASE_SCHEMA) != (self.case is not None):
             raise ValueError(
                 f"a bundle has schema {CASE_SCHEMA} if its model takes cases and only then; this one has "
                 f"schema {self.schema_version} and {'no ' if self.case is None else ''}`case`"

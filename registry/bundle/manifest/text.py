@@ -5,9 +5,9 @@ import json
 from pydantic import ValidationError
 
 from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
-from registry.bundle.manifest.schema import NEWEST_SCHEMA, BundleManifest
+from registry.bundle.manifest.schema import NEWEST_SCHEMA, BundleManifest, schema_for, sha256
 
-ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point")
+ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point", "attestation")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 
@@ -16,6 +16,32 @@ def canonical(manifest: BundleManifest) -> bytes:
     record = manifest.model_dump(mode="json")
     silent = {key for key in ADDED_LATER if record[key] in (None, [])}
     return _text({key: value for key, value in record.items() if key not in silent})
+
+
+def without_attestation(manifest: BundleManifest) -> BundleManifest:
+    """The manifest as it is before anybody signs its figures."""
+    if manifest.attestation is None:
+        return manifest
+    schema = schema_for(manifest.case, manifest.named_subgroups)
+    return manifest.model_copy(update={"attestation": None, "schema_version": schema})
+
+
+def attested(manifest: BundleManifest) -> bytes:
+    """What is signed of a manifest: its job, data, model and figures, and all of it without the signature.
+
+    Canonical JSON. The last digest covers the others: they are there for whoever reads a statement.
+    """
+    bare = without_attestation(manifest)
+    record = bare.model_dump(mode="json", include={"metrics", "reference"})
+    return _text(
+        {
+            "job": bare.lineage.job,
+            "data": dict(bare.lineage.data),
+            "model": bare.file.sha256,
+            "figures": sha256(_text(record)),
+            "manifest": sha256(canonical(bare)),
+        }
+    )
 
 
 def read_manifest(content: bytes) -> BundleManifest:

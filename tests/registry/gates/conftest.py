@@ -16,6 +16,7 @@ from registry.gates.calibration import CalibrationGate
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
 from registry.gates.gate import GateConfig
+from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.parity import ParityGate
 from registry.gates.required_subgroups import RequiredSubgroupsGate
@@ -152,6 +153,11 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
             SignatureGate(identities=(mine,)),
             Case(two, signed_by={"global": (mine,), "dark": ("another", mine)}),
             Case(two, signed_by={"global": (mine,)}),
+        ),
+        "measured_by": Example(
+            MeasuredByGate(keys=(mine,)),
+            Case(two, measured_by={"global": mine, "dark": mine}),
+            Case(two, measured_by={"global": mine, "dark": "sha256:" + "b" * 64}),
         ),
         "approvals": Example(
             ApprovalsGate(people=2),

@@ -22,6 +22,7 @@ from training.engines.nvflare.registration import Registration, read_roster
 from training.engines.nvflare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError
 from training.federation.server.metrics_log import MetricsLog
+from training.jobs.attest import Attest, unsigned
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job, read_job
@@ -92,12 +93,15 @@ class CoordinatorSession:
         """Where the run stands."""
         return self._engine.status if self._engine else Status()
 
-    def run(self, expected: Sequence[str], registrar: Registrar = no_registry) -> RunResult:
+    def run(
+        self, expected: Sequence[str], registrar: Registrar = no_registry, attest: Attest = unsigned
+    ) -> RunResult:
         """All stages of the job.
 
         Args:
             expected: the sites that the job is for, in client order.
             registrar: where released models go.
+            attest: signs the figures of bundles.
 
         Raises:
             AwayError: the run cannot begin, since a site is away.
@@ -151,6 +155,7 @@ class CoordinatorSession:
                     self._folder.path,
                     registrar,
                     dismissed=participants.roster.dismissed,
+                    attest=attest,
                 )
             engine.close()
         finally:

@@ -19,6 +19,7 @@ from training.federation.client.local_training import FEWEST_IN_BATCH
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
 from training.federation.server.plan import Plan, Track
+from training.jobs.attest import Attest, unsigned
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
 from training.messages.engine import Engine
@@ -48,6 +49,7 @@ class StageContext:
         dismissed: clients that took part and are asked no more, and since when.
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
         added_since: paths of settings that the version which began the run did not know.
+        attest: signs the figures of bundles.
     """
 
     job: JobSettings
@@ -66,6 +68,7 @@ class StageContext:
     dismissed: Mapping[str, str] = field(default_factory=dict)
     tests: bool = True
     added_since: frozenset[str] = frozenset()
+    attest: Attest = unsigned
 
     def began_without(self, path: str) -> bool:
         """Whether this stage's setting, or all below it, was unknown to the version that began the run."""

@@ -78,7 +78,9 @@ class Export(Stage):
             "tolerance": self.tolerance,
         }
         test = figures_on_test(context, before.models, traffic) if before.stay_home else before.test
-        return StageResult(before.models, with_parents(bundles), traffic=traffic, test=test, facts=facts)
+        return StageResult(
+            before.models, with_parents(bundles, context.attest), traffic=traffic, test=test, facts=facts
+        )
 
     def check(
         self, context: StageContext, name: str, weights: Tensors, graph: bytes, traffic: Traffic

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from registry.bundle.folder import bundle_digest
 from registry.bundle.manifest.schema import EncoderOrigin
 from training.errors import JobError
+from training.jobs.attest import Attest, unsigned
 from training.jobs.stages.base import BundleDraft
 from training.messages.message import GLOBAL
 from training.models import ModelConfig
@@ -43,16 +44,29 @@ def encoder_origin(model: ModelConfig) -> EncoderOrigin | None:
     return EncoderOrigin(name=model.name, source=said, sha256=digest, licence=source.licence)
 
 
-def with_parents(bundles: Mapping[str, BundleDraft]) -> dict[str, BundleDraft]:
-    """The bundles, each subgroup's with the digest of the global one as its parent."""
-    if GLOBAL not in bundles:
-        return dict(bundles)
-    parent = bundle_digest(bundles[GLOBAL].manifest)
+def with_parents(bundles: Mapping[str, BundleDraft], attest: Attest = unsigned) -> dict[str, BundleDraft]:
+    """The bundles, each subgroup's with the digest of the global one as its parent, and signed.
+
+    Args:
+        bundles: by name.
+        attest: signs a manifest's figures; the global one is signed first, since its digest covers that.
+    """
+    everybody = _attested(bundles[GLOBAL], attest) if GLOBAL in bundles else None
+    parent = None if everybody is None else bundle_digest(everybody.manifest)
     return {
-        name: bundle if name == GLOBAL else _with_parent(bundle, parent) for name, bundle in bundles.items()
+        name: everybody
+        if everybody is not None and name == GLOBAL
+        else _attested(_with_parent(bundle, parent), attest)
+        for name, bundle in bundles.items()
     }
 
 
-def _with_parent(bundle: BundleDraft, parent: str) -> BundleDraft:
+def _with_parent(bundle: BundleDraft, parent: str | None) -> BundleDraft:
+    if parent is None:
+        return bundle
     lineage = bundle.manifest.lineage.model_copy(update={"parent": parent})
     return BundleDraft(bundle.manifest.model_copy(update={"lineage": lineage}), bundle.graph)
+
+
+def _attested(bundle: BundleDraft, attest: Attest) -> BundleDraft:
+    return BundleDraft(attest(bundle.manifest), bundle.graph)

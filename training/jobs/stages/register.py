@@ -40,7 +40,8 @@ class Register(Stage):
         if not before.bundles:
             raise JobError("there is nothing to register: put the stage export before register")
         model = self.model or context.job.name
-        bundles = with_parents({name: renamed(bundle, model) for name, bundle in before.bundles.items()})
+        named = {name: renamed(bundle, model) for name, bundle in before.bundles.items()}
+        bundles = with_parents(named, context.attest)
         reason = self.reason or f"job {context.job.name}, {context.digest}"
         registered = context.registrar(
             [whole(bundle) for bundle in bundles.values()], self.promote_to, reason

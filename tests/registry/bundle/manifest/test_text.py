@@ -77,7 +77,7 @@ def test_what_is_not_json_is_refused(content):
         ([], "an object"),
         ({}, "schema_version None"),
         ({"schema_version": "1"}, "schema_version '1'"),
-        ({"schema_version": 0}, "schema_version 0; it is a whole number from 1 to 4"),
+        ({"schema_version": 0}, "schema_version 0; it is a whole number from 1 to 5"),
         ({"schema_version": 1, "model": "m"}, "labels: Field required"),
     ],
 )

@@ -9,6 +9,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, EncoderOrigin, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from training.errors import JobError
+from training.jobs.attest import unsigned
 from training.jobs.registrar import Registered
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.jobs.stages.lineage import encoder_origin, weights_digest, with_parents
@@ -47,6 +48,19 @@ def test_the_parent_follows_what_is_changed_later():
     assert with_parents(again) == again
 
 
+def test_the_parent_is_the_global_bundle_as_it_is_signed_and_no_old_signature_stays(tmp_path):
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.signing.attestation import Attester, check_attestation
+    from registry.signing.new_key import write_key_pair
+
+    write_key_pair(tmp_path / "my.key", None)
+    bundles = {"dark": draft("dark"), "global": draft("global")}
+    signed = with_parents(bundles, Attester(tmp_path / "my.key", None))
+    assert signed["dark"].manifest.lineage.parent == bundle_digest(signed["global"].manifest)
+    assert {check_attestation(one.manifest) for one in signed.values()} == {"signed"}
+    assert with_parents(signed) == with_parents(bundles)  # a later stage without the key signs nothing
+
+
 def test_the_parent_is_the_global_bundle_as_it_is_registered():
     """The name in the registry is part of a bundle, and so of its digest."""
     folder = Path("nowhere")
@@ -58,6 +72,7 @@ def test_the_parent_is_the_global_bundle_as_it_is_registered():
         return Registered((1, 2))
 
     context = SimpleNamespace(
+        attest=unsigned,
         job=job,
         digest="sha256:" + "1" * 64,
         registrar=registrar,

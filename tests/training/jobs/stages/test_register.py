@@ -76,6 +76,25 @@ def test_a_run_killed_while_registering_registers_the_same_bundle_again(run_job,
     assert ran.result.summary["versions"][0]["version"] == 1
 
 
+def test_the_bundles_of_a_run_with_a_key_are_signed_as_they_are_registered(run_job, registering, tmp_path):
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
+    from registry.signing.attestation import Attester, check_attestation
+    from registry.signing.new_key import write_key_pair
+
+    write_key_pair(tmp_path / "my.key", None)
+    attester = Attester(tmp_path / "my.key", None)
+    desk, job = Desk(), registering(model="skin-lesion")
+    ran = run_job(job, registrar=desk, attest=attester)
+    ((bundle,), _, _) = desk.asked[0]
+    assert check_attestation(bundle.manifest) == "signed"  # under its name in the registry
+    assert bundle.manifest.attestation.fingerprint == attester.fingerprint
+    assert read_bundle(ran.out / "bundles" / "global").digest == bundle.digest
+    exported = read_bundle(ran.out / "checkpoints" / "1-export" / "bundle-0").manifest
+    assert check_attestation(exported) == "signed"
+    again = run_job(job, registrar=desk, out=tmp_path / "again", attest=attester)
+    assert read_bundle(again.out / "bundles" / "global").digest == bundle.digest  # the same job
+
+
 def test_without_a_registry_or_without_bundles_the_job_is_told_so(run_job, make_job, federate_block):
     with pytest.raises(JobError, match="no registry"):
         no_registry([], None, None)
