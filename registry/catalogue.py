@@ -3,6 +3,7 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
+from pathlib import Path
 from typing import Self
 
 from sqlalchemy import Engine
@@ -28,7 +29,7 @@ from registry.records import PRODUCTION, Event, Release, Standing, Version, With
 from registry.releases.gate_sets import ALL_MODELS
 from registry.releases.going_back import required_release
 from registry.store.base import Store
-from registry.store.bundles import stored_bundle, stored_manifest
+from registry.store.bundles import fetch_bundle, stored_bundle, stored_manifest
 
 
 class Catalogue:
@@ -185,3 +186,14 @@ class Catalogue:
             ObjectCorrupt: a file was altered.
         """
         return stored_bundle(self._store, version)
+
+    def fetch(self, model: str, number: int, folder: Path) -> Bundle:
+        """Writes the bundle of a version to a new folder, byte for byte as it was added, and returns it.
+
+        Raises:
+            NotFound: there is no such model or version.
+            ObjectMissing: a file is not in the store.
+            ObjectCorrupt: a file was altered.
+            FolderError: something else is in the folder, or the disk refuses.
+        """
+        return fetch_bundle(self._store, self.version(model, number), folder)

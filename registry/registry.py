@@ -214,22 +214,29 @@ class Registry(Catalogue):
         """
         return going_back.withdraw(self._engine, model, numbers, AuditContext(self._actor, _reason(reason)))
 
-    def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
-        """The gate set in force, of one model or of all; or the set of a number.
+    def gates(
+        self, model: str | None = None, number: int | None = None, *, alias: str | None = None
+    ) -> StoredGateSet:
+        """The gate set in force, of one model or of all, under an alias; or the set of a number.
 
         Raises:
             NotFound: there is no such model, or no set of this number.
         """
-        return read_gates(self._engine, model, number)
+        return read_gates(self._engine, model, number, alias)
 
-    def set_gates(self, gates: GateSet, *, reason: str, model: str | None = None) -> Event | None:
-        """Puts a gate set in force; returns None where it is already.
+    def set_gates(
+        self, gates: GateSet, *, reason: str, model: str | None = None, alias: str | None = None
+    ) -> Event | None:
+        """Puts a gate set in force, of one model or of all, under one alias or under all.
+
+        Returns None where it is in force already.
 
         Raises:
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
         """
-        return change_gates(self._engine, gates, model, AuditContext(self._actor, _reason(reason)))
+        context = AuditContext(self._actor, _reason(reason))
+        return change_gates(self._engine, gates, model, context, alias)
 
     def diff(self, model: str, before: int, after: int) -> Difference:
         """The difference between two versions of a model.

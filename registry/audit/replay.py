@@ -200,20 +200,24 @@ def _keys(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
 
 
 def _gate_sets(connection: Connection, events: Iterable[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
-    """The gate sets that are missing, unknown, or of another digest than their event."""
+    """The gate sets that are missing, unknown, or of another digest or alias than their event."""
     recorded = {}
     for event in events:
         after = (event["details"] or {}).get("after") if event["kind"] == "gates-changed" else None
         if after is not None:
-            recorded[after["model"], after["number"]] = (event["id"], after["digest"])
-    query = select(GateSetRow.model, GateSetRow.number, GateSetRow.content)
-    held = {(row.model, row.number): gate_set_digest(row.content) for row in connection.execute(query)}
+            told = (after["digest"], after.get("alias", ""))
+            recorded[after["model"], after["number"]] = (event["id"], told)
+    query = select(GateSetRow.model, GateSetRow.number, GateSetRow.content, GateSetRow.alias)
+    held = {
+        (row.model, row.number): (gate_set_digest(row.content), row.alias)
+        for row in connection.execute(query)
+    }
     for model, number in sorted(held.keys() | recorded.keys()):
         about = f"gate set {number} {f'of {model}' if model else 'for all models'}"
-        event, digest = recorded.get((model, number), (None, None))
+        event, told = recorded.get((model, number), (None, ("", "")))
         if event is None:
             yield IntegrityIssue(about, f"no event tells that it was set; {_RESTORE}")
         elif (model, number) not in held:
             yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
-        elif held[model, number] != digest:
+        elif held[model, number] != told:
             yield IntegrityIssue(about, f"it is not the one that event {event} tells of; {_RESTORE}")

@@ -19,6 +19,8 @@ from registry.cli.card import EXAMPLES as CARD_EXAMPLES
 from registry.cli.card import card
 from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
 from registry.cli.diff import diff
+from registry.cli.fetch import EXAMPLES as FETCH_EXAMPLES
+from registry.cli.fetch import fetch
 from registry.cli.garbage import EXAMPLES as GC_EXAMPLES
 from registry.cli.garbage import gc
 from registry.cli.gates import (
@@ -165,6 +167,7 @@ _command(app, "diff", *DIFF_EXAMPLES)(diff)
 _command(app, "sign", *SIGN_EXAMPLES)(sign)
 _command(app, "export", *EXPORT_EXAMPLES)(export_)
 _command(app, "import", *IMPORT_EXAMPLES)(import_)
+_command(app, "fetch", *FETCH_EXAMPLES)(fetch)
 _command(app, "gc", *GC_EXAMPLES)(gc)
 _command(app, "compare", *COMPARE_EXAMPLES)(compare)
 _command(app, "promote", *PROMOTE_EXAMPLES)(promote)

@@ -86,7 +86,7 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
     manifests = {version.number: stored_manifest(store, version) for version in candidate.versions}
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
-        gates = current_gates(connection, candidate.model)
+        gates = current_gates(connection, candidate.model, alias)
         approved_by = approvers(connection, candidate, alias)
         shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
@@ -108,7 +108,10 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         signed_by=signed_by,
         approve_with=_approve_with(candidate, alias),
     )
-    report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
+    results = gates.gates.judge(case)
+    report = GateReport(
+        results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
+    )
     comparison = compare_releases(
         candidate, alias, manifests, running, report, unreadable=unreadable, warnings=shared
     )
@@ -170,7 +173,7 @@ def swap(
     with writing(engine) as connection:
         if (
             current_release(connection, model, alias) != before
-            or current_gates(connection, model) != evaluation.gates
+            or current_gates(connection, model, alias) != evaluation.gates
             or approvers(connection, candidate, alias) != evaluation.approved_by
         ):
             return None

@@ -7,7 +7,7 @@ from typing import Any
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
-from registry.gate_report import GateFinding, GateReport, GateResult
+from registry.gate_report import GateFinding, GateReport, GateResult, set_title
 from registry.gates import figures_by_subgroup
 from registry.records import ApiKey, Event, Release, Version, Withdrawal
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
@@ -99,7 +99,7 @@ def event_lines(event: Event) -> str:
         head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
     elif event.kind == "stopped":
         head += f", {event.alias}: release {event.before or 'none'} -> nothing"
-    elif event.alias is not None:
+    elif event.alias is not None and event.kind != "gates-changed":
         head += f" for {event.alias}"
     lines = [head, *_went_back(event.details or {})]
     if without := (event.details or {}).get("without"):
@@ -138,7 +138,7 @@ def _origin(origin: dict[str, Any]) -> str:
 
 
 def _set_name(named: dict[str, Any]) -> str:
-    return f"set {named['number']} {'of ' + named['model'] if named['model'] else 'for all models'}"
+    return set_title(named["model"], named["number"], named.get("alias", ""))
 
 
 def _told(results: Sequence[GateResult]) -> list[str]:
@@ -149,10 +149,10 @@ def _told(results: Sequence[GateResult]) -> list[str]:
 def gate_table(report: GateReport) -> str:
     """Each gate with each subgroup, its figure, limit and verdict; below, what refuses and what to do."""
     rows = [row for result in report.results for row in _gate_rows(result)]
-    whose = f"of {report.set_model}" if report.set_model else "for all models"
     table = columns(("gate", "subgroup", "figure", "limit", "verdict"), rows)
     telling = _told([one for one in report.results if one.verdict != "passed"])
-    return lines_of([f"gate set {report.set_number} {whose}", *table.split("\n"), *telling])
+    asked = set_title(report.set_model, report.set_number, report.set_alias)
+    return lines_of([f"gate {asked}", *table.split("\n"), *telling])
 
 
 def _gate_rows(result: GateResult) -> list[list[str]]:

@@ -1,7 +1,9 @@
 """Reads the bundles of versions back from the store, their digests verified."""
 
+from pathlib import Path
+
 from registry.bundle.errors import BundleError
-from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, write_bundle_files
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.manifest.text import read_manifest
 from registry.errors import ObjectCorrupt, ObjectMissing
@@ -32,6 +34,19 @@ def stored_bundle(store: Store, version: Version) -> Bundle:
     """
     manifest = stored_manifest(store, version)
     return Bundle(manifest, _file(store, version, MODEL_FILE, manifest.file.sha256), version.digest)
+
+
+def fetch_bundle(store: Store, version: Version, folder: Path) -> Bundle:
+    """Writes the bundle of a version to a new folder, byte for byte as it was added; returns it.
+
+    Raises:
+        ObjectMissing: a file is not in the store.
+        ObjectCorrupt: a file was altered.
+        FolderError: something else is in the folder, or the disk refuses.
+    """
+    bundle = stored_bundle(store, version)
+    write_bundle_files(folder, _file(store, version, MANIFEST_FILE, version.digest), bundle.model)
+    return bundle
 
 
 def _file(store: Store, version: Version, name: str, digest: str) -> bytes:
