@@ -15,7 +15,6 @@ from registry.archive.import_release import Imported, import_release, read_relea
 from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
-from registry.catalogue import Catalogue
 from registry.comparison import Comparison
 from registry.database.changes import AuditContext
 from registry.database.connection import open_database, reading
@@ -26,6 +25,8 @@ from registry.environment import current_user, database_url, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
+from registry.marking import Marking
+from registry.marking import given_reason as _reason
 from registry.names import check_name, check_title
 from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Added, ApiKey, Event, IntegrityIssue, Version
 from registry.releases import going_back, promote
@@ -44,7 +45,7 @@ if TYPE_CHECKING:  # signing needs an extra
 __all__ = ["PRODUCTION", "Registry", "upgrade"]
 
 
-class Registry(Catalogue):
+class Registry(Marking):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
     @classmethod
@@ -193,26 +194,6 @@ class Registry(Catalogue):
             NothingToRollBack: there is no release before it that may answer.
         """
         return going_back.roll_back(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
-
-    def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
-        """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.
-
-        Raises:
-            NotFound: there is no such model or alias.
-            ReleaseRefused: there is no reason.
-        """
-        return going_back.stop(self._engine, model, alias, AuditContext(self._actor, _reason(reason)))
-
-    def withdraw(self, model: str, numbers: Sequence[int], *, reason: str) -> going_back.Withdrawn | None:
-        """Withdraws versions for good: they are never promoted or served again, and every alias moves away.
-
-        Returns None where all of them were withdrawn before.
-
-        Raises:
-            NotFound: there is no such model or version.
-            ReleaseRefused: there is no reason.
-        """
-        return going_back.withdraw(self._engine, model, numbers, AuditContext(self._actor, _reason(reason)))
 
     def gates(
         self, model: str | None = None, number: int | None = None, *, alias: str | None = None
@@ -385,7 +366,3 @@ def upgrade(url: str | None = None) -> tuple[str | None, str]:
         return upgrade_schema(engine)
     finally:
         engine.dispose()
-
-
-def _reason(text: str | None) -> str | None:
-    return (text or "").encode("utf-8", "replace").decode().strip() or None

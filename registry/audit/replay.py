@@ -10,6 +10,7 @@ from registry.database.queries import model_names, stack_of, withdrawals, withdr
 from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
 from registry.records import MOVES, SCOPES, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
+from registry.releases.labels import all_tags
 
 _RESTORE = "find out who changed the database, and restore a copy of it"
 
@@ -34,6 +35,7 @@ def replay_differences(connection: Connection, events: Events) -> Iterator[Integ
     yield from _releases(connection, events)
     yield from _aliases(connection, events)
     yield from _withdrawals(connection, events)
+    yield from _tags(connection, events)
     yield from _keys(connection, events)
     yield from _gate_sets(connection, events)
 
@@ -162,6 +164,25 @@ def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIs
                 f"alias {alias} of {model}",
                 f"it points to release {release}, which holds version {', '.join(map(str, numbers))}, "
                 f"withdrawn; no service serves it. {_RESTORE.capitalize()}, or promote anew",
+            )
+
+
+def _tags(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    """The versions whose tags are not those that their events leave."""
+    recorded: dict[tuple[str, int], set[str]] = {}
+    for event in events:
+        if event["kind"] in ("tagged", "untagged"):
+            tags = recorded.setdefault((event["model"], event["versions"][0]), set())
+            change = tags.update if event["kind"] == "tagged" else tags.difference_update
+            change(_details(event, "tags") or [])
+    held = all_tags(connection)
+    for model, number in sorted(held.keys() | recorded.keys()):
+        now = sorted(held.get((model, number), ()))
+        if now != (told := sorted(recorded.get((model, number), ()))):
+            yield IntegrityIssue(
+                f"the tags of version {number} of {model}",
+                f"they are {', '.join(now) or 'none'}, and events tell of {', '.join(told) or 'none'}; "
+                f"{_RESTORE}",
             )
 
 

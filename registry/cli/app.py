@@ -43,6 +43,16 @@ from registry.cli.keys import (
     keys_revoke,
     keys_rotate,
 )
+from registry.cli.labels import (
+    FIND_EXAMPLES,
+    NOTE_EXAMPLES,
+    TAG_EXAMPLES,
+    UNTAG_EXAMPLES,
+    find,
+    note,
+    tag,
+    untag,
+)
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.releases import (
@@ -168,6 +178,10 @@ _command(app, "sign", *SIGN_EXAMPLES)(sign)
 _command(app, "export", *EXPORT_EXAMPLES)(export_)
 _command(app, "import", *IMPORT_EXAMPLES)(import_)
 _command(app, "fetch", *FETCH_EXAMPLES)(fetch)
+_command(app, "tag", *TAG_EXAMPLES)(tag)
+_command(app, "untag", *UNTAG_EXAMPLES)(untag)
+_command(app, "note", *NOTE_EXAMPLES)(note)
+_command(app, "find", *FIND_EXAMPLES)(find)
 _command(app, "gc", *GC_EXAMPLES)(gc)
 _command(app, "compare", *COMPARE_EXAMPLES)(compare)
 _command(app, "promote", *PROMOTE_EXAMPLES)(promote)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Text, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Text, and_, cast, func, or_, select
 
 from registry.bundle.manifest.schema import Subgroup
 from registry.database.tables import (
@@ -20,7 +20,7 @@ from registry.database.tables import (
 from registry.errors import NotFound
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
-from registry.records import MOVES, ApiKey, Event, Release, Version, Withdrawal
+from registry.records import MOVES, ApiKey, Event, EventKind, Release, Version, Withdrawal
 
 _VERSION = (
     VersionRow.model,
@@ -104,6 +104,18 @@ def current_release(connection: Connection, model: str, alias: str) -> Release |
     return found[0] if found else None
 
 
+def release_by_id(connection: Connection, release: int) -> Release | None:
+    """A release, whether or not any alias points to it."""
+    query = (
+        select(ReleaseRow.model.label("of"), *_VERSION)
+        .join(MemberRow, MemberRow.release_id == ReleaseRow.id)
+        .join(VersionRow, VersionRow.id == MemberRow.version_id)
+        .where(ReleaseRow.id == release)
+    )
+    rows = connection.execute(query).all()
+    return Release(release, rows[0].of, tuple(_version(row) for row in rows)) if rows else None
+
+
 def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     """The aliases of a model."""
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
@@ -115,6 +127,18 @@ def events_of(connection: Connection, model: str, alias: str | None = None) -> t
     if alias is not None:
         query = query.where(EventRow.alias == alias)
     return tuple(_event(row) for row in connection.execute(query))
+
+
+def events_with_gates(connection: Connection, model: str, *kinds: EventKind) -> tuple[Event, ...]:
+    """The events of a model, and those that changed the gates of all models, the oldest first.
+
+    Of these `kinds` alone, where any is named.
+    """
+    of_all = and_(EventRow.model == "", EventRow.kind == "gates-changed")
+    query = select(*EventRow.__table__.columns).where(or_(EventRow.model == model, of_all))
+    if kinds:
+        query = query.where(EventRow.kind.in_(kinds))
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
 def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest.schema import BundleManifest
 from registry.comparison import Comparison
@@ -12,18 +12,23 @@ from registry.database.changes import AuditContext, insert_event, insert_release
 from registry.database.connection import reading, writing
 from registry.database.queries import (
     current_release,
+    events_of,
+    events_with_gates,
+    release_by_id,
     require_model,
     versions_by_number,
 )
 from registry.errors import GateRefusal, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
+from registry.gates.let_through import let_through
 from registry.names import check_name
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
-from registry.releases.gate_inputs import approvers, signers
+from registry.releases.gate_inputs import approved_by, approvers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
+from registry.releases.going_back import required_release
 from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.store.base import Store
 from registry.store.bundles import stored_bundle, stored_manifest
@@ -76,8 +81,15 @@ def candidate_for(
         return compose(model, named, current_release(connection, model, alias), without)
 
 
-def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promoter: str) -> GateEvaluation:
-    """Evaluates the gates in force on a candidate.
+def judge(
+    engine: Engine,
+    store: Store,
+    candidate: Candidate,
+    alias: str,
+    promoter: str,
+    approved: tuple[str, ...] | None = None,
+) -> GateEvaluation:
+    """Evaluates the gates in force on a candidate; `approved` are those who did, where that is long ago.
 
     Raises:
         ReleaseRefused: its versions cannot answer together.
@@ -87,7 +99,8 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model, alias)
-        approved_by = approvers(connection, candidate, alias)
+        people = approvers(connection, candidate, alias) if approved is None else approved
+        told = let_through_now(connection, candidate, alias)
         shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
@@ -104,7 +117,7 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         running=tuple(running.values()),
         unreadable=unreadable,
         promoter=promoter,
-        approved_by=approved_by,
+        approved_by=people,
         signed_by=signed_by,
         approve_with=_approve_with(candidate, alias),
     )
@@ -113,9 +126,9 @@ def judge(engine: Engine, store: Store, candidate: Candidate, alias: str, promot
         results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
     comparison = compare_releases(
-        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=shared
+        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=(*told, *shared)
     )
-    return GateEvaluation(report, gates, approved_by, comparison)
+    return GateEvaluation(report, gates, people, comparison)
 
 
 def _approve_with(candidate: Candidate, alias: str) -> str:
@@ -123,6 +136,39 @@ def _approve_with(candidate: Candidate, alias: str) -> str:
     numbers = [str(one.number) for one in candidate.named]
     without = [f"--without {quote(name)}" for name in candidate.without]
     return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
+
+
+def let_through_now(connection: Connection, candidate: Candidate, alias: str) -> tuple[str, ...]:
+    """That the release that runs came through other gates than are asked now, in a sentence, where it did."""
+    if candidate.before is None:
+        return ()
+    events = events_with_gates(connection, candidate.model, "gates-changed", "promoted")
+    found = let_through(events, candidate.before.id, alias)
+    return () if found is None or not found.differs else (found.sentence,)
+
+
+def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateReport:
+    """What the gates in force now say of the release that runs, as if it were promoted over the one before.
+
+    Whoever had approved it then counts as having approved it, for whoever promoted it then.
+
+    Raises:
+        NotFound: there is no such model or alias.
+        GateSetInvalid: a gate cannot be asked.
+        StoreError: a manifest is missing or was altered.
+    """
+    with reading(engine) as connection:
+        release = required_release(connection, model, alias)
+        events = events_of(connection, model, alias)
+        promoted = [one for one in events if (one.kind, one.release) == ("promoted", release.id)]
+        before = promoted[-1].before if promoted else None
+        replaced = None if before is None else release_by_id(connection, before)
+    candidate = Candidate(model, release.versions, replaced, release.versions)
+    if not promoted:
+        return judge(engine, store, candidate, alias, "").report
+    earlier = [one for one in events if one.id < promoted[-1].id]
+    approved = approved_by(earlier, candidate.digest(alias))
+    return judge(engine, store, candidate, alias, promoted[-1].actor, approved).report
 
 
 def promote(

@@ -20,12 +20,16 @@ def moment(time: datetime | None) -> str:
     return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def version_table(versions: Sequence[Version], states: Sequence[str] | None = None) -> str:
-    """Versions, one on each line; `states` adds a last column."""
+def version_table(
+    versions: Sequence[Version], states: Sequence[str] | None = None, tags: Sequence[str] | None = None
+) -> str:
+    """Versions, one on each line; `tags` and `states` add last columns."""
     header = ["model", "version", "subgroup", "created", "digest"]
     rows = [
         [one.model, str(one.number), one.subgroup.name, moment(one.created), one.digest] for one in versions
     ]
+    if tags is not None:
+        header, rows = [*header, "tags"], [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
     if states is not None:
         header, rows = [*header, "state"], [[*row, state] for row, state in zip(rows, states, strict=True)]
     return columns(header, rows)
@@ -102,6 +106,10 @@ def event_lines(event: Event) -> str:
     elif event.alias is not None and event.kind != "gates-changed":
         head += f" for {event.alias}"
     lines = [head, *_went_back(event.details or {})]
+    if event.kind in ("tagged", "untagged") and event.details:
+        lines[0] += f": {', '.join(event.details['tags'])}"
+    if event.kind == "noted" and event.details:
+        lines.append(f"    note: {event.details['note']}")
     if without := (event.details or {}).get("without"):
         lines.append(f"    without a version for: {', '.join(without)}")
     if event.kind == "gates-changed" and event.details:
