@@ -3,6 +3,7 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
+from pathlib import Path
 from typing import Self
 
 from sqlalchemy import Engine
@@ -15,7 +16,7 @@ from registry.database.queries import (
     all_versions,
     current_release,
     current_releases,
-    events_of,
+    events_with_gates,
     model_names,
     overriding_events,
     require_model,
@@ -25,11 +26,12 @@ from registry.database.queries import (
     withdrawals,
 )
 from registry.errors import ObjectMissing
+from registry.gates.let_through import LetThrough, let_through
 from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
-from registry.releases.gate_sets import ALL_MODELS
 from registry.releases.going_back import required_release
+from registry.releases.labels import Hit, Note, all_notes, all_tags, find_versions
 from registry.store.base import Store
-from registry.store.bundles import stored_bundle, stored_manifest
+from registry.store.bundles import fetch_bundle, stored_bundle, stored_manifest
 from registry.store.ownership import require_own
 
 
@@ -156,8 +158,22 @@ class Catalogue:
         """
         with reading(self._engine) as connection:
             require_model(connection, model)
-            general = events_of(connection, ALL_MODELS, kinds=("gates-changed",))
-            return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
+            return events_with_gates(connection, model)
+
+    def let_through(self, model: str, alias: str) -> LetThrough | None:
+        """By which gate set the release of the alias was let through, and which is in force now.
+
+        None where the alias points to none, or no event tells what the gates said.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            if (release := current_release(connection, model, alias)) is None:
+                return None
+            events = events_with_gates(connection, model, "gates-changed", "promoted")
+        return let_through(events, release.id, alias)
 
     def overrides(self, model: str) -> dict[int, Event]:
         """The promotions of a model that overrode a gate's refusal, by the release they made.
@@ -199,6 +215,35 @@ class Catalogue:
         except ObjectMissing:
             self._require_own_store()
             raise
+
+    def tags(self, model: str | None = None) -> dict[tuple[str, int], tuple[str, ...]]:
+        """The tags of each version that has any, by model and number."""
+        with reading(self._engine) as connection:
+            return all_tags(connection, model)
+
+    def notes(self, model: str | None = None) -> tuple[Note, ...]:
+        """Every note on versions, of one model or of all, the oldest first."""
+        with reading(self._engine) as connection:
+            return all_notes(connection, model)
+
+    def find(self, text: str) -> tuple[Hit, ...]:
+        """The versions of which a name, a tag, a note, the reason of a withdrawal or a digest holds the text.
+
+        Raises:
+            InvalidName: there is no text.
+        """
+        return find_versions(self._engine, text)
+
+    def fetch(self, model: str, number: int, folder: Path) -> Bundle:
+        """Writes the bundle of a version to a new folder, byte for byte as it was added, and returns it.
+
+        Raises:
+            NotFound: there is no such model or version.
+            ObjectMissing: a file is not in the store.
+            ObjectCorrupt: a file was altered.
+            FolderError: something else is in the folder, or the disk refuses.
+        """
+        return fetch_bundle(self._store, self.version(model, number), folder)
 
     def _require_own_store(self) -> None:
         """Checks that the store is not that of another registry: then it is no wonder what is missing."""

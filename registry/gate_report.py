@@ -95,11 +95,13 @@ class GateReport(Frozen):
         results: of each gate of the set, in its order.
         set_model: the model whose gate set it was; empty for the set of all models.
         set_number: the set's number; 0 for the one that a registry begins with.
+        set_alias: the alias whose gate set it was; empty for the set of all aliases.
     """
 
     results: tuple[GateResult, ...]
     set_model: str = ""
     set_number: int = 0
+    set_alias: str = ""
 
     @property
     def refused(self) -> bool:
@@ -124,6 +126,11 @@ class GateReport(Frozen):
         """The details of the gates that refuse, or of all of them where none does."""
         telling = [result for result in self.results if result.verdict == "refused"] or self.results
         return "; ".join(f"gate {result.gate} ({result.verdict}): {result.detail}" for result in telling)
+
+
+def set_title(model: str, number: int, alias: str = "") -> str:
+    """A gate set as messages call it: `set 3 of demo under production`."""
+    return f"set {number} {f'of {model}' if model else 'for all models'}{f' under {alias}' if alias else ''}"
 
 
 def worst_of(findings: tuple[GateFinding, ...]) -> Verdict:

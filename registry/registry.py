@@ -4,7 +4,7 @@ Each method is one transaction. Objects are written before the transaction that 
 killed process leaves at most objects that nothing refers to.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,19 +16,18 @@ from registry.audit.checkpoint import ComparedHead, KeptHead, compare_heads, kee
 from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
-from registry.catalogue import Catalogue
 from registry.comparison import Comparison
-from registry.database.changes import AuditContext
-from registry.database.connection import open_database, reading, undone
+from registry.database.connection import open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
-from registry.database.people import Signatory, acting_person, active_people
+from registry.database.people import Signatory
 from registry.database.queries import all_keys, require_model
 from registry.diff.versions import Difference, compare
 from registry.environment import current_user, database_url, key_password, signing_key, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
-from registry.names import check_name, check_reason, check_title
+from registry.marking import Marking
+from registry.names import check_name, check_title
 from registry.people.changes import add_person, new_person, read_people, revoke_person
 from registry.records import (
     PRODUCTION,
@@ -37,7 +36,6 @@ from registry.records import (
     Added,
     ApiKey,
     Event,
-    EventKind,
     IntegrityIssue,
     Person,
     Version,
@@ -58,10 +56,8 @@ if TYPE_CHECKING:  # signing and time stamps need extras
 __all__ = ["PRODUCTION", "Registry", "upgrade"]
 
 
-class Registry(Catalogue):
+class Registry(Marking):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
-
-    _signatory: Signatory | None = None
 
     @classmethod
     def open(
@@ -93,50 +89,6 @@ class Registry(Catalogue):
             raise
         opened = cls(engine, objects, actor=actor or current_user())
         return opened.signed_by(signatory)
-
-    def signed_by(self, signatory: Signatory | None) -> Self:
-        """This registry, as somebody else uses it who signs what they do; it shares its connections."""
-        other = type(self)(self._engine, self._store, actor=self._actor)
-        other._signatory = signatory
-        return other
-
-    def statements_of(self, fingerprint: str, action: Callable[[Self], object]) -> tuple[bytes, ...]:
-        """What the owner of a key would sign if they did this: it is tried, and undone.
-
-        Args:
-            fingerprint: of their public key.
-            action: does it, with the registry that it is given.
-
-        Raises:
-            RegistryError: whatever the action raises.
-        """
-        from registry.people.signatory import TakesDown  # cryptography is an extra
-
-        trial = TakesDown(fingerprint)
-        with undone():
-            action(self.signed_by(trial))
-        return tuple(trial.statements)
-
-    def require_person(self, kind: EventKind) -> None:
-        """Checks that whoever signs may do this, without doing it.
-
-        Raises:
-            PersonRefused: the registry knows people, and this takes another.
-        """
-        with reading(self._engine) as connection:
-            acting_person(connection, kind, self._signatory)
-
-    def _context(self, reason: str | None = None) -> AuditContext:
-        """Who does it and why."""
-        return AuditContext(self._name(), check_reason(reason), signatory=self._signatory)
-
-    def _name(self) -> str:
-        """The name of the person who signs, or the actor."""
-        if self._signatory is None:
-            return self._actor
-        with reading(self._engine) as connection:
-            person = active_people(connection).get(self._signatory.fingerprint)
-        return self._actor if person is None else person.name
 
     def add(self, bundles: Sequence[Bundle]) -> tuple[Version, ...]:
         """Adds bundles as versions, all of them or none, and returns the version of each.
@@ -186,7 +138,9 @@ class Registry(Catalogue):
             StoreError: a manifest is missing or was altered.
         """
         candidate = promote.candidate_for(self._engine, model, numbers, to, without)
-        return promote.judge(self._engine, self._store, candidate, to, self._context()).comparison
+        return promote.judge(
+            self._engine, self._store, candidate, to, promote.promoter_of(self._context())
+        ).comparison
 
     def promote(
         self,
@@ -263,42 +217,29 @@ class Registry(Catalogue):
         """
         return going_back.roll_back(self._engine, model, alias, self._context(reason))
 
-    def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
-        """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.
-
-        Raises:
-            NotFound: there is no such model or alias.
-            ReleaseRefused: there is no reason.
-        """
-        return going_back.stop(self._engine, model, alias, self._context(reason))
-
-    def withdraw(self, model: str, numbers: Sequence[int], *, reason: str) -> going_back.Withdrawn | None:
-        """Withdraws versions for good: they are never promoted or served again, and every alias moves away.
-
-        Returns None where all of them were withdrawn before.
-
-        Raises:
-            NotFound: there is no such model or version.
-            ReleaseRefused: there is no reason.
-        """
-        return going_back.withdraw(self._engine, model, numbers, self._context(reason))
-
-    def gates(self, model: str | None = None, number: int | None = None) -> StoredGateSet:
-        """The gate set in force, of one model or of all; or the set of a number.
+    def gates(
+        self, model: str | None = None, number: int | None = None, *, alias: str | None = None
+    ) -> StoredGateSet:
+        """The gate set in force, of one model or of all, under an alias; or the set of a number.
 
         Raises:
             NotFound: there is no such model, or no set of this number.
         """
-        return read_gates(self._engine, model, number)
+        return read_gates(self._engine, model, number, alias)
 
-    def set_gates(self, gates: GateSet, *, reason: str, model: str | None = None) -> Event | None:
-        """Puts a gate set in force; returns None where it is already.
+    def set_gates(
+        self, gates: GateSet, *, reason: str, model: str | None = None, alias: str | None = None
+    ) -> Event | None:
+        """Puts a gate set in force, of one model or of all, under one alias or under all.
+
+        Returns None where it is in force already.
 
         Raises:
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
         """
-        return change_gates(self._engine, gates, model, self._context(reason))
+        context = self._context(reason)
+        return change_gates(self._engine, gates, model, context, alias)
 
     def diff(self, model: str, before: int, after: int) -> Difference:
         """The difference between two versions of a model.

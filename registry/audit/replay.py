@@ -10,6 +10,7 @@ from registry.database.queries import model_names, stack_of, withdrawals, withdr
 from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
 from registry.records import MOVES, SCOPES, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
+from registry.releases.labels import all_tags
 
 _RESTORE = "find out who changed the database, and restore a copy of it"
 
@@ -34,6 +35,7 @@ def replay_differences(connection: Connection, events: Events) -> Iterator[Integ
     yield from _releases(connection, events)
     yield from _aliases(connection, events)
     yield from _withdrawals(connection, events)
+    yield from _tags(connection, events)
     yield from _keys(connection, events)
     yield from _gate_sets(connection, events)
 
@@ -165,6 +167,25 @@ def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIs
             )
 
 
+def _tags(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
+    """The versions whose tags are not those that their events leave."""
+    recorded: dict[tuple[str, int], set[str]] = {}
+    for event in events:
+        if event["kind"] in ("tagged", "untagged"):
+            tags = recorded.setdefault((event["model"], event["versions"][0]), set())
+            change = tags.update if event["kind"] == "tagged" else tags.difference_update
+            change(_details(event, "tags") or [])
+    held = all_tags(connection)
+    for model, number in sorted(held.keys() | recorded.keys()):
+        now = sorted(held.get((model, number), ()))
+        if now != (told := sorted(recorded.get((model, number), ()))):
+            yield IntegrityIssue(
+                f"the tags of version {number} of {model}",
+                f"they are {', '.join(now) or 'none'}, and events tell of {', '.join(told) or 'none'}; "
+                f"{_RESTORE}",
+            )
+
+
 def _keys(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
     recorded: dict[str, dict[str, Any]] = {}
     for event in events:
@@ -200,20 +221,24 @@ def _keys(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
 
 
 def _gate_sets(connection: Connection, events: Iterable[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
-    """The gate sets that are missing, unknown, or of another digest than their event."""
+    """The gate sets that are missing, unknown, or of another digest or alias than their event."""
     recorded = {}
     for event in events:
         after = (event["details"] or {}).get("after") if event["kind"] == "gates-changed" else None
         if after is not None:
-            recorded[after["model"], after["number"]] = (event["id"], after["digest"])
-    query = select(GateSetRow.model, GateSetRow.number, GateSetRow.content)
-    held = {(row.model, row.number): gate_set_digest(row.content) for row in connection.execute(query)}
+            told = (after["digest"], after.get("alias", ""))
+            recorded[after["model"], after["number"]] = (event["id"], told)
+    query = select(GateSetRow.model, GateSetRow.number, GateSetRow.content, GateSetRow.alias)
+    held = {
+        (row.model, row.number): (gate_set_digest(row.content), row.alias)
+        for row in connection.execute(query)
+    }
     for model, number in sorted(held.keys() | recorded.keys()):
         about = f"gate set {number} {f'of {model}' if model else 'for all models'}"
-        event, digest = recorded.get((model, number), (None, None))
+        event, told = recorded.get((model, number), (None, ("", "")))
         if event is None:
             yield IntegrityIssue(about, f"no event tells that it was set; {_RESTORE}")
         elif (model, number) not in held:
             yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
-        elif held[model, number] != digest:
+        elif held[model, number] != told:
             yield IntegrityIssue(about, f"it is not the one that event {event} tells of; {_RESTORE}")

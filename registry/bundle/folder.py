@@ -57,13 +57,27 @@ def write_bundle(folder: Path, manifest: BundleManifest, model: bytes) -> str:
         raise FolderError(
             f"{folder} is there already and is not this bundle; choose another folder or remove it"
         )
-    try:
-        _write_whole(folder, {MODEL_FILE: model, MANIFEST_FILE: canonical(manifest)})
-    except OSError as error:
-        raise FolderError(
-            f"the bundle cannot be written to {folder} ({error.strerror}); check the disk and its permissions"
-        ) from error
+    _write_files(folder, {MODEL_FILE: model, MANIFEST_FILE: canonical(manifest)})
     return digest
+
+
+def write_bundle_files(folder: Path, text: bytes, model: bytes) -> None:
+    """Writes the two files of a bundle as they are, whole or not at all; again changes nothing.
+
+    A `bundle.json` of an older dermfed keeps its bytes, and so its digest.
+
+    Raises:
+        FolderError: something else is there already, or the disk refuses.
+    """
+    files = {MODEL_FILE: model, MANIFEST_FILE: text}
+    if folder.exists():
+        held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+        if held.keys() == files.keys() and all(held[name].read_bytes() == files[name] for name in files):
+            return
+        raise FolderError(
+            f"{folder} is there already and is not this bundle; choose another folder or remove it"
+        )
+    _write_files(folder, files)
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -105,6 +119,15 @@ def read_file(path: Path) -> bytes:
     except OSError as error:
         raise FolderError(
             f"{path} cannot be read ({error.strerror}); a bundle holds {MODEL_FILE} and {MANIFEST_FILE}"
+        ) from error
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    try:
+        _write_whole(folder, files)
+    except OSError as error:
+        raise FolderError(
+            f"the bundle cannot be written to {folder} ({error.strerror}); check the disk and its permissions"
         ) from error
 
 

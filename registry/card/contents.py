@@ -106,7 +106,11 @@ def _withdrawn(entry: Entry) -> list[str]:
 
 
 def release_card(
-    entries: Sequence[Entry], *, release: Release | None = None, alias: str | None = None
+    entries: Sequence[Entry],
+    *,
+    release: Release | None = None,
+    alias: str | None = None,
+    let_through: str = "",
 ) -> dict[str, Any]:
     """The card of one or several bundles of one model, ready for JSON.
 
@@ -114,11 +118,13 @@ def release_card(
         entries: the bundles, the one for everybody first; at least one.
         release: the release that they are; None for a version or a bundle alone.
         alias: the alias that points to the release.
+        let_through: by which gates it was let through, in a sentence; empty where that is not told.
     """
     return {
         "name": entries[0].manifest.model,
         "release": None if release is None else release.id,
         "alias": alias,
+        **({"let_through": let_through} if let_through else {}),
         "served": None if release is None else served(entries),
         "versions": [entry_json(entry) for entry in entries],
     }

@@ -20,6 +20,8 @@ from registry.cli.card import EXAMPLES as CARD_EXAMPLES
 from registry.cli.card import card
 from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
 from registry.cli.diff import diff
+from registry.cli.fetch import EXAMPLES as FETCH_EXAMPLES
+from registry.cli.fetch import fetch
 from registry.cli.garbage import EXAMPLES as GC_EXAMPLES
 from registry.cli.garbage import gc
 from registry.cli.gates import (
@@ -43,6 +45,16 @@ from registry.cli.keys import (
     keys_list,
     keys_revoke,
     keys_rotate,
+)
+from registry.cli.labels import (
+    FIND_EXAMPLES,
+    NOTE_EXAMPLES,
+    TAG_EXAMPLES,
+    UNTAG_EXAMPLES,
+    find,
+    note,
+    tag,
+    untag,
 )
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
@@ -173,6 +185,11 @@ _command(app, "diff", *DIFF_EXAMPLES)(diff)
 _command(app, "sign", *SIGN_EXAMPLES)(sign)
 _command(app, "export", *EXPORT_EXAMPLES)(export_)
 _command(app, "import", *IMPORT_EXAMPLES)(import_)
+_command(app, "fetch", *FETCH_EXAMPLES)(fetch)
+_command(app, "tag", *TAG_EXAMPLES)(tag)
+_command(app, "untag", *UNTAG_EXAMPLES)(untag)
+_command(app, "note", *NOTE_EXAMPLES)(note)
+_command(app, "find", *FIND_EXAMPLES)(find)
 _command(app, "gc", *GC_EXAMPLES)(gc)
 _command(app, "compare", *COMPARE_EXAMPLES)(compare)
 _command(app, "promote", *PROMOTE_EXAMPLES)(promote)

@@ -80,7 +80,9 @@ def registered_card(
     alias = alias or PRODUCTION
     release = registry.require_release(model, alias)
     entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]
-    return release_card(entries, release=release, alias=alias)
+    found = registry.let_through(model, alias)
+    told = "" if found is None else found.sentence
+    return release_card(entries, release=release, alias=alias, let_through=told)
 
 
 def _is_folder(model: str) -> bool:

@@ -19,8 +19,9 @@ REFUSED = 1
 SET_EXAMPLES = (
     "gates.yaml --reason 'board decision 12'",
     "gates.yaml --model demo --reason 'the board wants two approvals'",
+    "strict.yaml --model demo --alias production --reason 'staging may try more'",
 )
-GATES_SHOW_EXAMPLES = ("", "demo", "demo --number 2 > gates.yaml", "--json")
+GATES_SHOW_EXAMPLES = ("", "demo", "demo --alias production", "demo --number 2 > gates.yaml", "--json")
 CHECK_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --json")
 APPROVE_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --reason 'seen by the ward'")
 
@@ -33,6 +34,10 @@ def gates_set(
         str | None,
         typer.Option(metavar="MODEL", help="For this model alone; else for all without their own."),
     ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option(metavar="ALIAS", help="For this alias alone; else for all without their own."),
+    ] = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,9 +47,10 @@ def gates_set(
     """
     gates = read_gate_set(_text(file), str(file))
     with open_signing(context, key) as registry:
-        event = registry.set_gates(gates, reason=reason, model=model)
-        kept = registry.gates(model)
+        event = registry.set_gates(gates, reason=reason, model=model, alias=alias)
+        kept = registry.gates(model, alias=alias)
     found = {"event": None if event is None else as_data(event), "model": kept.model, "number": kept.number}
+    found["alias"] = kept.alias
     answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event), as_json)
 
 
@@ -52,15 +58,20 @@ def gates_show(
     context: typer.Context,
     model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="The gates of this model.")] = None,
     number: Annotated[int | None, typer.Option(metavar="N", help="This set of the model's own.")] = None,
+    alias: Annotated[
+        str | None, typer.Option(metavar="ALIAS", help="What is asked under this alias.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the gates and what each means, as YAML that `gates set` reads.
 
-    Of a model: its own set, or the one for all models where it has none. Number 0 is what a registry begins
-    with.
+    Of a model: its own set, or the one for all models where it has none; with --alias the one that is asked
+    under it. Number 0 is what a registry begins with.
     """
+    if number is not None and alias is not None:
+        raise typer.BadParameter("give --number or --alias, not both")
     with open_registry(context) as registry:
-        kept = registry.gates(model, number)
+        kept = registry.gates(model, number, alias=alias)
     set_by = f", set by {shown_name(kept.actor or '')} at {moment(kept.created)}" if kept.number else ""
     found = {
         **as_data(kept),

@@ -1,5 +1,7 @@
 """`dermfed-registry list`, `show` and `history`: what there is, where aliases point, and what was done."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,11 +12,22 @@ from registry.cli.measured import measured_data, measured_lines
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
+from registry.errors import RegistryError
+from registry.gates.let_through import LetThrough, all_let_through
 from registry.records import Release, Version
-from registry.rendering.records import event_lines, release_line, stopped_line, version_page, version_table
+from registry.rendering.records import (
+    event_lines,
+    moment,
+    release_line,
+    stopped_line,
+    version_page,
+    version_table,
+)
+from registry.rendering.table import lines_of, printable
 
 if TYPE_CHECKING:
     from registry.registry import Registry
+    from registry.releases.labels import Note
 
 MOST_LISTED = 1000
 """Versions that `list` shows where nothing is said: more than that, nobody reads."""
@@ -28,20 +41,31 @@ def list_(
     context: typer.Context,
     model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Of this model alone.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="However many there are.")] = False,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Those that have this tag alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List versions, of one model or of all; of very many the newest thousand, in JSON all of them."""
     with open_registry(context) as registry:
-        versions = registry.versions(model, None if all_ or as_json else MOST_LISTED)
+        tags = registry.tags(model)
+        versions = registry.versions(model, None if all_ or as_json or tag else MOST_LISTED)
         older = registry.version_count(model) - len(versions)
+        if tag is not None:
+            versions = tuple(one for one in versions if tag in tags.get((one.model, one.number), ()))
         withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
     states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
-    text = version_table(versions, states if any(states) else None)
+    tagged = [", ".join(tags.get((one.model, one.number), ())) for one in versions]
+    text = version_table(versions, states if any(states) else None, tagged if any(tagged) else None)
     if not versions:
         text = "no version yet; add one with `dermfed-registry add`"
+        text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
     found = [
-        {**as_data(one), "withdrawn": state or None} for one, state in zip(versions, states, strict=True)
+        {
+            **as_data(one),
+            "withdrawn": state or None,
+            "tags": list(tags.get((one.model, one.number), ())),
+        }
+        for one, state in zip(versions, states, strict=True)
     ]
     answer(found, text + more, as_json)
 
@@ -72,6 +96,8 @@ def show(
         signatures = [registry.signatures(version) for version in versions]
         overridden = registry.overrides(model)
         withdrawn = {one.number: one for one in registry.withdrawals(model)}
+        tags, notes = registry.tags(model), registry.notes(model)
+        passed = {name: _passed(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
         people = registry.people()
     if number is not None:
@@ -84,11 +110,14 @@ def show(
             for name, release in aliases.items()
             if release.id in overridden
         },
+        "gates": {name: as_data(passed[name]) for name in aliases},
         "stopped": {name: as_data(event) for name, event in stopped.items()},
         "versions": [
             {
                 **as_data(version),
                 "withdrawn": str(withdrawn.get(version.number, "")) or None,
+                "tags": list(tags.get((model, version.number), ())),
+                "notes": [as_data(note) for note in notes if note.number == version.number],
                 "signatures": as_data(signed),
                 "figures": measured_data(manifest, people),
                 "manifest": readable(manifest),
@@ -97,11 +126,20 @@ def show(
         ],
     }
     pages = [
-        f"{version_page(version, manifest, withdrawn.get(version.number))}\n{signed_by(signed)}\n"
-        f"{measured_lines(manifest, people)}"
+        "\n".join(
+            [
+                version_page(version, manifest, withdrawn.get(version.number)),
+                signed_by(signed),
+                measured_lines(manifest, people),
+                *_said(tags.get((model, version.number), ()), notes, version.number),
+            ]
+        )
         for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
     ]
-    lines = [release_line(name, one, overridden.get(one.id)) for name, one in aliases.items()]
+    lines = [
+        "\n".join([release_line(name, one, overridden.get(one.id)), *passed[name].lines()])
+        for name, one in aliases.items()
+    ]
     lines += [stopped_line(name, event) for name, event in stopped.items()]
     lines = lines or [f"no alias of {model} points here"]
     answer(found, "\n\n".join(["\n".join(lines), *pages]), as_json)
@@ -110,11 +148,64 @@ def show(
 def history(context: typer.Context, model: Model, as_json: AsJson = False) -> None:
     """Tell what was done to a model, and why.
 
-    The oldest first: when, by whom, why, and what the gates said.
+    The oldest first: when, by whom, why, what the gates said, and which gates were asked where others are
+    now.
     """
     with open_registry(context) as registry:
         events = registry.history(model)
-    answer(as_data(events), "\n".join(event_lines(event) for event in events), as_json)
+    found = all_let_through(events)
+    lines = []
+    for event in events:
+        lines.append(event_lines(event))
+        if event.id in found:
+            lines.append(lines_of([f"    {found[event.id].sentence}"]))
+    answer(as_data(events), "\n".join(lines), as_json)
+
+
+def _said(tags: Sequence[str], notes: Sequence["Note"], number: int) -> list[str]:
+    """Tags and notes of a version, as lines of its page."""
+    lines = [f"  tags         {', '.join(tags)}"] if tags else []
+    lines += [
+        f"  note         {moment(note.time)} by {note.actor}: {note.text}"
+        for note in notes
+        if note.number == number
+    ]
+    return [lines_of([line]) for line in lines]
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """How the release of an alias came through the gates, and what those of today say of it.
+
+    Attributes:
+        let_through: by which set, and which is in force now; None where no event tells.
+        refused_today: the gates that refuse it today; None where they cannot be asked.
+        why: why they cannot be asked.
+    """
+
+    let_through: LetThrough | None
+    refused_today: tuple[str, ...] | None
+    why: str = ""
+
+    def lines(self) -> list[str]:
+        """Lines below that of the release."""
+        told = [] if self.let_through is None else [f"  {self.let_through.sentence}"]
+        if self.refused_today is None:
+            told.append(f"  what today's gates say of it is not known: {self.why}")
+        elif self.refused_today:
+            told.append(f"  TODAY'S GATES WOULD REFUSE IT: {', '.join(self.refused_today)}")
+        else:
+            told.append("  today's gates would let it through")
+        return [lines_of([line]) for line in told]
+
+
+def _passed(registry: "Registry", model: str, alias: str) -> _Passed:
+    found = registry.let_through(model, alias)
+    try:
+        report = registry.judge_again(model, alias=alias)
+    except RegistryError as error:
+        return _Passed(found, None, str(error))
+    return _Passed(found, tuple(one.gate for one in report.results if one.verdict == "refused"))
 
 
 def _shown_versions(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Text, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Text, and_, cast, func, or_, select
 
 from registry.bundle.manifest.schema import Subgroup
 from registry.database.tables import (
@@ -104,6 +104,18 @@ def current_release(connection: Connection, model: str, alias: str) -> Release |
     return found[0] if found else None
 
 
+def release_by_id(connection: Connection, release: int) -> Release | None:
+    """A release, whether or not any alias points to it."""
+    query = (
+        select(ReleaseRow.model.label("of"), *_VERSION)
+        .join(MemberRow, MemberRow.release_id == ReleaseRow.id)
+        .join(VersionRow, VersionRow.id == MemberRow.version_id)
+        .where(ReleaseRow.id == release)
+    )
+    rows = connection.execute(query).all()
+    return Release(release, rows[0].of, tuple(_version(row) for row in rows)) if rows else None
+
+
 def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     """The aliases of a model."""
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
@@ -132,10 +144,12 @@ def moves_of(connection: Connection, model: str, alias: str) -> tuple[tuple[str,
     return tuple((kind, release) for kind, release in connection.execute(query.order_by(EventRow.id)))
 
 
-def last_move(connection: Connection, model: str, alias: str) -> int:
-    """The id of the event that moved an alias last; 0 where none has."""
-    here = (EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES))
-    return connection.scalar(select(func.max(EventRow.id)).where(*here)) or 0
+def last_move(connection: Connection, model: str, alias: str, *, before: int | None = None) -> int:
+    """The id of the event that moved an alias last, of those before an event; 0 where none has."""
+    query = select(func.max(EventRow.id)).where(
+        EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES)
+    )
+    return connection.scalar(query if before is None else query.where(EventRow.id < before)) or 0
 
 
 def events_since(connection: Connection, model: str, alias: str, after: int) -> tuple[Event, ...]:
@@ -143,6 +157,18 @@ def events_since(connection: Connection, model: str, alias: str, after: int) -> 
     query = select(*EventRow.__table__.columns).where(
         EventRow.model == model, EventRow.alias == alias, EventRow.id > after
     )
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
+
+
+def events_with_gates(connection: Connection, model: str, *kinds: EventKind) -> tuple[Event, ...]:
+    """The events of a model, and those that changed the gates of all models, the oldest first.
+
+    Of these `kinds` alone, where any is named.
+    """
+    of_all = and_(EventRow.model == "", EventRow.kind == "gates-changed")
+    query = select(*EventRow.__table__.columns).where(or_(EventRow.model == model, of_all))
+    if kinds:
+        query = query.where(EventRow.kind.in_(kinds))
     return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 

@@ -39,19 +39,23 @@ class Approvals:
     unsigned: tuple[str, ...] = ()
 
 
-def approvals(connection: Connection, candidate: Candidate, alias: str) -> Approvals:
-    """Who approved exactly this release for the alias since the alias last moved.
+def approvals(
+    connection: Connection, candidate: Candidate, alias: str, *, before: int | None = None
+) -> Approvals:
+    """Who approved exactly this release for the alias since the alias last moved; as it was before an event.
 
     An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
     of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
     wherever somebody may have put it since.
     """
-    moved = last_move(connection, candidate.model, alias)
+    moved = last_move(connection, candidate.model, alias, before=before)
     digest = candidate.digest(alias)
     events = [
         event
         for event in events_since(connection, candidate.model, alias, moved)
-        if event.kind == "approved" and (event.details or {}).get("candidate") == digest
+        if event.kind == "approved"
+        and (before is None or event.id < before)
+        and (event.details or {}).get("candidate") == digest
     ]
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest.schema import BundleManifest
 from registry.comparison import Comparison
@@ -13,18 +13,24 @@ from registry.database.connection import reading, writing
 from registry.database.people import acting_person
 from registry.database.queries import (
     current_release,
+    events_of,
+    events_with_gates,
+    release_by_id,
     require_model,
     versions_by_number,
 )
 from registry.errors import GateRefusal, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
+from registry.gates.let_through import let_through
 from registry.names import check_name
+from registry.people.signed_events import SignedBy
 from registry.records import Event
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, measurers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
+from registry.releases.going_back import required_release
 from registry.releases.probe import probe_file
 from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.store.base import Store
@@ -80,9 +86,14 @@ def candidate_for(
 
 
 def judge(
-    engine: Engine, store: Store, candidate: Candidate, alias: str, context: AuditContext
+    engine: Engine,
+    store: Store,
+    candidate: Candidate,
+    alias: str,
+    promoter: SignedBy,
+    approved: Approvals | None = None,
 ) -> GateEvaluation:
-    """Evaluates the gates in force on a candidate, which the context's actor would promote.
+    """Evaluates the gates in force on a candidate; `approved` are those who did, where that is long ago.
 
     Raises:
         ReleaseRefused: its versions cannot answer together.
@@ -91,8 +102,9 @@ def judge(
     manifests = {version.number: stored_manifest(store, version) for version in candidate.versions}
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
-        gates = current_gates(connection, candidate.model)
-        approved = approvals(connection, candidate, alias)
+        gates = current_gates(connection, candidate.model, alias)
+        stood = approvals(connection, candidate, alias) if approved is None else approved
+        told = let_through_now(connection, candidate, alias)
         shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
@@ -108,20 +120,23 @@ def judge(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
         unreadable=unreadable,
-        promoter=context.actor,
-        promoter_key="" if context.signatory is None else context.signatory.fingerprint,
-        approvals={one.fingerprint: one.name for one in approved.signed},
-        approved_unsigned=approved.unsigned,
+        promoter=promoter.name,
+        promoter_key=promoter.fingerprint,
+        approvals={one.fingerprint: one.name for one in stood.signed},
+        approved_unsigned=stood.unsigned,
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
         measured_by=measurers(list(manifests.values())) if gates.gates.looks_at_measurers else {},
         approve_with=_approve_with(candidate, alias),
     )
-    report = GateReport(results=gates.gates.judge(case), set_model=gates.model, set_number=gates.number)
-    comparison = compare_releases(
-        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=shared
+    results = gates.gates.judge(case)
+    report = GateReport(
+        results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
-    return GateEvaluation(report, gates, approved, comparison)
+    comparison = compare_releases(
+        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=(*told, *shared)
+    )
+    return GateEvaluation(report, gates, stood, comparison)
 
 
 def _approve_with(candidate: Candidate, alias: str) -> str:
@@ -129,6 +144,45 @@ def _approve_with(candidate: Candidate, alias: str) -> str:
     numbers = [str(one.number) for one in candidate.named]
     without = [f"--without {quote(name)}" for name in candidate.without]
     return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
+
+
+def let_through_now(connection: Connection, candidate: Candidate, alias: str) -> tuple[str, ...]:
+    """That the release that runs came through other gates than are asked now, in a sentence, where it did."""
+    if candidate.before is None:
+        return ()
+    events = events_with_gates(connection, candidate.model, "gates-changed", "promoted")
+    found = let_through(events, candidate.before.id, alias)
+    return () if found is None or not found.differs else (found.sentence,)
+
+
+def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateReport:
+    """What the gates in force now say of the release that runs, as if it were promoted over the one before.
+
+    Whoever had approved it then counts as having approved it, for whoever promoted it then.
+
+    Raises:
+        NotFound: there is no such model or alias.
+        GateSetInvalid: a gate cannot be asked.
+        StoreError: a manifest is missing or was altered.
+    """
+    with reading(engine) as connection:
+        release = required_release(connection, model, alias)
+        events = events_of(connection, model, alias)
+        promoted = [one for one in events if (one.kind, one.release) == ("promoted", release.id)]
+        before = promoted[-1].before if promoted else None
+        replaced = None if before is None else release_by_id(connection, before)
+    candidate = Candidate(model, release.versions, replaced, release.versions)
+    if not promoted:
+        return judge(engine, store, candidate, alias, SignedBy("", "")).report
+    with reading(engine) as connection:
+        approved = approvals(connection, candidate, alias, before=promoted[-1].id)
+    promoter = SignedBy(promoted[-1].actor, promoted[-1].signed_with or "")
+    return judge(engine, store, candidate, alias, promoter, approved).report
+
+
+def promoter_of(context: AuditContext) -> SignedBy:
+    """Whoever promotes in this context; without a fingerprint where nobody signs."""
+    return SignedBy(context.actor, "" if context.signatory is None else context.signatory.fingerprint)
 
 
 def promote(
@@ -166,7 +220,7 @@ def promote(
         candidate = candidate_for(engine, model, numbers, alias, without)
         if candidate.changes_nothing:
             return Promotion(None, None)
-        evaluation = judge(engine, store, candidate, alias, context)
+        evaluation = judge(engine, store, candidate, alias, promoter_of(context))
         report = evaluation.report
         if report.refused and not override_gates:
             detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
@@ -184,7 +238,7 @@ def swap(
     with writing(engine) as connection:
         if (
             current_release(connection, model, alias) != before
-            or current_gates(connection, model) != evaluation.gates
+            or current_gates(connection, model, alias) != evaluation.gates
             or approvals(connection, candidate, alias) != evaluation.approvals
         ):
             return None

@@ -8,7 +8,7 @@ from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics import patient
 from registry.bundle.plain_text import shown_name
-from registry.gate_report import GateFinding, GateReport, GateResult
+from registry.gate_report import GateFinding, GateReport, GateResult, set_title
 from registry.gates import figures_by_subgroup
 from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version, Withdrawal
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
@@ -21,12 +21,16 @@ def moment(time: datetime | None) -> str:
     return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def version_table(versions: Sequence[Version], states: Sequence[str] | None = None) -> str:
-    """Versions, one on each line; `states` adds a last column."""
+def version_table(
+    versions: Sequence[Version], states: Sequence[str] | None = None, tags: Sequence[str] | None = None
+) -> str:
+    """Versions, one on each line; `tags` and `states` add last columns."""
     header = ["model", "version", "subgroup", "created", "digest"]
     rows = [
         [one.model, str(one.number), one.subgroup.name, moment(one.created), one.digest] for one in versions
     ]
+    if tags is not None:
+        header, rows = [*header, "tags"], [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
     if states is not None:
         header, rows = [*header, "state"], [[*row, state] for row, state in zip(rows, states, strict=True)]
     return columns(header, rows)
@@ -105,9 +109,13 @@ def event_lines(event: Event) -> str:
         head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
     elif event.kind == "stopped":
         head += f", {event.alias}: release {event.before or 'none'} -> nothing"
-    elif event.alias is not None:
+    elif event.alias is not None and event.kind != "gates-changed":
         head += f" for {event.alias}"
     lines = [head, *_went_back(event.details or {})]
+    if event.kind in ("tagged", "untagged") and event.details:
+        lines[0] += f": {', '.join(event.details['tags'])}"
+    if event.kind == "noted" and event.details:
+        lines.append(f"    note: {event.details['note']}")
     if without := (event.details or {}).get("without"):
         lines.append(f"    without a version for: {', '.join(without)}")
     if event.kind == "gates-changed" and event.details:
@@ -157,7 +165,7 @@ def _origin(origin: dict[str, Any]) -> str:
 
 
 def _set_name(named: dict[str, Any]) -> str:
-    return f"set {named['number']} {'of ' + named['model'] if named['model'] else 'for all models'}"
+    return set_title(named["model"], named["number"], named.get("alias", ""))
 
 
 def _told(results: Sequence[GateResult]) -> list[str]:
@@ -168,10 +176,10 @@ def _told(results: Sequence[GateResult]) -> list[str]:
 def gate_table(report: GateReport) -> str:
     """Each gate with each subgroup, its figure, limit and verdict; below, what refuses and what to do."""
     rows = [row for result in report.results for row in _gate_rows(result)]
-    whose = f"of {report.set_model}" if report.set_model else "for all models"
     table = columns(("gate", "subgroup", "figure", "limit", "verdict"), rows)
     telling = _told([one for one in report.results if one.verdict != "passed"])
-    return lines_of([f"gate set {report.set_number} {whose}", *table.split("\n"), *telling])
+    asked = set_title(report.set_model, report.set_number, report.set_alias)
+    return lines_of([f"gate {asked}", *table.split("\n"), *telling])
 
 
 def _gate_rows(result: GateResult) -> list[list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from registry.bundle.errors import BundleError
-from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle
+from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, write_bundle_files
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.manifest.text import read_manifest
 from registry.errors import ObjectCorrupt, ObjectMissing
@@ -74,6 +74,19 @@ def stored_model(store: Store, version: Version) -> Iterator[tuple[BundleManifes
             return open_files.enter_context(store.local(digest))
 
         yield manifest, _file(store, open_file, version, MODEL_FILE, manifest.file.sha256)
+
+
+def fetch_bundle(store: Store, version: Version, folder: Path) -> Bundle:
+    """Writes the bundle of a version to a new folder, byte for byte as it was added; returns it.
+
+    Raises:
+        ObjectMissing: a file is not in the store.
+        ObjectCorrupt: a file was altered.
+        FolderError: something else is in the folder, or the disk refuses.
+    """
+    bundle = stored_bundle(store, version)
+    write_bundle_files(folder, _file(store, store.get, version, MANIFEST_FILE, version.digest), bundle.model)
+    return bundle
 
 
 def _file(store: Store, read: Callable[[str], _Read], version: Version, name: str, digest: str) -> _Read:

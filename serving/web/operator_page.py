@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.card import sections
+from registry.gates.let_through import let_through
 from registry.records import Event
 from registry.rendering.records import event_lines
 from registry.rendering.table import Table
@@ -70,6 +71,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         "since": pointed,
         # Of whichever event made it: a rollback to it does not undo that.
         "overridden": any(one.overridden for one in history if one.release == release.release.id),
+        "let_through": let_through(history, release.release.id, seen.served[name].alias),
         "fairness": fairness_tables(release, seen.served[name].alias),
         "reliability": [
             {"name": subgroup, "version": one.version.number, "points": points(marks, SIDE)}

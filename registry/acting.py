@@ -1,0 +1,61 @@
+"""`Acting`: a catalogue as somebody uses it: who does what, and who signs it."""
+
+from collections.abc import Callable
+from typing import Self
+
+from registry.catalogue import Catalogue
+from registry.database.changes import AuditContext
+from registry.database.connection import reading, undone
+from registry.database.people import Signatory, acting_person, active_people
+from registry.names import check_reason
+from registry.records import EventKind
+
+
+class Acting(Catalogue):
+    """A catalogue whose changes are somebody's."""
+
+    _signatory: Signatory | None = None
+
+    def signed_by(self, signatory: Signatory | None) -> Self:
+        """This registry, as somebody else uses it who signs what they do; it shares its connections."""
+        other = type(self)(self._engine, self._store, actor=self._actor)
+        other._signatory = signatory
+        return other
+
+    def statements_of(self, fingerprint: str, action: Callable[[Self], object]) -> tuple[bytes, ...]:
+        """What the owner of a key would sign if they did this: it is tried, and undone.
+
+        Args:
+            fingerprint: of their public key.
+            action: does it, with the registry that it is given.
+
+        Raises:
+            RegistryError: whatever the action raises.
+        """
+        from registry.people.signatory import TakesDown  # cryptography is an extra
+
+        trial = TakesDown(fingerprint)
+        with undone():
+            action(self.signed_by(trial))
+        return tuple(trial.statements)
+
+    def require_person(self, kind: EventKind) -> None:
+        """Checks that whoever signs may do this, without doing it.
+
+        Raises:
+            PersonRefused: the registry knows people, and this takes another.
+        """
+        with reading(self._engine) as connection:
+            acting_person(connection, kind, self._signatory)
+
+    def _context(self, reason: str | None = None) -> AuditContext:
+        """Who does it and why."""
+        return AuditContext(self._name(), check_reason(reason), signatory=self._signatory)
+
+    def _name(self) -> str:
+        """The name of the person who signs, or the actor."""
+        if self._signatory is None:
+            return self._actor
+        with reading(self._engine) as connection:
+            person = active_people(connection).get(self._signatory.fingerprint)
+        return self._actor if person is None else person.name

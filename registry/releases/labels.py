@@ -1,0 +1,211 @@
+"""Tags and notes of versions, and finding versions by what the database holds of them.
+
+A tag is a short name that many versions may have; a note is a text that stays. Neither changes what answers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection, Engine, delete, insert, select
+
+from registry.database.changes import AuditContext, insert_event
+from registry.database.connection import reading, writing
+from registry.database.queries import versions_by_number, withdrawals
+from registry.database.tables import EventRow, TagRow, VersionRow
+from registry.errors import InvalidName
+from registry.names import check_name, not_found
+from registry.records import Event, Version
+
+LONGEST_NOTE: Final = 10_000
+"""Characters of a note at most."""
+
+SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
+"""What `find` looks at: all of it is in the database, so that no bundle has to be opened."""
+
+
+_SEEN: Final = (
+    VersionRow.model,
+    VersionRow.number,
+    VersionRow.subgroup,
+    VersionRow.digest,
+    VersionRow.model_digest,
+)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note on a version.
+
+    Attributes:
+        model, number: of which version.
+        text: what it says.
+        actor: who wrote it.
+        time: when.
+    """
+
+    model: str
+    number: int
+    text: str
+    actor: str
+    time: datetime
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A version that was found.
+
+    Attributes:
+        model, number, subgroup, digest: the version.
+        because: what of it holds the text, such as `tag: reviewed`.
+    """
+
+    model: str
+    number: int
+    subgroup: str
+    digest: str
+    because: tuple[str, ...]
+
+
+def tag_version(
+    engine: Engine, model: str, number: int, tags: Sequence[str], context: AuditContext
+) -> Event | None:
+    """Gives a version tags; returns None where it has all of them.
+
+    Raises:
+        NotFound: there is no such model or version.
+        InvalidName: a tag cannot be one, or there is none.
+    """
+    asked = _checked(tags)
+    with writing(engine) as connection:
+        (version,) = versions_by_number(connection, model, [number])
+        id_ = _id(connection, version)
+        held = set(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
+        if not (new := [tag for tag in asked if tag not in held]):
+            return None
+        connection.execute(insert(TagRow), [{"version_id": id_, "tag": tag} for tag in new])
+        return insert_event(connection, "tagged", model, context, versions=[number], details={"tags": new})
+
+
+def untag_version(
+    engine: Engine, model: str, number: int, tags: Sequence[str], context: AuditContext
+) -> Event:
+    """Takes tags away from a version.
+
+    Raises:
+        NotFound: there is no such model or version, or it has no such tag.
+        InvalidName: no tag is named.
+    """
+    asked = _checked(tags)
+    with writing(engine) as connection:
+        (version,) = versions_by_number(connection, model, [number])
+        id_ = _id(connection, version)
+        held = list(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
+        for tag in asked:
+            if tag not in held:
+                raise not_found("tag", tag, held, of=f" of version {number} of {model}")
+        connection.execute(delete(TagRow).where(TagRow.version_id == id_, TagRow.tag.in_(asked)))
+        details = {"tags": asked}
+        return insert_event(connection, "untagged", model, context, versions=[number], details=details)
+
+
+def note_version(engine: Engine, model: str, number: int, text: str, context: AuditContext) -> Event:
+    """Writes a note on a version, which history keeps.
+
+    Raises:
+        NotFound: there is no such model or version.
+        InvalidName: the note is empty or too long.
+    """
+    said = text.encode("utf-8", "replace").decode().strip()
+    if not said or len(said) > LONGEST_NOTE:
+        raise InvalidName(f"a note has 1 to {LONGEST_NOTE:,} characters; this one has {len(said):,}")
+    with writing(engine) as connection:
+        versions_by_number(connection, model, [number])
+        return insert_event(connection, "noted", model, context, versions=[number], details={"note": said})
+
+
+def all_tags(connection: Connection, model: str | None = None) -> dict[tuple[str, int], tuple[str, ...]]:
+    """The tags of each version that has any, by model and number."""
+    query = select(VersionRow.model, VersionRow.number, TagRow.tag).join(
+        TagRow, TagRow.version_id == VersionRow.id
+    )
+    if model is not None:
+        query = query.where(VersionRow.model == model)
+    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    for name, number, tag in connection.execute(query.order_by(TagRow.tag)):
+        found[name, number] = (*found.get((name, number), ()), tag)
+    return found
+
+
+def all_notes(connection: Connection, model: str | None = None) -> tuple[Note, ...]:
+    """Every note on the versions of a model or of all, the oldest first."""
+    query = select(EventRow.model, EventRow.versions, EventRow.details, EventRow.actor, EventRow.time)
+    query = query.where(EventRow.kind == "noted").order_by(EventRow.id)
+    if model is not None:
+        query = query.where(EventRow.model == model)
+    return tuple(
+        Note(row.model, row.versions[0], row.details["note"], row.actor, row.time)
+        for row in connection.execute(query)
+    )
+
+
+def find_versions(engine: Engine, text: str) -> tuple[Hit, ...]:
+    """The versions of which anything in `SEARCHED` holds the text, in any case; of digests, the beginning.
+
+    Raises:
+        InvalidName: there is no text.
+    """
+    wanted = text.strip().casefold()
+    if not wanted:
+        raise InvalidName("there is nothing to find; give a part of a name, a tag, a note or a digest")
+    with reading(engine) as connection:
+        said: dict[tuple[str, int], list[str]] = {}
+        for key, because in _said_of(connection, wanted):
+            said.setdefault(key, []).append(because)
+        rows = connection.execute(select(*_SEEN).order_by(VersionRow.model, VersionRow.number)).all()
+    found = []
+    for model, number, subgroup, digest, model_digest in rows:
+        own = _of_version(wanted, model, subgroup, digest, model_digest)
+        holds = (*own, *said.get((model, number), ()))
+        if holds:
+            found.append(Hit(model, number, subgroup, digest, holds))
+    return tuple(found)
+
+
+def _of_version(wanted: str, model: str, subgroup: str, digest: str, model_digest: str) -> Iterator[str]:
+    """What of a version's own row holds the text."""
+    prefix = wanted if wanted.startswith("sha256:") else f"sha256:{wanted}"
+    if wanted in model.casefold():
+        yield f"model: {model}"
+    if wanted in subgroup.casefold():
+        yield f"subgroup: {subgroup}"
+    if digest.startswith(prefix):
+        yield f"digest: {digest}"
+    if model_digest.startswith(prefix):
+        yield f"digest of model.onnx: {model_digest}"
+
+
+def _said_of(connection: Connection, wanted: str) -> Iterator[tuple[tuple[str, int], str]]:
+    """What is said of versions that holds the text: tags, notes and reasons of withdrawals."""
+    for key, tags in all_tags(connection).items():
+        yield from ((key, f"tag: {tag}") for tag in tags if wanted in tag.casefold())
+    for note in all_notes(connection):
+        if wanted in note.text.casefold():
+            yield (note.model, note.number), f"note: {note.text}"
+    for one in withdrawals(connection):
+        if wanted in one.reason.casefold():
+            yield (one.model, one.number), f"withdrawal: {one.reason}"
+
+
+def _checked(tags: Sequence[str]) -> list[str]:
+    if not tags:
+        raise InvalidName("no tag is named; name at least one, such as reviewed")
+    return [check_name("tag", tag) for tag in dict.fromkeys(tags)]
+
+
+def _id(connection: Connection, version: Version) -> int:
+    query = select(VersionRow.id).where(
+        VersionRow.model == version.model, VersionRow.number == version.number
+    )
+    return int(connection.scalars(query).one())
