@@ -5,17 +5,18 @@ change before it writes; a reading one sees one moment. How each database does t
 own: `registry.database.sqlite` and `registry.database.postgresql`.
 """
 
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import ModuleType
 
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from registry.addresses import holds_credentials, masked, without_secrets
 from registry.database import postgresql, sqlite
 from registry.errors import DatabaseError, InvalidName
 
@@ -39,15 +40,21 @@ def open_database(url: str) -> Engine:
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise InvalidName(f"the database {without_secrets(url)!r} is no address; {_ALLOWED}") from error
+        raise InvalidName(f"the database {masked(url)!r} is no address; {_ALLOWED}") from error
     kind = parts.drivername
+    if _misplaced(parts):
+        raise InvalidName(
+            f"the database {masked(url)!r} has a user or a password where there can be none; write %40 for "
+            "an @ and %2F for a / within a password, better keep it in PGPASSWORD or ~/.pgpass, and "
+            f"{_ALLOWED}"
+        )
     if kind in ("sqlite", "sqlite+pysqlite"):
         if parts.database in (None, "", ":memory:") or parts.host or parts.query:
-            raise InvalidName(f"the database {without_secrets(url)!r} does not name a file; {_ALLOWED}")
+            raise InvalidName(f"the database {masked(url)!r} does not name a file; {_ALLOWED}")
         return _with_transactions(sqlite.open_engine(parts))
     if kind in ("postgresql", "postgresql+psycopg"):
         if not parts.database:
-            raise InvalidName(f"the address {without_secrets(url)!r} does not name a database; {_ALLOWED}")
+            raise InvalidName(f"the address {masked(url)!r} does not name a database; {_ALLOWED}")
         return _with_transactions(postgresql.open_engine(parts))
     raise InvalidName(f"a database of kind {kind!r} is not supported; {_ALLOWED}")
 
@@ -108,9 +115,13 @@ def url_text(url: URL) -> str:
     ).render_as_string()
 
 
-def without_secrets(url: str) -> str:
-    """A database URL, as it was given, with passwords masked."""
-    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r"://.*@", "://***@", url))
+def _misplaced(parts: URL) -> bool:
+    """Whether what was typed as a user or a password was read as a host, a database or a file."""
+    database = parts.database or ""
+    if parts.get_backend_name() == "sqlite":
+        return holds_credentials(database) and not Path(database).exists()
+    alone = parts.username is None and parts.host is not None
+    return "@" in (parts.host or "") or ("@" in database and (alone or ":" in database))
 
 
 def _on(database: Engine | Connection) -> ModuleType:
@@ -131,7 +142,8 @@ def _explained(engine: Engine) -> Iterator[None]:
         yield
     except (DBAPIError, PoolTimeout, sqlite3.Error) as error:
         cause = getattr(error, "orig", None) or error
-        text = " ".join(str(cause).split())
+        address = engine.url.render_as_string(hide_password=False)
+        text = without_secrets(" ".join(str(cause).split()), address)
         raise DatabaseError(
             f"the database {url_text(engine.url)} cannot be used ({text}); {_on(engine).advice(cause)}"
         ) from error

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
+from registry.addresses import masked, without_secrets
 from registry.bundle.manifest.schema import sha256
 from registry.errors import InvalidName, ObjectMissing, RegistryError, StoreError
 from registry.store.base import Store, check_digest, intact
@@ -43,7 +43,7 @@ def open_remote(uri: str) -> "RemoteStore":
         InvalidName: no such kind of address, or one of a kind that cannot be written to.
         StoreError: the location cannot be opened, or needs a package that is not installed.
     """
-    location = without_secrets(uri)
+    location = masked(uri)
     scheme = uri.partition("://")[0].lower()
     allowed = "use a folder, or a place that can be written to, such as s3://bucket/models"
     if "::" in uri or scheme in _READ_ONLY:
@@ -56,30 +56,23 @@ def open_remote(uri: str) -> "RemoteStore":
             f'the store {location} needs fsspec, which is not installed: pip install "dermfed[store]"'
         ) from error
     if scheme not in fsspec.available_protocols():
-        raise InvalidName(f"the store {location!r} is of an unknown kind {scheme!r}; {allowed}")
+        raise InvalidName(f"the store {location!r} is of an unknown kind; {allowed}")
     try:
         filesystem, root = url_to_fs(uri)
     except ImportError as error:
         package = _PACKAGES.get(scheme)
         advice = f"pip install {package}" if package else "see the documentation of fsspec"
         raise StoreError(
-            f"the store {location} needs a package that is not installed ({_masked(error, uri)}): {advice}"
+            f"the store {location} needs a package that is not installed ({_said(error, uri)}): {advice}"
         ) from error
     except Exception as error:  # of whatever kind the filesystem's author chose
-        cause = _masked(error, uri)
+        cause = _said(error, uri)
         raise StoreError(
             f"the store {location} cannot be opened ({cause}); check the address and who you are"
         ) from error
     if not root.strip("/"):
         raise InvalidName(f"the store {location!r} names no folder; {allowed}")
     return RemoteStore(filesystem, root, uri)
-
-
-def without_secrets(uri: str) -> str:
-    """The address without user, password and query."""
-    scheme, _, rest = uri.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
 
 
 class RemoteStore(Store):
@@ -92,7 +85,7 @@ class RemoteStore(Store):
     """
 
     def __init__(self, filesystem: Any, root: str, uri: str) -> None:
-        self.location = without_secrets(uri)
+        self.location = masked(uri)
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._uri = uri
@@ -291,7 +284,7 @@ class RemoteStore(Store):
             raise
         except Exception as error:  # of whatever kind the filesystem's author chose
             raise StoreError(
-                f"{what} ({_masked(error, self._uri)}); check the place, the network and who you are there"
+                f"{what} ({_said(error, self._uri)}); check the place, the network and who you are there"
             ) from error
 
 
@@ -309,11 +302,6 @@ def _written(info: dict[str, Any]) -> datetime | None:
     return None
 
 
-def _masked(error: Exception, uri: str) -> str:
+def _said(error: Exception, uri: str) -> str:
     """The text of an error, without the secrets of the address."""
-    said = f"{type(error).__name__}: {error}".replace(uri, without_secrets(uri))
-    address = urlsplit(uri)
-    hidden = [address.password, *(value for _, value in parse_qsl(address.query))]
-    for secret in (one for one in hidden if one):
-        said = said.replace(secret, "***").replace(unquote(secret), "***")
-    return said
+    return without_secrets(f"{type(error).__name__}: {error}", uri)

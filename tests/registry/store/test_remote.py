@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreError
 from registry.store.base import FolderStore
 from registry.store.open import open_store
-from registry.store.remote import RemoteStore, without_secrets
+from registry.store.remote import RemoteStore
 
 CONTENT = b"all of it" * 1000
 HEX = hashlib.sha256(CONTENT).hexdigest()
@@ -268,23 +268,8 @@ def test_secrets_of_the_address_are_in_no_message(disk, monkeypatch, action):
     given = {"put": (CONTENT,), "files": (), "get": (DIGEST,), "has": (DIGEST,)}.get(action, (NAME,))
     with pytest.raises(StoreError) as caught:
         list(getattr(store, action)(*given) or ())
-    assert "sftp://host/models" in str(caught.value)
+    assert "sftp://***@host/models" in str(caught.value)
     assert not [secret for secret in ("anna", "pass", "word@", "t0ken") if secret in str(caught.value)]
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("s3://key:secret@bucket/a/b", "s3://bucket/a/b"),
-        ("sftp://anna@host:22/a", "sftp://host:22/a"),
-        ("s3://bucket/a?versionId=secret", "s3://bucket/a"),
-        ("s3://bucket?x=secret", "s3://bucket"),
-        ("s3://k:se@cret@bucket/a@b", "s3://bucket/a@b"),
-        ("memory://", "memory://"),
-    ],
-)
-def test_what_is_shown_of_an_address(uri, shown):
-    assert without_secrets(uri) == shown
 
 
 @pytest.mark.parametrize(
@@ -308,7 +293,9 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch):
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr("fsspec.core.url_to_fs", missing)
-    with pytest.raises(StoreError, match=r"store s3://bucket/models needs .*pip install s3fs") as caught:
+    with pytest.raises(
+        StoreError, match=r"store s3://\*\*\*@bucket/models needs .*pip install s3fs"
+    ) as caught:
         open_store("s3://key:secret@bucket/models")
     assert "secret" not in str(caught.value)
 
