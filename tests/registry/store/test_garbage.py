@@ -218,6 +218,63 @@ def test_an_adder_puts_back_what_went_before_its_transaction(registry, bundle, s
     assert registry.verify() == ()
 
 
+@pytest.fixture
+def collect_before_writing(store, places, monkeypatch):
+    """Collects all that nothing refers to right before a writer's transaction begins, in the module named."""
+
+    def at(module):
+        def collect_first(engine):
+            with places.open() as other:
+                other.collect(older_than=timedelta(0))
+            return writing(engine)
+
+        monkeypatch.setattr(f"registry.{module}.writing", collect_first)
+
+    return at
+
+
+def test_a_signature_that_is_collected_before_it_is_referred_to_is_put_again(
+    registry, bundle, collect_before_writing, tmp_path
+):
+    pem = pytest.importorskip("registry.signing.pem")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    (tmp_path / "key").write_bytes(
+        ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    signer = pem.read_signer(tmp_path / "key", None, None)
+    (version,) = registry.add([bundle()])
+    collect_before_writing("signing.versions")
+    registry.sign(MODEL, [1], signer)
+    assert registry.require_signature(version, pem.trust_in_signer(signer))
+    assert registry.verify() == ()
+
+
+def test_an_import_that_is_collected_before_it_is_referred_to_is_put_again(
+    registry, bundle, collect_before_writing, tmp_path
+):
+    with Registry.open(f"sqlite:///{tmp_path / 'origin.db'}", str(tmp_path / "origin")) as origin:
+        origin.add([bundle()])
+        origin.promote(MODEL, [1], to="production", override_gates=True, reason="a test")
+        origin.export_release(MODEL, "production", tmp_path / "release")
+    collect_before_writing("archive.import_release")
+    registry.import_release(tmp_path / "release")
+    assert registry.verify() == ()
+
+
+def test_folders_that_are_collected_before_they_are_referred_to_are_put_again(
+    registry, bundle, folders, collect_before_writing
+):
+    collect_before_writing("releases.add_bundles")
+    registry.add_folders(folders(bundle()))
+    assert registry.verify() == ()
+
+
 def test_keeping_writes_only_what_is_gone(registry, store, monkeypatch, tmp_path):
     there = store.put(WORDS[0])
     objects = {f"sha256:{hashlib.sha256(word).hexdigest()}": word for word in WORDS}
