@@ -156,7 +156,7 @@ class Catalogue:
         """
         with reading(self._engine) as connection:
             require_model(connection, model)
-            general = [one for one in events_of(connection, ALL_MODELS) if one.kind == "gates-changed"]
+            general = events_of(connection, ALL_MODELS, kinds=("gates-changed",))
             return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
 
     def overrides(self, model: str) -> dict[int, Event]:

@@ -272,9 +272,7 @@ def _signed(connection: Connection, version: Version) -> set[str]:
 
 
 def _was_imported(connection: Connection, archive: ReadRelease) -> bool:
-    stated = (
-        one.details or {} for one in events_of(connection, archive.index.model) if one.kind == "imported"
-    )
+    stated = (one.details or {} for one in events_of(connection, archive.index.model, kinds=("imported",)))
     return any(details.get("origin", {}).get("list") == archive.digest for details in stated)
 
 

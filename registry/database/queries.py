@@ -20,7 +20,7 @@ from registry.database.tables import (
 from registry.errors import NotFound
 from registry.gate_report import GateReport
 from registry.names import no_such_version, not_found
-from registry.records import MOVES, ApiKey, Event, Release, Version, Withdrawal
+from registry.records import MOVES, ApiKey, Event, EventKind, Release, Version, Withdrawal
 
 _VERSION = (
     VersionRow.model,
@@ -109,12 +109,35 @@ def alias_names(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(sorted(connection.scalars(select(AliasRow.alias).where(AliasRow.model == model))))
 
 
-def events_of(connection: Connection, model: str, alias: str | None = None) -> tuple[Event, ...]:
-    """The events of a model, or of one alias of it, the oldest first."""
+def events_of(
+    connection: Connection, model: str, alias: str | None = None, kinds: Sequence[EventKind] = ()
+) -> tuple[Event, ...]:
+    """The events of a model, or of one alias of it, or of some kinds alone, the oldest first."""
     query = select(*EventRow.__table__.columns).where(EventRow.model == model).order_by(EventRow.id)
     if alias is not None:
         query = query.where(EventRow.alias == alias)
+    if kinds:
+        query = query.where(EventRow.kind.in_(kinds))
     return tuple(_event(row) for row in connection.execute(query))
+
+
+def moves_of(connection: Connection, model: str, alias: str) -> tuple[tuple[str, int | None], ...]:
+    """What moved an alias, the oldest first: the kind of each event, and the release it moved to.
+
+    Nothing else of the events is read: gate reports are long, and there may be very many.
+    """
+    query = select(EventRow.kind, EventRow.release_id).where(
+        EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES)
+    )
+    return tuple((kind, release) for kind, release in connection.execute(query.order_by(EventRow.id)))
+
+
+def events_since_last_move(connection: Connection, model: str, alias: str) -> tuple[Event, ...]:
+    """The events of an alias after the last that moved it, the oldest first; all where none has."""
+    here = (EventRow.model == model, EventRow.alias == alias)
+    last = select(func.coalesce(func.max(EventRow.id), 0)).where(*here, EventRow.kind.in_(MOVES))
+    query = select(*EventRow.__table__.columns).where(*here, EventRow.id > last.scalar_subquery())
+    return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
 def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from registry.database.action import registry_id
 from registry.database.connection import reading
 from registry.database.people import active_people
-from registry.database.queries import events_of
+from registry.database.queries import events_since_last_move
 from registry.people.signed_events import SignedBy, who_signed
 from registry.records import MOVES, Event, Person, Version
 from registry.releases.compose import Candidate
@@ -39,7 +39,9 @@ class Approvals:
 
 def approvals(connection: Connection, candidate: Candidate, alias: str) -> Approvals:
     """Who approved exactly this release for the alias since the alias last moved."""
-    events = approving_events(events_of(connection, candidate.model, alias), candidate.digest(alias))
+    events = approving_events(
+        events_since_last_move(connection, candidate.model, alias), candidate.digest(alias)
+    )
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)
     signed = {event.id: who_signed(event, registry, people) for event in events}
