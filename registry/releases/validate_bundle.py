@@ -168,7 +168,12 @@ def check_figures(manifest: BundleManifest, title: str) -> None:
     Raises:
         BundleRefused: a figure is impossible, or another than the counts give.
     """
-    problems = recount(manifest).problems
+    try:
+        problems = recount(manifest).problems
+    except OverflowError as error:
+        raise BundleRefused(
+            f"{title} has a figure that is too large to be one ({error}); add the bundle as the run wrote it"
+        ) from error
     if problems:
         more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
         raise BundleRefused(
