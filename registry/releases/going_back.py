@@ -17,10 +17,10 @@ from registry.database.event_facts import version_facts
 from registry.database.queries import (
     alias_names,
     current_release,
-    events_of,
-    release_stack,
+    moves_of,
     require_model,
     same_model_file,
+    stack_of,
     stops,
     versions_by_number,
     withdrawals,
@@ -57,7 +57,7 @@ def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> 
     """
     with writing(engine) as connection:
         require_model(connection, model)
-        stack = release_stack(events_of(connection, model, alias))
+        stack = stack_of(moves_of(connection, model, alias))
         if not stack:
             raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
         withdrawn = withdrawn_members(connection, model)
@@ -170,7 +170,7 @@ def _move_away(connection: Connection, model: str, alias: str, context: AuditCon
     withdrawn = withdrawn_members(connection, model)
     if release is None or release.id not in withdrawn:
         return None
-    before, skipped = _before(release_stack(events_of(connection, model, alias)), withdrawn)
+    before, skipped = _before(stack_of(moves_of(connection, model, alias)), withdrawn)
     point_alias(connection, model, alias, before)
     return insert_event(
         connection,
