@@ -2,7 +2,8 @@
 
 This room knows no torch: whoever serves or audits a model installs it without the training half.
 
-- `registry`, `catalogue`: writing to and reading from a registry; `records`: what they return; `errors`.
+- `registry`, `marking`, `catalogue`: writing to and reading from a registry; `errors`.
+- `records`, `comparison`: what they return.
 - `bundle`: the released model itself, shared with training and the service.
 - `releases`: validating bundles, composing releases, promotion, rollback and approvals.
 - `gates`: what a release must pass; `gate_report`: their verdicts.

@@ -123,9 +123,12 @@ class Catalogue:
     def standing(self, alias: str = PRODUCTION) -> Standing:
         """What may answer under the alias, and what must not, at one moment."""
         with reading(self._engine) as connection:
+            releases = current_releases(connection, alias)
+            # Services ask twice a second: of the events, only those of models without a release are read.
+            without = [model for model in model_names(connection) if model not in releases]
             return Standing(
-                current_releases(connection, alias),
-                frozenset(event.model for event in stops(connection, alias=alias)),
+                releases,
+                frozenset(model for model in without if stops(connection, model, alias)),
                 frozenset((one.model, one.digest) for one in withdrawals(connection)),
             )
 

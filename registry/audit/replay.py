@@ -137,7 +137,7 @@ def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]
 def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
     """The withdrawals that are missing, unknown, or other than their event; and who points to one."""
     recorded = {
-        (event["model"], one["number"]): (event["id"], event["reason"], _details(event, "at"))
+        (event["model"], one["number"]): (event["id"], event["reason"], event["time"])
         for event in events
         if event["kind"] == "withdrawn"
         for one in _details(event, "withdrawn") or []

@@ -1,7 +1,9 @@
 """`dermfed-registry`: the command line.
 
-- `app`: the application, and the commands of versions, releases and verification.
-- `archive`, `audit`, `card`, `diff`, `garbage`, `gates`, `keys`, `sign`: one command or group each.
+- `app`: the application, and the commands of adding and verification.
+- `shown`, `releases`, `taking_back`, `labels`: what there is; promoting; stopping and withdrawing; tags.
+- `archive`, `audit`, `card`, `diff`, `fetch`, `garbage`, `gates`, `keys`, `sign`: one command or group each.
+- `arguments`: what several commands take.
 - `__main__`: `python -m registry.cli`.
 - `diff_text`, `signatures`: what commands print of differences and signatures; `output`: as JSON or as text.
 """

@@ -3,6 +3,7 @@
 - `gate`, `case`: what every gate is, and what it is shown; `registry.gate_report` is what it says.
 - `figures`, `each_subgroup`: test figures as gates read them, and a limit for every subgroup.
 - `gate_set`: the gates that are asked together, as YAML.
+- `let_through`: which set let a release through, beside the one in force now.
 - `command`: `dermfed-registry gates`.
 
 A new gate is its file, its test and its place in `gate_set.GATES`; or another distribution's, through the

@@ -6,7 +6,6 @@ to; it is skipped, and the event says so.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -26,7 +25,6 @@ from registry.database.queries import (
     withdrawals,
     withdrawn_members,
 )
-from registry.database.tables import stored_time
 from registry.errors import NotFound, NothingToRollBack, ReleaseRefused
 from registry.names import not_found
 from registry.records import Event, Release
@@ -115,9 +113,6 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         known = {one.number for one in withdrawals(connection, model)}
         if not (new := [one for one in versions if one.number not in known]):
             return None
-        now = datetime.now(UTC)
-        for version in new:
-            insert_withdrawal(connection, version, context.reason, now)
         taken = [one.number for one in new]
         facts = [
             {name: row[name] for name in ("number", "digest", "model_digest")}
@@ -129,8 +124,10 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
             model,
             context,
             versions=taken,
-            details={"withdrawn": facts, "at": stored_time(now)},
+            details={"withdrawn": facts},
         )
+        for version in new:
+            insert_withdrawal(connection, version, context.reason, event.time)
         moved = [_move_away(connection, model, alias, context) for alias in alias_names(connection, model)]
         same = {
             other

@@ -129,6 +129,8 @@ def event_lines(event: Event) -> str:
         lines += [f"    {line}" for line in _told(event.gates.results)]
     if event.overridden:
         lines.append("    GATES OVERRIDDEN")
+    if event.kind == "withdrawn":
+        lines.append("    WITHDRAWN for good")
     return lines_of(lines)
 
 

@@ -196,6 +196,40 @@ def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, pi
 
 
 @pytest.mark.long
+def test_no_worker_answers_by_a_withdrawn_version_two_seconds_later(registry, bundle, picture, address):
+    for seed in range(2):
+        (version,) = registry.add([bundle(seed=seed)])
+        why = {"reason": "test", "override_gates": True}
+        registry.promote("skin-lesion", [version.number], to="production", **why)
+    stop, answers, content = threading.Event(), Answers(), picture("PNG")
+    url = address()
+    callers = [
+        threading.Thread(target=keep_asking, args=(url, content, "", stop, answers)) for _ in range(CALLERS)
+    ]
+    for caller in callers:
+        caller.start()
+
+    def answered(version: int, since: float) -> None:
+        deadline = time.monotonic() + 60
+        while not any(row[0] >= since and row[2] == version for row in list(answers.got)):
+            assert time.monotonic() < deadline, f"version {version} did not answer"
+            time.sleep(0.05)
+
+    try:
+        answered(2, 0.0)
+        registry.withdraw("skin-lesion", [2], reason="test")
+        withdrawn = time.monotonic()
+        answered(1, withdrawn + SLACK)
+    finally:
+        stop.set()
+        for caller in callers:
+            caller.join()
+    late = max(ended - withdrawn for _, ended, version, _ in answers.got if version == 2)
+    assert late <= SLACK
+    assert all("503" in failure for failure in answers.failed)
+
+
+@pytest.mark.long
 def test_only_what_a_killed_worker_had_in_hand_is_lost(registry, promote, bundle, picture, address):
     promote(registry, bundle())
     url, stop, answers = address(), threading.Event(), Answers()

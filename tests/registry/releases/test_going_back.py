@@ -187,6 +187,16 @@ def test_a_withdrawn_version_never_comes_back(released, places, tmp_path, bundle
     assert released.verify() == ()
 
 
+def test_what_is_withdrawn_is_not_exported_though_an_alias_was_moved_there_by_hand(
+    released, places, tmp_path
+):
+    released.withdraw(MODEL, [3], reason="t")
+    places.tamper("UPDATE aliases SET release_id = 3")
+    with pytest.raises(VersionWithdrawn, match="version 3"):
+        released.export_release(MODEL, "production", tmp_path / "release.dermfed")
+    assert not (tmp_path / "release.dermfed").exists()
+
+
 def test_the_same_model_file_under_another_manifest_is_told_and_takes_a_reason(released, bundle, graph):
     released.withdraw(MODEL, [3], reason="misses melanoma")
     added = released.add_and_tell([bundle(seed=9, graph=graph(name="2"))])
