@@ -3,13 +3,16 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
+from collections.abc import Iterable
 from typing import Self
 
 from sqlalchemy import Engine
 
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
+from registry.database.action import registry_id
 from registry.database.connection import reading
+from registry.database.people import all_people
 from registry.database.queries import (
     alias_names,
     all_versions,
@@ -25,6 +28,7 @@ from registry.database.queries import (
     withdrawals,
 )
 from registry.errors import ObjectMissing
+from registry.people.signed_events import SignedBy, who_signed
 from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
 from registry.releases.gate_sets import ALL_MODELS
 from registry.releases.going_back import required_release
@@ -158,6 +162,18 @@ class Catalogue:
             require_model(connection, model)
             general = [one for one in events_of(connection, ALL_MODELS) if one.kind == "gates-changed"]
             return tuple(sorted([*general, *events_of(connection, model)], key=lambda one: one.id))
+
+    def signers(self, events: Iterable[Event]) -> dict[int, SignedBy]:
+        """Whose valid signature events hold, by the event's id; those of people whose key is revoked too.
+
+        Raises:
+            KeyUnusable: signatures cannot be checked, for want of the extra `sign`.
+        """
+        with reading(self._engine) as connection:
+            registry = registry_id(connection)
+            people = {one.fingerprint: one for one in all_people(connection)}
+        found = {one.id: who_signed(one, registry, people) for one in events if one.signed_with}
+        return {number: who for number, who in found.items() if who is not None}
 
     def overrides(self, model: str) -> dict[int, Event]:
         """The promotions of a model that overrode a gate's refusal, by the release they made.

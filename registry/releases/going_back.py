@@ -115,7 +115,8 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         known = {one.number for one in withdrawals(connection, model)}
         if not (new := [one for one in versions if one.number not in known]):
             return None
-        now = datetime.now(UTC)
+        # Whoever signs it elsewhere signs this moment, before it is done.
+        now = datetime.now(UTC) if context.signatory is None else context.signatory.time()
         for version in new:
             insert_withdrawal(connection, version, context.reason, now)
         taken = [one.number for one in new]
