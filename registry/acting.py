@@ -1,12 +1,14 @@
 """`Acting`: a catalogue as somebody uses it: who does what, and who signs it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
 from registry.database.connection import reading, undone
 from registry.database.people import Signatory, acting_person, active_people
+from registry.environment import key_password, signing_key
 from registry.names import check_reason
 from registry.records import EventKind
 
@@ -59,3 +61,16 @@ class Acting(Catalogue):
         with reading(self._engine) as connection:
             person = active_people(connection).get(self._signatory.fingerprint)
         return self._actor if person is None else person.name
+
+
+def key_signatory(file: Path | None = None) -> Signatory | None:
+    """Whoever signs with the private key in a file; by default that of `DERMFED_SIGNING_KEY`, if it is set.
+
+    Raises:
+        KeyUnusable: the file holds no private key that can be used, or the extra `sign` is missing.
+    """
+    if (found := signing_key(file)) is None:
+        return None
+    from registry.people.signatory import KeySignatory  # cryptography is an extra, and only this needs it
+
+    return KeySignatory.read(found, key_password())

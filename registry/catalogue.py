@@ -3,6 +3,7 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +11,9 @@ from sqlalchemy import Engine
 
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
+from registry.database.action import registry_id
 from registry.database.connection import reading
+from registry.database.people import all_people
 from registry.database.queries import (
     alias_names,
     all_versions,
@@ -27,6 +30,7 @@ from registry.database.queries import (
 )
 from registry.errors import ObjectMissing
 from registry.gates.let_through import LetThrough, let_through
+from registry.people.signed_events import SignedBy, who_signed
 from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
 from registry.releases.going_back import required_release
 from registry.releases.labels import Hit, Note, all_notes, all_tags, find_versions
@@ -177,6 +181,18 @@ class Catalogue:
                 return None
             events = events_with_gates(connection, model, "gates-changed", "promoted")
         return let_through(events, release.id, alias)
+
+    def signers(self, events: Iterable[Event]) -> dict[int, SignedBy]:
+        """Whose valid signature events hold, by the event's id; those of people whose key is revoked too.
+
+        Raises:
+            KeyUnusable: signatures cannot be checked, for want of the extra `sign`.
+        """
+        with reading(self._engine) as connection:
+            registry = registry_id(connection)
+            people = {one.fingerprint: one for one in all_people(connection)}
+        found = {one.id: who_signed(one, registry, people) for one in events if one.signed_with}
+        return {number: who for number, who in found.items() if who is not None}
 
     def overrides(self, model: str) -> dict[int, Event]:
         """The promotions of a model that overrode a gate's refusal, by the release they made.

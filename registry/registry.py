@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from registry.acting import key_signatory
 from registry.archive.export_release import Exported, export_release
 from registry.archive.import_release import Imported, import_release, read_release
 from registry.audit.checkpoint import ComparedHead, KeptHead, compare_heads, keep_head, sign_head
@@ -22,7 +23,7 @@ from registry.database.migrate import ensure_schema, upgrade_schema
 from registry.database.people import Signatory
 from registry.database.queries import require_model
 from registry.diff.versions import Difference, compare
-from registry.environment import current_user, database_url, key_password, signing_key, store_location
+from registry.environment import current_user, database_url, store_location
 from registry.gate_report import GateReport
 from registry.gates import GateSet
 from registry.identities import Identities
@@ -48,7 +49,7 @@ if TYPE_CHECKING:  # signing and time stamps need extras
     from registry.audit.time_stamp import Authorities
     from registry.signing.pem import Signer, Trust
 
-__all__ = ["PRODUCTION", "Registry", "upgrade"]
+__all__ = ["PRODUCTION", "Registry", "key_signatory", "upgrade"]
 
 
 class Registry(Marking, Identities):
@@ -372,19 +373,6 @@ class Registry(Marking, Identities):
         model, numbers = imported.versions[0].model, [version.number for version in imported.versions]
         promoted = [self.promote(model, numbers, to=alias, reason=reason) for alias in to]
         return replace(imported, promoted=tuple(event for event in promoted if event is not None))
-
-
-def key_signatory(file: Path | None = None) -> Signatory | None:
-    """Whoever signs with the private key in a file; by default that of `DERMFED_SIGNING_KEY`, if it is set.
-
-    Raises:
-        KeyUnusable: the file holds no private key that can be used, or the extra `sign` is missing.
-    """
-    if (found := signing_key(file)) is None:
-        return None
-    from registry.people.signatory import KeySignatory  # cryptography is an extra, and only this needs it
-
-    return KeySignatory.read(found, key_password())
 
 
 def upgrade(url: str | None = None) -> tuple[str | None, str]:

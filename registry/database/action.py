@@ -13,8 +13,8 @@ from sqlalchemy import Connection, func, select
 from registry.database.hash_chain import canonical_json
 from registry.database.tables import EventRow, IdentityRow, stored_time
 
-_NOT_SIGNED: Final = ("signed", "made", "at")
-"""Facts of an event's details that whoever signs cannot know before: the signature, and when it is done."""
+_NOT_SIGNED: Final = ("signed", "made")
+"""Facts of an event's details that whoever signs cannot know before: the signature, a release's time."""
 
 
 def registry_id(connection: Connection) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from registry.errors import PersonRefused
+from registry.errors import PersonRefused, SignedForAnother
 from registry.signing.pem import Signer, fingerprint, read_public_key, read_signer
 from registry.signing.plain import sign_plainly, verify_plainly
 
@@ -105,16 +105,17 @@ class SignedBefore:
         """The signature, if this was signed.
 
         Raises:
-            PersonRefused: it was not, the signature is not of this key, or it is too old.
+            SignedForAnother: it was not, or too long ago.
+            PersonRefused: the signature is not of this key.
         """
         signature = self._signed.get(statement)
         if signature is None:
-            raise PersonRefused(
+            raise SignedForAnother(
                 "what was signed is not what would be done now: the registry has changed since; look again, "
                 "and sign anew"
             )
         if not abs(datetime.now(UTC) - self._time) <= FRESH:
-            raise PersonRefused(
+            raise SignedForAnother(
                 f"this was signed at {self._time.isoformat(timespec='seconds')}, more than "
                 f"{FRESH // timedelta(minutes=1)} minutes from now; sign anew"
             )
@@ -127,6 +128,6 @@ def _one_time(signed: Iterable[bytes]) -> datetime:
     """The moment that all of these statements tell."""
     try:
         (time,) = {json.loads(statement)["time"] for statement in signed}
-        return datetime.fromisoformat(time)
-    except (KeyError, TypeError, ValueError) as error:
+        return datetime.fromisoformat(time).astimezone(UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise PersonRefused(f"what was signed is no action of a registry ({error}); sign anew") from error

@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serving.http.endpoints.console import Console
 from serving.http.endpoints.description import Description
 from serving.http.endpoints.diagnoses import Diagnoses
 from serving.http.endpoints.health import Health
@@ -31,7 +32,7 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
     diagnoses = Diagnoses(service)
     endpoints = (
         *(diagnoses, ServedModels(service), Health(service), Description(service)),
-        Pages(service, diagnoses),
+        *(Pages(service, diagnoses), Console(service)),
     )
     routes = [route for endpoint in endpoints for route in endpoint.routes()]
 

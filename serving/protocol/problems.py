@@ -6,7 +6,10 @@ ProblemResponse
 ├── KeyMissing          401  no API key, or one that is not good
 ├── ScopeMissing        403  an API key that is for something else
 ├── CrossSite           403  a picture that a page of somebody else sends
+├── SignatureRefused    403  an action on the registry that nobody has signed who may do it
 ├── UnknownModel        404  nothing of this name is served
+├── RefusedByRegistry   409  a rule of the registry says no
+├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
 ├── WrongMediaType      415  not a type, or not the type, that was declared
 ├── InvalidParameter    422  a parameter cannot be what it is
@@ -79,6 +82,24 @@ class CrossSite(ProblemResponse):
     """A picture that a page of somebody else sends."""
 
     status, name, title = 403, "cross-site", "Sent by another site"
+
+
+class SignatureRefused(ProblemResponse):
+    """Nobody who may do this has signed it."""
+
+    status, name, title = 403, "not-signed", "Not signed by anybody who may do this"
+
+
+class RefusedByRegistry(ProblemResponse):
+    """A rule of the registry says no."""
+
+    status, name, title = 409, "refused", "The registry refuses"
+
+
+class NotSignedForThis(ProblemResponse):
+    """It was signed for another state of the registry, or too long ago."""
+
+    status, name, title = 409, "signed-for-another", "Changed since it was signed"
 
 
 class TooManyRequests(ProblemResponse):

@@ -16,6 +16,7 @@ REFUSALS = {
     "NothingToRollBack",
     "KeyEnded",
     "PersonRefused",
+    "SignedForAnother",
     "VersionWithdrawn",
     "SignatureRefused",
     "ArchiveRefused",

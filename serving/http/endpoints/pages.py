@@ -6,6 +6,7 @@ the browser would send the key with it.
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -28,14 +29,15 @@ from serving.web.rendering import ASSETS, asset, render
 _OPERATOR_PAGES = 4
 """How many operator pages are made at once."""
 
-Endpoint = Callable[["Pages", Request], Awaitable[Response]]
+Of = TypeVar("Of")
+Endpoint = Callable[[Of, Request], Awaitable[Response]]
 
 
-def problems_as_pages(endpoint: Endpoint) -> Endpoint:
+def problems_as_pages(endpoint: Endpoint[Of]) -> Endpoint[Of]:
     """Decorates an endpoint so that browsers get its problem responses as pages, with the same status."""
 
     @wraps(endpoint)
-    async def wrapped(self: "Pages", request: Request) -> Response:
+    async def wrapped(self: Of, request: Request) -> Response:
         try:
             return await endpoint(self, request)
         except ProblemResponse as problem:

@@ -1,0 +1,165 @@
+"""The console's page: choose, compare, sign; and what was done to the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from registry.bundle.errors import BundleError
+from registry.comparison import Comparison
+from registry.errors import RegistryError
+from registry.records import ROLE_FOR, Event, Person, Release, Withdrawal
+from registry.registry import Registry
+from registry.rendering.records import event_lines, moment
+from serving.console.actions import LONGEST_REASON
+from serving.console.choosing import WITHOUT, Choice, Row, read_choice, rows
+from serving.console.refusals import for_the_page
+from serving.console.signing import CANNOT_SIGN, can_sign
+from serving.web.rendering import render
+
+NEWEST: Final = 50
+"""Events that are shown."""
+
+_OVERRIDDEN: Final = "GATES OVERRIDDEN"
+_TOLD: Final = {"withdrawn": "WITHDRAWN", "stopped": "STOPPED"}
+
+
+@dataclass(frozen=True)
+class Done:
+    """One event of a model's history.
+
+    Attributes:
+        lines: what was done, and what was said of it.
+        gates: what gates said.
+        time: when, in UTC.
+        who: by whom.
+        sure: how sure that is, in words; empty where it takes nobody in particular.
+        forged: whether it says to be signed, and is not.
+        stands_out: what must not be overlooked, in a word; empty where nothing.
+    """
+
+    lines: Sequence[str]
+    gates: Sequence[str]
+    time: str
+    who: str
+    sure: str
+    forged: bool
+    stands_out: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of one model at one moment.
+
+    Attributes:
+        models: the names of all models.
+        choice: what was chosen.
+        people: whom the registry knows, and whose key holds.
+        rows: what can be chosen, by subgroup.
+        aliases: where aliases point.
+        stopped: aliases that point to nothing, with the event that stopped them.
+        withdrawn: versions that were withdrawn.
+        comparison: what would change; None where nothing was chosen, or it cannot be told.
+        trouble: why it cannot be told; empty where it can.
+        history: what was done, the newest first.
+        older: how many older events there are.
+    """
+
+    models: Sequence[str]
+    choice: Choice
+    people: Sequence[Person]
+    rows: Sequence[Row] = ()
+    aliases: Mapping[str, Release] = field(default_factory=dict)
+    stopped: Mapping[str, Event] = field(default_factory=dict)
+    withdrawn: Sequence[Withdrawal] = ()
+    comparison: Comparison | None = None
+    trouble: str = ""
+    history: Sequence[Done] = ()
+    older: int = 0
+
+
+def look(
+    registry: Registry, query: Sequence[tuple[str, str]], default_model: str | None, default_alias: str
+) -> Seen:
+    """Reads what the page shows; blocks, so run it in a thread.
+
+    Raises:
+        RegistryError: the registry cannot be read.
+    """
+    models = registry.models()
+    choice = read_choice(query, models, default_model, default_alias)
+    people = [one for one in registry.people() if one.revoked is None]
+    if choice.model is None:
+        return Seen(models, choice, people)
+    aliases = registry.aliases(choice.model)
+    withdrawn = registry.withdrawals(choice.model)
+    numbers = {one.number for one in withdrawn}
+    comparison, trouble = _compare(registry, choice)
+    events = registry.history(choice.model)
+    return Seen(
+        models=models,
+        choice=choice,
+        people=people,
+        rows=rows(choice, registry.versions(choice.model), aliases.get(choice.alias), numbers),
+        aliases=aliases,
+        stopped=registry.stopped(choice.model),
+        withdrawn=withdrawn,
+        comparison=comparison,
+        trouble=trouble,
+        history=_history(registry, events),
+        older=max(len(events) - NEWEST, 0),
+    )
+
+
+def console_page(seen: Seen) -> str:
+    """The page."""
+    return render(
+        "console.html",
+        here="console",
+        seen=seen,
+        choice=seen.choice,
+        without=WITHOUT,
+        longest_reason=LONGEST_REASON,
+        cannot_sign="" if can_sign() else CANNOT_SIGN,
+        for_the_page=for_the_page,
+    )
+
+
+def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str]:
+    """What would change, or why it cannot be told."""
+    if choice.model is None or not choice.anything:
+        return None, ""
+    try:
+        found = registry.compare(choice.model, choice.versions, to=choice.alias, without=choice.without)
+    except (RegistryError, BundleError) as error:
+        return None, for_the_page(str(error))
+    return found, ""
+
+
+def _history(registry: Registry, events: Sequence[Event]) -> list[Done]:
+    shown = events[-NEWEST:]
+    signers = {number: who.name for number, who in registry.signers(shown).items()} if can_sign() else {}
+    return [_done(event, signers.get(event.id)) for event in reversed(shown)]
+
+
+def _done(event: Event, signer: str | None) -> Done:
+    head, *rest = event_lines(event).splitlines()
+    forged = event.signed_with is not None and signer is None and can_sign()
+    if event.signed_with is None:
+        sure = "not signed" if event.kind in ROLE_FOR else ""
+    elif signer is not None:
+        sure = "signed"
+    else:
+        sure = "NOT SIGNED, though it says so: run dermfed-registry verify" if forged else "not checked"
+    # A person may be called like a kind of event; what stands behind the kind holds no two spaces.
+    what = head.rpartition(f"  {event.kind}")[2]
+    said = [line.strip() for line in rest]
+    gates = [line for line in said if line.startswith("gate ")]
+    return Done(
+        lines=[f"{event.kind}{what}", *(line for line in said if line not in (*gates, _OVERRIDDEN))],
+        gates=[for_the_page(line) for line in gates],
+        time=moment(event.time),
+        who=event.actor,
+        sure=sure,
+        forged=forged,
+        stands_out=_OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""),
+    )

@@ -1,0 +1,135 @@
+"""The console's page as it comes from the service: what can be chosen, what would change, what was done."""
+
+import re
+
+import pytest
+
+from registry.records import Event
+from serving.console.choosing import Choice, read_choice, rows
+from serving.console.page import _done
+from serving.http.headers import PAGE_POLICY
+from serving.web.rendering import ASSETS
+from tests.serving.conftest import DARK, MODEL, draw_bundle, running
+from tests.serving.console.conftest import figures
+from tests.serving.web.test_pages import Texts
+
+GOOD = {"action": "promote", "versions": [1, 3], "alias": "production", "override": True, "reason": "first"}
+
+
+def shown(desk, **query):
+    return Texts(desk.service.client.get("/console", params=query).text)
+
+
+def test_it_loads_our_own_files_alone_and_holds_no_script(desk):
+    answer = desk.service.client.get("/console", params={"choose": ["1", "3"]})
+    assert answer.headers["content-security-policy"] == PAGE_POLICY
+    page = Texts(answer.text)
+    loaded = [one["src"] for one in page.all("script")] + [one["href"] for one in page.all("link")]
+    assert "/assets/console.js" in loaded
+    assert set(loaded) <= {f"/assets/{name}" for name in ASSETS}
+    assert not re.search(r"<style|\sstyle=|\son\w+=|https?://", answer.text)
+
+
+def test_each_subgroup_shows_its_figures_now_and_then_and_what_gates_say(desk):
+    desk.registry.signed_by(desk.people("olga").signatory).promote(
+        MODEL, [1, 3], to="production", reason="first", override_gates=True
+    )
+    page = shown(desk, choose=["2"])
+    assert "skin-lesion, production: release 1 → versions 1, 2" in page.text
+    assert "Refused by worst_malignant_sensitivity, approvals" in page.text
+    assert "Loses: dark: sensitivity" in page.text
+    assert "0.950" in page.text
+    assert "0.600" in page.text
+    assert "-0.350 worse" in page.text
+    assert page.text.index("dark refused") < page.text.index("sensitivity 0.900")  # the darkest skin first
+    assert "--override-gates" not in page.text
+    left_out = shown(desk, choose=["without:dark"])
+    assert "release 1 → versions 1" in left_out.text
+    assert {"value": "without:dark", "selected": None} in left_out.all("option")
+    same = shown(desk, choose=["3"])
+    assert "This is what runs already" in same.text
+    assert "Promote …" not in same.text
+
+
+def test_what_cannot_be_a_release_is_told_and_the_rest_shown(desk):
+    page = shown(desk, choose=["3"])
+    assert "This cannot be promoted" in page.text
+    assert "no version for everybody" in page.text
+    assert "What was done to skin-lesion" in page.text
+    assert "77" in shown(desk, choose=["77"]).text
+    assert desk.service.client.get("/console", params={"alias": "no alias/../"}).status_code == 200
+
+
+def test_history_tells_who_signed_and_what_stands_out(desk):
+    assert desk.act("olga", GOOD).status_code == 200
+    assert desk.act("olga", {"action": "withdraw", "versions": [3], "reason": "it harms"}).status_code == 200
+    page = shown(desk)
+    assert "WITHDRAWN withdrawn version 3" in page.text
+    assert "STOPPED stopped, production" in page.text
+    assert "GATES OVERRIDDEN promoted versions 1, 3" in page.text
+    assert "olga ( signed )" in page.text
+    assert "tester ( not signed )" in page.text  # versions were added before anybody was known
+    assert "Version 3 , withdrawn" in page.text
+    options = [one["value"] for one in page.all("option") if "value" in one]
+    assert "2" in options
+    assert "3" not in options  # nobody can choose it any more
+
+
+def test_an_event_that_only_says_to_be_signed_is_told_apart():
+    def event(**details):
+        facts = {
+            "time": None,
+            "actor": "x  promoted",
+            "kind": "approved",
+            "model": MODEL,
+            "alias": "production",
+        }
+        rest = {"versions": (1,), "release": None, "before": None, "reason": "gate a: passed", "gates": None}
+        own = {"overridden": False, "host": None, "details": details, "previous": "", "hash": ""}
+        return Event(id=7, **facts, **rest, **own)
+
+    forged = _done(event(signed={"key": "sha256:0"}), None)
+    assert forged.forged
+    assert "NOT SIGNED" in forged.sure
+    assert forged.lines == ["approved version 1 for production", "reason: gate a: passed"]
+    assert _done(event(signed={"key": "sha256:0"}), "anna").sure == "signed"
+    assert _done(event(), None).sure == "not signed"
+
+
+def test_words_of_others_are_never_markup(places, registry):
+    registry.add([draw_bundle(metrics=figures(light=90))])
+    registry.promote(MODEL, [1], to="staging", override_gates=True, reason="<script>alert(1)</script>")
+    with running(places.open) as service:
+        text = service.client.get("/console", params={"choose": "1", "alias": "a"}).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script>" not in text
+
+
+def test_an_empty_registry_has_a_page_too(places):
+    with running(places.open) as service:
+        assert "There is no model yet" in service.client.get("/console").text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ([], Choice("a", "production")),
+        ([("model", "b"), ("alias", " staging ")], Choice("b", "staging")),
+        ([("model", "c")], Choice("a", "production")),
+        ([("choose", "3"), ("choose", ""), ("choose", "3")], Choice("a", "production", (3,))),
+        ([("choose", "without:very dark"), ("choose", "-1")], Choice("a", "production", (), ("very dark",))),
+        ([("choose", "²"), ("choose", "x")], Choice("a", "production")),
+        ([("model", "b"), ("of", "a"), ("choose", "3")], Choice("b", "production")),
+        ([("model", "b"), ("of", "b"), ("choose", "3")], Choice("b", "production", (3,))),
+    ],
+)
+def test_what_an_address_chooses(query, found):
+    assert read_choice(query, ("a", "b"), None, "production") == found
+
+
+def test_of_very_many_versions_the_last_can_be_chosen_and_the_one_that_was(registry, monkeypatch):
+    monkeypatch.setattr("serving.console.choosing.MANY", 2)
+    versions = registry.add([draw_bundle(DARK, seed=seed, metrics=figures(dark=90)) for seed in range(5)])
+    (row,) = rows(Choice(MODEL, "production", (1,)), versions, None, {4})
+    assert [one.number for one in row.versions] == [5, 3, 1]
+    assert (row.older, row.chosen, row.running, row.may_go) == (1, "1", None, False)
