@@ -79,7 +79,7 @@ def tested(**accuracies: float) -> dict[str, Any]:
     """Test figures by subgroup, each with an interval, as training writes them."""
     rows = {
         name: {
-            "n": 50,
+            "n": 400,
             "accuracy": value,
             "balanced_accuracy": value - 0.01,
             "auroc": None,
@@ -90,7 +90,8 @@ def tested(**accuracies: float) -> dict[str, Any]:
     }
     spread = max(accuracies.values()) - min(accuracies.values())
     fairness = {"spread": spread, "worst": min(accuracies.values()), "intervals": {"spread": [0.0, 0.2]}}
-    return {"accuracy": 0.8, "n": 100, "by_class": {}, "fairness": fairness, "by_subgroup": rows}
+    mean, n = sum(accuracies.values()) / len(rows), 400 * len(rows)
+    return {"accuracy": mean, "n": n, "by_class": {}, "fairness": fairness, "by_subgroup": rows}
 
 
 def draw_bundle(

@@ -29,8 +29,9 @@ def test_everything_that_is_said_is_compared(bundle, dark, graph):
             job="sha256:" + "1" * 64, recipe="fedavg", data={"north": "x"}, seed=3,
             parent="sha256:" + "2" * 64, code_version="0.2.0",
         ),
-        "labels": (
-            Label(code="NV", name="Naevus"), Label(code="MEL", name="Mel"), Label(code="AK", name="Ak")
+        "labels": tuple(
+            Label(code=code, name=name, malignancy="benign")
+            for code, name in (("NV", "Naevus"), ("MEL", "Mel"), ("AK", "Ak"))
         ),
         "picture": PictureRule(size=8, fit="crop"),
         "temperature": Temperature(value=1.5, n=9),

@@ -21,7 +21,7 @@ def test_the_card_says_what_the_bundles_say(service, released):
         assert said["by_subgroup"]["light"]["accuracy"] == 0.82
         assert said["by_subgroup"]["dark"]["intervals"]["accuracy"] == pytest.approx([0.7, 0.85])
         assert said["fairness"]["worst"] == 0.8
-        assert said["metrics"] == {"accuracy": 0.8, "n": 100}
+        assert said["metrics"] == {"accuracy": pytest.approx(0.81), "n": 800}
         assert said["calibration"]["conformal"]["n"] == 412
         assert said["calibration"]["confidence_threshold"] == pytest.approx(1 / (1 + exp(-0.25)))
         assert said["lineage"]["recipe"] == "fedauto"
@@ -69,7 +69,7 @@ def test_whatever_is_in_a_bundle_is_escaped(serve, registry, promote, bundle, li
     [
         {},
         {"by_subgroup": {"light": None, "dark": 3}, "fairness": "good"},
-        {"by_subgroup": {"light": {"n": None, "accuracy": [1], "intervals": [1, 2]}}},
+        {"by_subgroup": {"light": {"n": None, "accuracy": None, "intervals": [1, 2]}}},
     ],
 )
 def test_a_card_is_shown_of_figures_in_any_form(serve, registry, promote, bundle, metrics):
