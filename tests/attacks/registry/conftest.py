@@ -1,5 +1,6 @@
 """Registries to attack: those of the tests of the registry, on both databases."""
 
+from tests.registry.audit.conftest import authority, operator
 from tests.registry.conftest import (
     bundle,
     command,
@@ -22,6 +23,7 @@ from tests.registry.conftest import (
 )
 
 __all__ = [
+    "authority",
     "bundle",
     "command",
     "dark",
@@ -32,6 +34,7 @@ __all__ = [
     "light",
     "migrated",
     "migrated_database",
+    "operator",
     "person",
     "places",
     "postgres",

@@ -11,57 +11,20 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from sqlalchemy import insert
 
-from registry.database.changes import AuditContext, insert_event
-from registry.database.connection import writing
-from registry.database.tables import PersonRow
+from registry.people.signatory import KeySignatory
 from registry.registry import Registry
-from registry.signing.pem import fingerprint
-
-ACTION = "application/vnd.dermfed.action+json"
-
-
-@dataclass
-class Signatory:
-    """Somebody with a key, who signs what they do."""
-
-    key: ec.EllipticCurvePrivateKey
-
-    @property
-    def fingerprint(self) -> str:
-        return fingerprint(self.key.public_key())
-
-    def time(self) -> datetime:
-        return datetime.now(UTC)
-
-    def sign(self, statement: bytes) -> bytes:
-        return self.key.sign(signed_bytes(statement), ec.ECDSA(hashes.SHA256()))
-
-
-def signed_bytes(statement: bytes) -> bytes:
-    """What is signed of a statement, by DSSE."""
-    return f"DSSEv1 {len(ACTION)} {ACTION} {len(statement)} ".encode() + statement
 
 
 @pytest.fixture
-def operator() -> Callable[[Registry], Signatory]:
-    """Makes an operator the first person of a registry."""
+def operator(key: Callable[[str], KeySignatory], tmp_path: Path) -> Callable[[Registry], KeySignatory]:
+    """Makes Anna, an operator, the first person of a registry."""
 
-    def add(registry: Registry) -> Signatory:
-        signatory = Signatory(ec.generate_private_key(ec.SECP256R1()))
-        public = signatory.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        facts = {
-            "name": "anna",
-            "fingerprint": signatory.fingerprint,
-            "public_key": public.decode(),
-            "roles": ["operator"],
-        }
-        with writing(registry._engine) as connection:
-            insert_event(connection, "person-added", "", AuditContext("tester"), details=facts)
-            connection.execute(insert(PersonRow).values(**facts, created=datetime.now(UTC), revoked=None))
+    def add(registry: Registry) -> KeySignatory:
+        signatory = key("anna")
+        registry.add_person("anna", tmp_path / "anna.pub", roles=["operator"])
         return signatory
 
     return add

@@ -3,13 +3,11 @@
 import json
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from registry.audit.checkpoint import KeptHead, sign_head
 from registry.database.changes import AuditContext
 from registry.database.hash_chain import GENESIS
 from registry.errors import InvalidName, PersonRefused
-from tests.registry.audit.conftest import Signatory
 
 
 def test_the_head_is_the_number_of_events_and_the_hash_of_the_last(registry, bundle, command):
@@ -110,12 +108,11 @@ def test_a_head_that_nobody_signs_is_refused(registry, command):
     assert registry.audit() == ()
 
 
-def test_a_head_that_a_stranger_signs_is_refused(registry, operator):
+def test_a_head_that_a_stranger_signs_is_refused(registry, operator, key):
     operator(registry)
     before = registry.audit()
-    other = Signatory(ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(PersonRefused, match="of nobody whom the registry knows"):
-        sign_head(registry._engine, AuditContext("tester", signatory=other))
+        sign_head(registry._engine, AuditContext("tester", signatory=key("eve")))
     assert registry.audit() == before
 
 

@@ -7,7 +7,11 @@ MODEL = "skin-lesion"
 def released(registry, bundle, tested, dark):
     """Versions 1 to 3, and 1 and 2 in production after a rollback."""
     registry.add(
-        [bundle(metrics=tested(light=0.9, dark=0.9)), bundle(dark, tested(dark=0.9)), bundle(seed=1)]
+        [
+            bundle(metrics=tested(light=0.9, dark=0.9)),
+            bundle(dark, tested(dark=0.9)),
+            bundle(metrics=tested(light=0.9, dark=0.9), seed=1),
+        ]
     )
     registry.promote(MODEL, [1, 2], to="production")
     registry.promote(MODEL, [3], to="production")

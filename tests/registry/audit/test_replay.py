@@ -28,9 +28,8 @@ def vendor(tmp_path):
         yield opened
 
 
-def test_after_all_that_can_be_done_nothing_disagrees(
-    registry, places, vendor, signer, bundle, graph, dark, tmp_path
-):
+def test_after_all_that_can_be_done_nothing_disagrees(person, vendor, signer, bundle, graph, dark, tmp_path):
+    registry = person("olga", "operator", "uploader")
     trust = trust_in_signer(signer)
     bundles = [bundle(seed=1), bundle(dark, seed=2), bundle(seed=3, graph=graph(name="3"))]
     registry.add(bundles[:2])
@@ -38,8 +37,7 @@ def test_after_all_that_can_be_done_nothing_disagrees(
     registry.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two pairs of eyes")
     registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a try", model=MODEL)
     registry.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="not here", model=MODEL)
-    with places.open(actor="anna") as other:
-        other.approve(MODEL, [1, 2], to="production", reason="seen")
+    person("anna", "approver").approve(MODEL, [1, 2], to="production", reason="seen")
     registry.promote(MODEL, [1, 2], to="production")
     file = tmp_path / "release.dermfed"
     registry.export_release(MODEL, "production", file)
@@ -63,6 +61,8 @@ def test_after_all_that_can_be_done_nothing_disagrees(
     registry.tag(MODEL, 1, ["reviewed", "old"])
     registry.untag(MODEL, 1, ["old"])
     registry.note(MODEL, 1, "seen by the ward")
+    registry.revoke_person("anna", reason="left the ward")
+    registry.sign_head()
     key, _ = registry.create_key("ward")
     office, _ = registry.create_key("office", scopes=["read"], expires=timedelta(days=30), per_minute=5)
     registry.rotate_key(office.id)
