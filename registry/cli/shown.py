@@ -79,7 +79,7 @@ def show(
             {
                 **as_data(version),
                 "signatures": as_data(signed),
-                "figures": measured_data(manifest, people),
+                **measured_data(manifest, people),
                 "manifest": readable(manifest),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
