@@ -13,11 +13,13 @@ def readable(manifest: BundleManifest) -> dict[str, Any]:
     """The manifest without packed figures, and without the fields that this model has no use for.
 
     A model of single pictures is told as versions before told it: without `case` and `patterns`, and
-    without `working_point` where it has none.
+    without `working_point` and `attestation` where it has none.
     """
     left_out = dict(_UNREADABLE)
     if manifest.working_point is None:
         left_out["working_point"] = True
+    if manifest.attestation is None:
+        left_out["attestation"] = True
     if manifest.case is None:
         left_out |= _OF_CASES
     return manifest.model_dump(mode="json", exclude=left_out)

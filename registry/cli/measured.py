@@ -35,13 +35,15 @@ def recounted(manifest: BundleManifest) -> str:
 
 
 def measured_data(manifest: BundleManifest, people: Sequence[Person]) -> dict[str, Any]:
-    """The same for programs."""
-    attestation = manifest.attestation
-    return {
-        "measured_by": None if attestation is None else attestation.fingerprint,
+    """The same for programs, of figures that somebody has signed; nothing of others, as ever."""
+    if manifest.attestation is None:
+        return {}
+    found = {
+        "measured_by": manifest.attestation.fingerprint,
         "said": measured(manifest, people),
         "recounted_from": list(recount(manifest).sources),
     }
+    return {"figures": found}
 
 
 def measured_lines(manifest: BundleManifest, people: Sequence[Person]) -> str:

@@ -119,7 +119,7 @@ def show(
                 "tags": list(tags.get((model, version.number), ())),
                 "notes": [as_data(note) for note in notes if note.number == version.number],
                 "signatures": as_data(signed),
-                "figures": measured_data(manifest, people),
+                **measured_data(manifest, people),
                 "manifest": readable(manifest),
             }
             for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
