@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,8 +62,7 @@ def list_(
     found = [
         {
             **as_data(one),
-            "withdrawn": state or None,
-            "tags": list(tags.get((one.model, one.number), ())),
+            **_marks(state, tags.get((one.model, one.number), ())),
         }
         for one, state in zip(versions, states, strict=True)
     ]
@@ -111,13 +110,15 @@ def show(
             if release.id in overridden
         },
         "gates": {name: as_data(passed[name]) for name in aliases},
-        "stopped": {name: as_data(event) for name, event in stopped.items()},
+        **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
         "versions": [
             {
                 **as_data(version),
-                "withdrawn": str(withdrawn.get(version.number, "")) or None,
-                "tags": list(tags.get((model, version.number), ())),
-                "notes": [as_data(note) for note in notes if note.number == version.number],
+                **_marks(
+                    str(withdrawn.get(version.number, "")),
+                    tags.get((model, version.number), ()),
+                    [as_data(note) for note in notes if note.number == version.number],
+                ),
                 "signatures": as_data(signed),
                 **measured_data(manifest, people),
                 "manifest": readable(manifest),
@@ -160,6 +161,12 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
     answer(as_data(events), "\n".join(lines), as_json)
+
+
+def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> dict[str, Any]:
+    """What was done to a version, in JSON; a version to which nothing was done is told as ever."""
+    marks = {"withdrawn": withdrawn, "tags": list(tags), "notes": list(notes)}
+    return {name: mark for name, mark in marks.items() if mark}
 
 
 def _said(tags: Sequence[str], notes: Sequence["Note"], number: int) -> list[str]:
