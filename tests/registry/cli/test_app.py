@@ -225,7 +225,8 @@ def test_every_answer_is_json_where_it_is_asked_for(added, folders, bundle):
     assert answers["history"][-1] == answers["promote"]["event"]
     assert answers["verify"] == {"problems": []}
     assert answers["upgrade"] == {"before": SCHEMA, "after": SCHEMA}
-    back = added("promote", MODEL, 4, "--to", "production", "--json")
+    past = ("--override-gates", "--reason", "without figures")
+    back = added("promote", MODEL, 4, "--to", "production", *past, "--json")
     assert json.loads(back.out)["release"]["id"] == 2
     assert (
         json.loads(added("rollback", MODEL, "--alias", "production", "--json").out)["event"]["release"] == 1

@@ -38,7 +38,7 @@ def row(n_malignant, n_other, sensitivity, accuracy=0.7):
 def running(registry, bundle, dark, monkeypatch):
     """Release 1: version 1 for everybody, 2 for dark; version 3 for dark is worse there than both."""
     # Made to be read: no pictures have just these figures.
-    monkeypatch.setattr("registry.releases.validate_bundle.check_figures", lambda bundle: None)
+    monkeypatch.setattr("registry.releases.validate_bundle.check_figures", lambda *_: None)
     everybody = {"n": 112, "by_subgroup": {"light": row(10, 12, 0.9), "dark": row(21, 79, 0.333)}}
     registry.add(
         [
@@ -200,7 +200,7 @@ def test_an_approval_is_for_the_release_without_it(running, places):
 
     running.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")
     with places.open(actor="anna") as other:
-        with pytest.raises(GateRefusal, match=r"approve skin-lesion --without dark --to production`"):
+        with pytest.raises(GateRefusal, match=r"approve skin-lesion --without dark --to production --key FILE`"):
             other.promote(MODEL, [], to="production", without=["dark"])
         other.approve(MODEL, [], to="production", without=["dark"])
     with pytest.raises(GateRefusal):
