@@ -7,6 +7,7 @@ from typing import Final
 from registry.bundle.errors import BundleError
 from registry.comparison import Comparison
 from registry.errors import RegistryError
+from registry.gate_report import set_title
 from registry.records import ROLE_FOR, Event, Person, Release, Withdrawal
 from registry.registry import Registry
 from registry.rendering.records import event_lines, moment
@@ -121,6 +122,7 @@ def console_page(seen: Seen) -> str:
         longest_reason=LONGEST_REASON,
         cannot_sign="" if can_sign() else CANNOT_SIGN,
         for_the_page=for_the_page,
+        set_title=set_title,
     )
 
 

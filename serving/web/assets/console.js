@@ -2,7 +2,9 @@
 const KIND = "application/vnd.dermfed.action+json";
 const CURVES = [["P-256", "SHA-256"], ["P-384", "SHA-384"], ["P-521", "SHA-512"]];
 const CONVERT = "openssl pkcs8 -topk8 -nocrypt -in YOUR.key -out plain.key";
+const MAKES = { approve: ["approved"], promote: ["promoted"], "roll-back": ["rolled-back"], stop: ["stopped"], withdraw: ["withdrawn", "rolled-back", "stopped"] };
 const DID = { approved: "approve", promoted: "promote", "rolled-back": "roll back", stopped: "stop", withdrawn: "withdraw" };
+const WAIT = "The registry is asked …"; // it may run models before it lets them through
 const NOTHING = "Nothing was done.";
 const text = new TextEncoder();
 let signer = null; // { key, hash, fingerprint }
@@ -75,6 +77,17 @@ async function send(path, body) {
   return found;
 }
 
+// Whether statements are of the action that was chosen: a key signs nothing that its owner did not ask for.
+function fits(action, statements) {
+  return statements.every(
+    (one) =>
+      MAKES[action.action].includes(one.kind) &&
+      one.model === action.model &&
+      (!action.alias || one.alias === action.alias) &&
+      (!one.overridden || action.override === true),
+  );
+}
+
 // In words what a statement says, from the very bytes that are signed.
 function wordsOf(said) {
   const versions = said.versions.length ? ` version${said.versions.length > 1 ? "s" : ""} ${said.versions.join(", ")} of` : "";
@@ -98,9 +111,8 @@ function element(name, content, kind) {
 }
 
 // Whether the person signs: shows what, and waits for one of the two buttons.
-function confirmed(title, person, statements) {
+function confirmed(title, person, said) {
   const dialog = document.querySelector("#sign");
-  const said = statements.map((one) => JSON.parse(new TextDecoder().decode(one)));
   document.querySelector("#sign-title").textContent = title;
   const words = document.querySelector("#sign-words");
   words.replaceChildren(element("p", `You sign, as ${person.name} (${person.roles.join(", ")}):`));
@@ -138,7 +150,9 @@ async function act(form, button) {
   const { person, statements } = await send("/v1/console/prepare", request);
   if (!statements.length) return "Nothing to do: it is so already.";
   const exact = statements.map(bytesOf);
-  if (!(await confirmed(button.textContent.replace(" …", ""), person, exact))) return NOTHING;
+  const said = exact.map((one) => JSON.parse(new TextDecoder().decode(one)));
+  if (!fits(request.action, said)) throw new Error("The service asks for a signature over something else than you chose. Nothing was signed; tell whoever runs it.");
+  if (!(await confirmed(button.textContent.replace(" …", ""), person, said))) return NOTHING;
   const signed = [];
   for (const one of exact) signed.push({ statement: base64Of(one), signature: base64Of(await sign(one)) });
   const { done } = await send("/v1/console/act", { ...request, signed });
@@ -177,6 +191,7 @@ async function submitted(form, button) {
   const buttons = document.querySelectorAll("form.act button");
   for (const button of buttons) button.disabled = true;
   let message, kind = "";
+  document.querySelector("#said").textContent = WAIT;
   try {
     message = await act(form, button);
   } catch (error) {

@@ -140,7 +140,8 @@ def test_a_signature_by_another_key_does_nothing(desk, problem):
     assert "the signature is not of the key" in refused["detail"]
     for signature in (b"\x00" * 64, b"\xff" * 64, b"x", b"y" * 200):
         forged = [{"statement": text(statement), "signature": text(signature)}]
-        problem(desk.send("act", {**sent, "signed": forged}), 403)
+        said = problem(desk.send("act", {**sent, "signed": forged}), 403)["detail"]
+        assert ("and one by the key of olga has 64" in said) == (len(signature) != 64)
     assert running_now(desk) is None
 
 

@@ -1,5 +1,6 @@
 """The console in headless Chromium: the keys are WebCrypto's, and never leave the page."""
 
+import base64
 import json
 
 import pytest
@@ -14,7 +15,7 @@ from registry.bundle.manifest.schema import Subgroup
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from tests.serving.conftest import MODEL, draw_bundle
-from tests.serving.console.conftest import LONG, figures
+from tests.serving.console.conftest import LONG, figures, text
 
 pytestmark = pytest.mark.browser
 
@@ -70,7 +71,7 @@ def press(page, action, reason=None, alias=None):
 
 
 def told(page):
-    page.wait_for_selector("#said:not(:empty)")
+    page.wait_for_function("() => !['', WAIT].includes(document.querySelector('#said').textContent)")
     return page.inner_text("#said")
 
 
@@ -132,6 +133,35 @@ def test_a_release_is_refused_approved_by_another_promoted_and_taken_back(tab, d
     assert not [body for _, body in page.sent if private[:40] in body]
     assert all(url.startswith(desk.service.url) for url, _ in page.sent)
     assert set(page.said) == {"Failed to load resource: the server responded with a status of 409 (Conflict)"}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"kind": "person-added"},
+        {"kind": "withdrawn"},
+        {"model": "other"},
+        {"alias": "production"},
+        {"overridden": True},
+    ],
+    ids=str,
+)
+def test_a_service_that_asks_for_another_signature_gets_none(tab, desk, forged):
+    page = tab()
+    take_key(page, desk.people("anna").file)
+    choose(page, "1", "3")
+    page.fill("#alias", "staging")
+    choose(page, "1", "3")
+
+    def lie(route):
+        found = route.fetch().json()
+        said = {**json.loads(base64.b64decode(found["statements"][0])), **forged}
+        route.fulfill(json={**found, "statements": [text(json.dumps(said).encode())]})
+
+    page.route("**/v1/console/prepare", lie)
+    press(page, "approve")
+    assert "something else than you chose" in told(page)
+    assert not [url for url, _ in page.sent if url.endswith("/act")]
 
 
 @pytest.mark.parametrize("name", ["olga", "anna", "ben"], ids=["P-256", "P-384", "P-521"])
