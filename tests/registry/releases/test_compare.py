@@ -200,7 +200,9 @@ def test_an_approval_is_for_the_release_without_it(running, places):
 
     running.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")
     with places.open(actor="anna") as other:
-        with pytest.raises(GateRefusal, match=r"approve skin-lesion --without dark --to production --key FILE`"):
+        with pytest.raises(
+            GateRefusal, match=r"approve skin-lesion --without dark --to production --key FILE`"
+        ):
             other.promote(MODEL, [], to="production", without=["dark"])
         other.approve(MODEL, [], to="production", without=["dark"])
     with pytest.raises(GateRefusal):
