@@ -73,6 +73,10 @@ MOVES: Final[tuple[EventKind, ...]] = ("promoted", "rolled-back", "stopped")
 """The kinds of events after which an alias points elsewhere than before."""
 
 
+SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
+"""What `find` looks at: all of it is in the database, so that no bundle has to be opened."""
+
+
 @dataclass(frozen=True)
 class Version:
     """One bundle under a model's name.

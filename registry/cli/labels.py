@@ -7,7 +7,7 @@ import typer
 from registry.cli.arguments import AsJson, Model, Number
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
-from registry.releases.labels import SEARCHED
+from registry.records import SEARCHED
 from registry.rendering.records import event_lines
 from registry.rendering.table import columns, printable
 

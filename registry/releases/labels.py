@@ -21,10 +21,6 @@ from registry.records import Event, Version
 LONGEST_NOTE: Final = 10_000
 """Characters of a note at most."""
 
-SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
-"""What `find` looks at: all of it is in the database, so that no bundle has to be opened."""
-
-
 _SEEN: Final = (
     VersionRow.model,
     VersionRow.number,

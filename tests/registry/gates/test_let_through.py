@@ -68,10 +68,10 @@ def test_the_default_is_told_before_and_after(registry, bundle, tested):
     assert registry.let_through(MODEL, "staging") is None
 
 
-def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfair, places, bundle, tested):
+def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfair, person, bundle, tested):
+    anna, unfair = person("anna", "approver"), person("olga")
     unfair.add([bundle(metrics=tested(light=0.5, dark=0.5))])
-    with places.open(actor="anna") as other:
-        other.approve(MODEL, [2], to="production")
+    anna.approve(MODEL, [2], to="production")
     unfair.promote(MODEL, [2], to="production")
     gates = (NoWorseGate(delta=0.1, figures=("accuracy",)), ApprovalsGate(people=1))
     unfair.set_gates(GateSet(gates=gates), reason="t", model=MODEL)

@@ -195,16 +195,14 @@ def test_without_a_subgroup_the_global_version_answers_it(running):
     assert [one.number for one in running.release(MODEL, "production").versions] == [1, 2]
 
 
-def test_an_approval_is_for_the_release_without_it(running, places):
+def test_an_approval_is_for_the_release_without_it(running, person):
     from registry.gates.approvals import ApprovalsGate
 
+    anna, running = person("anna", "approver"), person("olga")
     running.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="t")
-    with places.open(actor="anna") as other:
-        with pytest.raises(
-            GateRefusal, match=r"approve skin-lesion --without dark --to production --key FILE`"
-        ):
-            other.promote(MODEL, [], to="production", without=["dark"])
-        other.approve(MODEL, [], to="production", without=["dark"])
+    with pytest.raises(GateRefusal, match=r"approve skin-lesion --without dark --to production --key FILE`"):
+        running.promote(MODEL, [], to="production", without=["dark"])
+    anna.approve(MODEL, [], to="production", without=["dark"])
     with pytest.raises(GateRefusal):
         running.promote(MODEL, [3], to="production")
     assert running.promote(MODEL, [], to="production", without=["dark"]).kind == "promoted"
