@@ -31,6 +31,7 @@ from quick import start
 from small_model import NAME, small_bundle
 from tables import print_conditions, print_table
 
+from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.schema import Subgroup
 from registry.errors import NothingToRollBack, RegistryError
 from registry.gates import GateSet
@@ -84,12 +85,20 @@ def write(url: str, store: str, folder: Path, number: int) -> None:
             tell(action=action, **told)
 
 
+def draw(seed: int, subgroup: Subgroup | None = None) -> Bundle:
+    """A bundle of its own with one of eight models: each model is probed once in a process."""
+    given = small_bundle(seed % 8, subgroup)
+    lineage = given.manifest.lineage.model_copy(update={"seed": seed})
+    manifest = given.manifest.model_copy(update={"lineage": lineage})
+    return Bundle(manifest, given.model, bundle_digest(manifest))
+
+
 def _act(
     registry: Registry, action: str, mine: list[int], seed: int, own: Subgroup, signer: Any, folder: Path
 ) -> dict[str, Any]:
     """One action, and what came of it."""
     if action == "add":
-        versions = registry.add([small_bundle(seed, own), small_bundle(seed % 100_000)])
+        versions = registry.add([draw(seed, own), draw(seed % 100_000)])
         mine.append(versions[0].number)
         return {"versions": [[one.number, one.digest] for one in versions]}
     number = mine[-1] if action in ("promote", "sign") else random.choice(mine)
@@ -97,7 +106,7 @@ def _act(
         (signature,) = registry.sign(NAME, [number], signer)
         return {"number": number, "object": signature.object}
     if action == "promote":
-        event = registry.promote(NAME, [number], to="production")
+        event = registry.promote(NAME, [number], to="production", override_gates=True, reason="a trial")
         return {"number": number, "event": None if event is None else event.id}
     if action == "roll back":
         return {"event": registry.rollback(NAME, alias="production", reason="a trial").id}
@@ -192,6 +201,17 @@ def missing(registry: Registry, told: Told, folder: Path) -> list[str]:
     return found
 
 
+def lines(folder: Path) -> int:
+    """How much all writers have written down."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
+
+
+def wait_for_lines(folder: Path, enough: int) -> None:
+    """Waits until the writers have written down so much."""
+    while lines(folder) < enough:
+        time.sleep(0.02)
+
+
 def begin(url: str, store: str, folder: Path, number: int) -> Writer:
     """Starts a writer."""
     command = [
@@ -235,8 +255,10 @@ def main(
         writers = {number: begin(url, store, place, number) for number in range(WRITERS)}
         following, began = WRITERS, time.monotonic()
         for _ in range(kills):
-            time.sleep(random.uniform(0.2, 1.2))
-            victim = writers.pop(random.choice(list(writers)))
+            wait_for_lines(place, lines(place) + random.randint(1, 20))
+            at_work = [number for number, one in writers.items() if one.said.exists()]
+            victim = writers.pop(random.choice(at_work))
+            time.sleep(random.uniform(0, 0.05))  # anywhere in what it does
             victim.process.send_signal(signal.SIGKILL)
             victim.process.wait()
             writers[following] = begin(url, store, place, following)
