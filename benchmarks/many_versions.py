@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 from click.testing import CliRunner
 from quick import start
-from small_model import NAME, small_bundle
+from small_model import NAME, one_of_eight
 from tables import print_conditions, print_table
 from typer.main import get_command
 
@@ -41,7 +41,7 @@ SUBGROUPS = (
 def fill(registry: Registry, runs: range) -> None:
     """Adds the versions of these runs; every hundredth run is promoted."""
     for run in runs:
-        added = registry.add([small_bundle(run, subgroup) for subgroup in SUBGROUPS])
+        added = registry.add([one_of_eight(run, subgroup) for subgroup in SUBGROUPS])
         if run % 100 == 0:
             numbers = [version.number for version in added]
             registry.promote(NAME, numbers, to="production", override_gates=True, reason="a benchmark")

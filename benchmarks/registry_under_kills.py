@@ -28,10 +28,9 @@ from typing import Annotated, Any
 
 import typer
 from quick import start
-from small_model import NAME, small_bundle
+from small_model import NAME, one_of_eight, small_bundle
 from tables import print_conditions, print_table
 
-from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.schema import Subgroup
 from registry.errors import NothingToRollBack, RegistryError
 from registry.gates import GateSet
@@ -85,20 +84,12 @@ def write(url: str, store: str, folder: Path, number: int) -> None:
             tell(action=action, **told)
 
 
-def draw(seed: int, subgroup: Subgroup | None = None) -> Bundle:
-    """A bundle of its own with one of eight models: each model is probed once in a process."""
-    given = small_bundle(seed % 8, subgroup)
-    lineage = given.manifest.lineage.model_copy(update={"seed": seed})
-    manifest = given.manifest.model_copy(update={"lineage": lineage})
-    return Bundle(manifest, given.model, bundle_digest(manifest))
-
-
 def _act(
     registry: Registry, action: str, mine: list[int], seed: int, own: Subgroup, signer: Any, folder: Path
 ) -> dict[str, Any]:
     """One action, and what came of it."""
     if action == "add":
-        versions = registry.add([draw(seed, own), draw(seed % 100_000)])
+        versions = registry.add([one_of_eight(seed, own), one_of_eight(seed % 100_000)])
         mine.append(versions[0].number)
         return {"versions": [[one.number, one.digest] for one in versions]}
     number = mine[-1] if action in ("promote", "sign") else random.choice(mine)

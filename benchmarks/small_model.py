@@ -48,6 +48,14 @@ def small_bundle(seed: int, subgroup: Subgroup | None = None) -> Bundle:
     return Bundle(manifest, content, bundle_digest(manifest))
 
 
+def one_of_eight(seed: int, subgroup: Subgroup | None = None) -> Bundle:
+    """A bundle of its own with one of eight models, since each model is probed once in a process."""
+    given = small_bundle(seed % 8, subgroup)
+    lineage = given.manifest.lineage.model_copy(update={"seed": seed})
+    manifest = given.manifest.model_copy(update={"lineage": lineage})
+    return Bundle(manifest, given.model, bundle_digest(manifest))
+
+
 def small_picture(form: str, side: int = 64, seed: int = 0) -> bytes:
     """A picture of noise, in one of the formats."""
     noise = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
