@@ -151,6 +151,39 @@ def test_the_text_fits_and_json_holds_all_of_it(running):
     assert told["report"]["results"][0]["gate"] == "no_worse"
 
 
+@pytest.mark.parametrize("columns", [100, 80, 60, 55])
+def test_a_narrow_terminal_shows_each_figure_below_the_one_before(running, columns):
+    text = comparison_text(running.compare(MODEL, [3], to="production"), terminal=columns)
+    lines = text.splitlines()
+    figures = lines[2 : next(at for at, line in enumerate(lines) if line.startswith("  gates "))]
+    assert max(map(len, figures)) <= columns
+    if columns == 100:
+        assert figures[0].split() == ["subgroup", "running", "candidate", "change"]
+        return
+    assert figures[:6] == [
+        "dark answered by: changes",
+        "    version 2 (its own) -> version 3 (its own)",
+        "  test pictures",
+        "    20 malignant, 80 other -> 20 malignant, 70 other",
+        "  sensitivity: -0.057 WORSE",
+        "    0.857 (0.757 to 0.990) -> 0.800 (0.700 to 0.990)",
+    ]
+
+
+def test_what_refuses_is_told_once_where_an_error_follows(running):
+    found = running.compare(MODEL, [], to="production", without=["dark"])
+    assert "gate no_worse: refused: " in comparison_text(found)
+    alone = comparison_text(found, refusals=False)
+    assert "gate no_worse: refused: " not in alone
+    assert "release, gates refused: no_worse" in alone
+
+
+def test_what_runs_already_is_said_to(running):
+    assert "nothing would change: exactly this release runs" in comparison_text(
+        running.compare(MODEL, [2], to="production")
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "subgroup", "expected"),
     [
