@@ -6,7 +6,7 @@ import typer
 
 from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
 from registry.cli.gates import refused_data
-from registry.cli.open import Key, open_signing
+from registry.cli.open import AsPromoter, Key, open_signing
 from registry.cli.output import answer, as_data, terminal_columns
 from registry.errors import GateRefusal
 from registry.rendering.comparison import comparison_text
@@ -37,7 +37,7 @@ def compare(
     to: To,
     numbers: Named = None,
     without: Without = None,
-    key: Key = None,
+    key: AsPromoter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a promotion would change, before anybody promotes.

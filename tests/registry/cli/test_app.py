@@ -327,6 +327,13 @@ def test_a_file_that_is_not_there_or_is_a_folder_is_told_with_what_to_do(command
         assert "check its name, its folder and their permissions" in ended.err
 
 
+@pytest.mark.parametrize("words", [("compare",), ("gates", "check")])
+def test_the_key_of_what_changes_nothing_is_said_to_sign_nothing(command, words):
+    text = " ".join(command(*words, "--help").out.split())
+    assert "whose own approval does not count; nothing is signed" in text
+    assert "Your private key" not in text
+
+
 def test_a_mistyped_alias_is_said_to_have_nothing(added):
     ended = added("promote", MODEL, 2, "--to", "producton")
     assert ended.code == 1
