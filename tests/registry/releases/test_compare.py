@@ -10,6 +10,7 @@ from registry.errors import GateRefusal, NotFound, ReleaseRefused
 from registry.gates import GateSet, SpreadGate
 from registry.gates.count import CountGate
 from registry.gates.no_worse import NoWorseGate
+from registry.gates.parity import ParityGate
 from registry.releases.compare import darkness
 from registry.rendering.comparison import comparison_text
 from registry.rendering.records import event_lines
@@ -102,6 +103,15 @@ def test_gates_are_told_for_whom_they_looked_at(running):
     assert (first.release, first.running) == (None, ())
     assert {said.gate: said.verdict for said in first.gates} == {"no_worse": "not judged", "spread": "passed"}
     assert all(one.running is None and not one.lost for one in first.subgroups)
+
+
+def test_a_gate_that_looks_at_each_version_names_the_one_for_everybody(running):
+    running.set_gates(GateSet(gates=(ParityGate(limit=0.1),)), reason="t")
+    found = by_name(running.compare(MODEL, [3], to="production"))
+    assert (found["global"].running.version, found["global"].candidate.version) == (1, 1)
+    assert (found["global"].version_changes, found["dark"].candidate.version) == (False, 3)
+    first = by_name(running.compare(MODEL, [1], to="staging"))["global"]
+    assert (first.running, first.candidate.version) == (None, 1)
 
 
 def test_a_figure_or_a_subgroup_that_goes_is_a_loss(running, bundle):
