@@ -237,13 +237,23 @@ def main() -> None:
         app()
     except RegistryError as error:
         _fail(error, error.exit_code)
-    except (BundleError, OSError) as error:
+    except BundleError as error:
         _fail(error, WRONG)
+    except OSError as error:
+        _fail(error, WRONG, _of_a_file(error))
 
 
-def _fail(error: Exception, code: int) -> None:
-    print(f"{type(error).__name__}: {shown(' '.join(str(error).split()))}", file=sys.stderr)
+def _fail(error: Exception, code: int, said: str | None = None) -> None:
+    print(f"{type(error).__name__}: {shown(' '.join((said or str(error)).split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _of_a_file(error: OSError) -> str | None:
+    """What the system said of a file, and what to do; nothing where it names no file."""
+    if error.filename is None or error.strerror is None:
+        return None
+    advice = "check its name, its folder and their permissions"
+    return f"{error.filename} cannot be used ({error.strerror}); {advice}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import typer
 
 from registry.bundle.plain_text import shown_name
 from registry.cli.arguments import AsJson, Model, Named, To, Without, named_or_without
-from registry.cli.open import Key, open_registry, open_signing
+from registry.cli.open import AsPromoter, Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
@@ -86,7 +86,7 @@ def gates_check(
     to: To,
     numbers: Named = None,
     without: Without = None,
-    key: Key = None,
+    key: AsPromoter = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a promotion would be told.

@@ -21,6 +21,16 @@ Key = Annotated[
     ),
 ]
 
+AsPromoter = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        metavar="FILE",
+        help="The private key of whoever will promote, whose own approval does not count; nothing is signed. "
+        f"By default {SIGNING_KEY}; its password is read from {PASSWORD}.",
+    ),
+]
+
 
 def open_registry(context: typer.Context) -> "Registry":
     """The registry that `--url` and `--store` name.

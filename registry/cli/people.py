@@ -63,7 +63,10 @@ def people_list(context: typer.Context, as_json: _AsJson = False) -> None:
     """List people with the fingerprints of their keys, those who were revoked too."""
     with open_registry(context) as registry:
         people = registry.people()
-    nobody = "nobody yet: whatever is done is done in whatever name the operating system tells"
+    nobody = (
+        "nobody yet: whatever is done is done in whatever name the operating system tells; "
+        "make a key with `dermfed-registry people new-key`, and yourself known with `people add`"
+    )
     answer(as_data(people), people_table(people) if people else nobody, as_json)
 
 

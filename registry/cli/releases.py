@@ -6,8 +6,8 @@ import typer
 
 from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
 from registry.cli.gates import refused_data
-from registry.cli.open import Key, open_signing
-from registry.cli.output import answer, as_data
+from registry.cli.open import AsPromoter, Key, open_signing
+from registry.cli.output import answer, as_data, terminal_columns
 from registry.errors import GateRefusal
 from registry.rendering.comparison import comparison_text
 from registry.rendering.records import event_lines, release_line
@@ -37,7 +37,7 @@ def compare(
     to: To,
     numbers: Named = None,
     without: Without = None,
-    key: Key = None,
+    key: AsPromoter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a promotion would change, before anybody promotes.
@@ -49,7 +49,7 @@ def compare(
     named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
         found = registry.compare(model, named, to=to, without=left_out)
-    answer(as_data(found), comparison_text(found), as_json)
+    answer(as_data(found), comparison_text(found, terminal=terminal_columns()), as_json)
     if found.refused:
         raise typer.Exit(REFUSED)
 
@@ -85,7 +85,8 @@ def promote(
             told = refused_data(refusal.report)
             if refusal.comparison is not None:
                 told["comparison"] = as_data(refusal.comparison)
-                answer(told, comparison_text(refusal.comparison), as_json)
+                text = comparison_text(refusal.comparison, terminal=terminal_columns(), refusals=False)
+                answer(told, text, as_json)
             raise
         release = registry.require_release(model, to)
     event = done.event
@@ -94,7 +95,8 @@ def promote(
         answer(found, f"nothing to do: {release_line(to, release)}", as_json)
         return
     found["comparison"] = as_data(done.comparison)
-    answer(found, f"{event_lines(event)}\n\n{comparison_text(done.comparison)}", as_json)
+    text = comparison_text(done.comparison, terminal=terminal_columns())
+    answer(found, f"{event_lines(event)}\n\n{text}", as_json)
 
 
 def rollback(

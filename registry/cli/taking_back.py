@@ -60,5 +60,6 @@ def withdraw(
         lines.append("no alias points to a release that holds it")
     if done.same_file:
         others = ", ".join(f"version {number} of {name}" for name, number in done.same_file)
-        lines.append(f"note: {others} has the same model.onnx; withdraw it too if that is what harms")
+        have, them = ("has", "it") if len(done.same_file) == 1 else ("have", "them")
+        lines.append(f"note: {others} {have} the same model.onnx; withdraw {them} too if that is what harms")
     answer(as_data(done), "\n".join(lines), as_json)

@@ -19,6 +19,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from registry.bundle.errors import PartError
 from registry.bundle.frozen import Frozen
@@ -233,7 +234,17 @@ def _advice(error: Exception) -> str:
 
 
 def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False)
+    deeper = [problem for problem in found if len(problem["loc"]) > 1]  # a gate that is wrong is not counted
     return "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc']) or 'the set'}: {problem['msg']}"
-        for problem in error.errors(include_url=False)
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the set'}: {_said(problem)}"
+        for problem in deeper or found
     )
+
+
+def _said(problem: ErrorDetails) -> str:
+    if problem["loc"] == ("gates",) and problem["type"] == "too_short":
+        return "name at least one gate"
+    told = problem["msg"].removeprefix("Value error, ")
+    is_plain = isinstance(problem["input"], str | int | float) and problem["type"] != "value_error"
+    return f"{told}; found {problem['input']!r}" if is_plain else told

@@ -101,8 +101,8 @@ def all_let_through(events: Sequence[Event]) -> dict[int, LetThrough]:
 def _one(event: Event, alias: str, release: int, asked: SetBy, in_force: SetBy) -> LetThrough:
     same_set = (asked.model, asked.number) == (in_force.model, in_force.number)
     differs = not same_set and (asked.digest != in_force.digest or not asked.digest)
-    how = "came past" if event.overridden else "was let through by"
-    told = f"release {release} {how} {asked}{', which was overridden' if event.overridden else ''}"
+    how = "was promoted in spite of" if event.overridden else "was let through by"
+    told = f"release {release} {how} {asked}"
     sentence = f"{told}; in force now is {in_force}" if differs else f"{told}, which asks the same as today"
     return LetThrough(alias, release, event.id, event.overridden, asked, in_force, differs, sentence)
 

@@ -7,7 +7,7 @@ with the darkest skin come first: by the tones of the subgroup's version, else b
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from registry.bundle.manifest.schema import BundleManifest, Subgroup
+from registry.bundle.manifest.schema import GLOBAL, BundleManifest, Subgroup
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, PatientFigures, Told
 from registry.bundle.skin_tone.scales import SCALES, canonical_tone
 from registry.comparison import NOT_JUDGED, Answering, Comparison, FigureChange, GateSaid, SubgroupChange
@@ -52,6 +52,8 @@ def compare_releases(
     own = {one.subgroup.name: one.subgroup for one in (*running.values(), *manifests.values())}
     # The gates may name further subgroups: such as are asked for and that no test knows.
     judged = [finding.subgroup for result in report.results for finding in result.findings]
+    if GLOBAL in judged:  # by a gate that looks at each version, such as parity
+        now, then = _with_everybody(now, running), _with_everybody(then, manifests)
     names = dict.fromkeys([*figures_then, *then, *figures_now, *now, *filter(None, judged)])
     subgroups = tuple(
         _subgroup(
@@ -117,6 +119,12 @@ def _answering(manifests: Mapping[int, BundleManifest]) -> dict[str, int]:
     everybody = for_everybody(listed)
     answering = answers_for(listed) or {everybody.subgroup.name: everybody}
     return {name: numbers[id(manifest)] for name, manifest in answering.items()}
+
+
+def _with_everybody(answering: dict[str, int], manifests: Mapping[int, BundleManifest]) -> dict[str, int]:
+    """The same, and the number of the version for everybody as that for `global`."""
+    found = [number for number, manifest in manifests.items() if manifest.subgroup.is_global]
+    return {GLOBAL: found[0], **answering} if found else answering
 
 
 def _side(

@@ -130,9 +130,14 @@ def check_integrity(candidate: Candidate, manifests: Mapping[int, BundleManifest
 def _one_for_everybody(candidate: Candidate) -> None:
     if not any(version.subgroup.is_global for version in candidate.versions):
         named = ", ".join(f"{one.number} ({one.subgroup.name})" for one in candidate.versions)
+        why, else_ = (
+            (", as nothing runs under this alias", ", or name the alias that is meant")
+            if candidate.before is None
+            else ("", "")
+        )
         raise ReleaseRefused(
-            f"the release of {candidate.model} would have no version for everybody, only {named}; "
-            "promote a global version together with these, or before them"
+            f"the release of {candidate.model} would have no version for everybody, only {named}{why}; "
+            f"promote a global version together with these, or before them{else_}"
         )
 
 

@@ -131,9 +131,13 @@ def read_signer(key: Path, certificate: Path | None = None, password: str | None
     try:
         private = load_pem_private_key(content, None if password is None else password.encode())
     except TypeError as error:
-        said = "has a password: set DERMFED_KEY_PASSWORD" if password is None else "has no password"
+        said = "has a password: set DERMFED_KEY_PASSWORD"
+        if password is not None:
+            said = "has no password: unset DERMFED_KEY_PASSWORD"
         raise KeyUnusable(f"the private key in {key} {said}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
+        if b"-----BEGIN PUBLIC KEY-----" in content:
+            raise KeyUnusable(f"{key} holds a public key; give the private one, which signs") from error
         raise KeyUnusable(
             f"{key} holds no private key in PEM that can be read, or its password is another; {_MAKE_KEY}"
         ) from error

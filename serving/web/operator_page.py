@@ -57,6 +57,9 @@ def operator_page(seen: Seen) -> str:
         here="operator",
         troubles=seen.troubles,
         shadow_alias=seen.shadow_alias,
+        silenced=[
+            said for name, said in sorted(seen.state.silenced.items()) if name not in seen.state.releases
+        ],
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from registry.bundle.folder import read_bundle, write_bundle
+from tests.fixtures import PREVIOUS
+
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ("hospital-engineer", "promoter", "app-developer")
 PORT = "3000"
@@ -57,6 +60,23 @@ def test_the_tutorials_lead_from_pictures_to_an_answer(tmp_path):
     assert "GateRefusal" in said["promoter"]
     assert "nothing wrong" in said["promoter"]
     assert "first, version" in said["app-developer"]
+
+
+def test_a_first_release_takes_two_people(tmp_path):
+    for name in ("global", "dark", "light"):
+        old = read_bundle(PREVIOUS / "bundles" / name)
+        folder = tmp_path / "runs" / "first" / "bundles" / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_bundle(folder, old.manifest.model_copy(update={"model": "first"}), old.model)
+    page = (ROOT / "docs" / "tutorials" / "two-people.md").read_text()
+    said = typed(page.replace("1 2 3 4", "1 2 3"), tmp_path)  # these bundles have no medium
+    assert "GateRefusal: versions 1, 2, 3 of first cannot go to demonstration: gate approvals" in said
+    assert "approved by nobody" in said
+    assert "ben (signed)  approved versions 1, 2, 3 for demonstration" in said
+    assert "olga (signed)  promoted versions 1, 2, 3, demonstration: release none -> 1" in said
+    assert "(not signed)" not in said.partition("ben (signed)")[2]
+    assert "3 versions, nothing wrong" in said
+    assert (tmp_path / "first-release.json").is_file()
 
 
 @pytest.mark.long

@@ -180,6 +180,14 @@ async function show(address) {
   history.replaceState(null, "", address);
 }
 
+// What was typed into a form whose action was refused, in the form that took its place.
+function typedAgain(form) {
+  for (const again of document.querySelectorAll("form.act")) {
+    if (again.getAttribute("aria-labelledby") !== form.getAttribute("aria-labelledby") || again.ariaLabel !== form.ariaLabel) continue;
+    for (const field of form.elements) if (["reason", "numbers"].includes(field.name)) again.elements[field.name].value = field.value;
+  }
+}
+
 async function submitted(form, button) {
   if (!form.classList.contains("act")) {
     const said = document.querySelector("#said");
@@ -198,6 +206,7 @@ async function submitted(form, button) {
     [message, kind] = [error.message, "bad"];
   }
   if (message !== NOTHING) await show(location.href);
+  if (kind) typedAgain(form);
   for (const button of buttons) button.disabled = false;
   say(message, kind);
 }

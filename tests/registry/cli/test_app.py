@@ -301,3 +301,41 @@ def test_of_very_many_versions_the_newest_are_listed(added, monkeypatch):
     assert shown[-1] == f"and {len(everything) - 3} older: --all lists them too"
     assert added("list", MODEL, "--all").out.splitlines() == everything
     assert len(json.loads(added("list", "--json").out)) == len(everything) - 1
+
+
+def test_a_file_that_is_not_there_or_is_a_folder_is_told_with_what_to_do(command, tmp_path):
+    asked = {
+        (
+            "gates",
+            "set",
+            tmp_path / "none.yaml",
+            "--reason",
+            "t",
+        ): "FileNotFoundError: {} cannot be used (No such",
+        (
+            "gates",
+            "set",
+            tmp_path,
+            "--reason",
+            "t",
+        ): "IsADirectoryError: {} cannot be used (Is a directory); check",
+    }
+    for arguments, said in asked.items():
+        ended = command(*arguments)
+        assert ended.code == 2
+        assert ended.err.startswith(said.format(arguments[2]))
+        assert "check its name, its folder and their permissions" in ended.err
+
+
+@pytest.mark.parametrize("words", [("compare",), ("gates", "check")])
+def test_the_key_of_what_changes_nothing_is_said_to_sign_nothing(command, words):
+    text = " ".join(command(*words, "--help").out.split())
+    assert "whose own approval does not count; nothing is signed" in text
+    assert "Your private key" not in text
+
+
+def test_a_mistyped_alias_is_said_to_have_nothing(added):
+    ended = added("promote", MODEL, 2, "--to", "producton")
+    assert ended.code == 1
+    assert "only 2 (dark), as nothing runs under this alias; promote a global" in ended.err
+    assert "or name the alias that is meant" in ended.err

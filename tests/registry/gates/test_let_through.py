@@ -62,7 +62,9 @@ def test_the_default_is_told_before_and_after(registry, bundle, tested):
     registry.promote(MODEL, [1], to="production", override_gates=True, reason="t")
     found = registry.let_through(MODEL, "production")
     assert (found.overridden, found.differs) == (True, False)
-    assert found.sentence.startswith("release 1 came past gate set 0 for all models, which was overridden")
+    assert found.sentence.startswith(
+        "release 1 was promoted in spite of gate set 0 for all models, which asks"
+    )
     registry.set_gates(LOOSE, reason="t")
     assert registry.let_through(MODEL, "production").differs
     assert registry.let_through(MODEL, "staging") is None

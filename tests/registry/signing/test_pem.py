@@ -30,7 +30,7 @@ def test_a_password_opens_a_key(key, write):
         read_signer(hidden)
     with pytest.raises(KeyUnusable, match="password is another"):
         read_signer(hidden, password="wrong")
-    with pytest.raises(KeyUnusable, match="has no password"):
+    with pytest.raises(KeyUnusable, match="has no password: unset DERMFED_KEY_PASSWORD"):
         read_signer(write(private), password="secret")
 
 
@@ -57,6 +57,11 @@ def test_a_file_without_a_key_is_refused(tmp_path, content):
     (tmp_path / "key.pem").write_bytes(content)
     with pytest.raises(KeyUnusable, match=r"key\.pem holds no private key"):
         read_signer(tmp_path / "key.pem")
+
+
+def test_the_public_half_is_told_from_the_private_one(key, write):
+    with pytest.raises(KeyUnusable, match="holds a public key; give the private one"):
+        read_signer(write(key().public_key()))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -90,6 +90,8 @@ def test_a_release_is_refused_approved_by_another_promoted_and_taken_back(tab, d
     assert "Refused by approvals" in page.inner_text("#state")
     press(page, "promote", "first")
     assert "The registry refuses: " in told(page)
+    assert page.input_value("form[aria-labelledby=promote-title] input[name=reason]") == "first"
+    assert page.input_value("form[aria-labelledby=approve-title] input[name=reason]") == ""
     assert desk.registry.release(MODEL, "production") is None
 
     other = tab()

@@ -203,6 +203,15 @@ def test_a_release_that_a_gate_had_refused_is_called_so_after_a_rollback_to_it_t
     assert "A gate had refused it and was overridden" in page.words
 
 
+def test_the_operator_sees_that_a_model_was_stopped(places, serve, registry, promote, bundle):
+    promote(registry, bundle())
+    registry.stop("skin-lesion", alias="production", reason="it harms")
+    with serve() as service:
+        text = service.client.get("/operator", headers=HTML).text
+    assert "skin-lesion was stopped" in text
+    assert "No model has been promoted" not in text
+
+
 def test_the_operators_page_is_there_when_the_registry_is_not(service, monkeypatch):
     def fail(self, model):
         raise DatabaseError("the disk is gone")
