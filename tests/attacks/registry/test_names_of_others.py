@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
 from registry.database import changes
-from registry.database.connection import undone, writing
+from registry.database.connection import reading, undone, writing
 from registry.errors import GateRefusal, PersonRefused
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.spread import SpreadGate
+from registry.people.history import person_issues
 from registry.people.signatory import SignedBefore, TakesDown
 from registry.people.signed_events import signature_issue
 
@@ -291,3 +292,22 @@ def test_what_is_signed_is_all_that_is_told(registry, person):
         {"details": {**details, "signed": {**details["signed"], "signature": "no base64"}}},
     ):
         assert signature_issue({**facts, **changed}, own, who) is not None, changed
+
+
+def test_a_promotion_is_signed_with_what_gates_said_and_what_it_replaces(registry, person, bundle):
+    """Mallory, who may do anything in the database, has a gate that was not judged pass, or another run."""
+    olga = person("olga")
+    olga.add([bundle(seed=1), bundle(seed=2)])
+    for number in (1, 2):
+        olga.promote(MODEL, [number], to="production", override_gates=True, reason="now")
+    events = registry.audit()
+    with reading(registry._engine) as connection:
+        assert list(person_issues(connection, events)) == []
+        for change in (
+            {"before_id": None},
+            {"gates": {**events[-1]["gates"], "results": []}},
+            {"gates": {**events[-1]["gates"], "set_number": 7}},
+            {"gates": None},
+        ):
+            (issue,) = person_issues(connection, [*events[:-1], {**events[-1], **change}])
+            assert issue.about == f"event {events[-1]['id']}", change
