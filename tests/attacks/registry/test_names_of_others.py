@@ -311,3 +311,32 @@ def test_a_promotion_is_signed_with_what_gates_said_and_what_it_replaces(registr
         ):
             (issue,) = person_issues(connection, [*events[:-1], {**events[-1], **change}])
             assert issue.about == f"event {events[-1]['id']}", change
+
+
+@pytest.mark.parametrize("name", ["olga ", "  olga", "OLGA", "olga"])
+def test_nobody_is_called_like_somebody_else(registry, person, key, tmp_path, name):
+    """Approvals name people: two spaces would make two of one."""
+    olga = person("olga")
+    key("eve")
+    with pytest.raises(PersonRefused, match="there is a person called olga already"):
+        olga.add_person(name, tmp_path / "eve.pub", roles=["approver"])
+
+
+def test_letters_that_look_alike_are_no_other_name(registry, person, key, tmp_path):
+    olga = person("olga")
+    for name in ("copa", "eve"):
+        key(name)
+    olga.add_person("copa", tmp_path / "copa.pub", roles=["approver"])
+    with pytest.raises(PersonRefused, match="there is a person called copa already"):
+        olga.add_person("сора", tmp_path / "eve.pub", roles=["approver"])
+
+
+def test_what_nobody_may_add_is_not_put_into_the_store(registry, person, bundle):
+    """Whoever has no key would fill the store, and every attempt would be probed."""
+    person("olga").add([bundle(seed=1)])
+    before = list(registry._store.files())
+    for who in (registry, person("anna", "approver")):
+        with pytest.raises(PersonRefused):
+            who.add([bundle(seed=2)])
+    assert list(registry._store.files()) == before
+    registry.add([bundle(seed=1)])  # puts a store right, and is no addition
