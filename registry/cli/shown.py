@@ -60,11 +60,8 @@ def list_(
         text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
     found = [
-        {
-            **as_data(one),
-            **_marks(state, tags.get((one.model, one.number), ())),
-        }
-        for one, state in zip(versions, states, strict=True)
+        {**data, **_marks(state, tags.get((one.model, one.number), ()))}
+        for data, one, state in zip(as_data(versions), versions, states, strict=True)
     ]
     answer(found, text + more, as_json)
 
