@@ -162,7 +162,8 @@ def _origin(origin: dict[str, Any]) -> str:
         host = shown_name(origin["host"] or "a host that is not told")
         return f"{told}by {shown_name(origin['actor'])} on {host}"
     key = origin["key"]
-    signed = "signed by nobody" if key is None else f"signed with the key {shown_name(key)}"
+    # The file names the key and holds no signature: whoever wrote it may have named anybody's.
+    signed = "signed by nobody" if key is None else f"signed, it says, with the key {shown_name(key)}"
     return f"{told}(event {origin['event']} of registry {origin['registry'] or 'unknown'}), {signed}"
 
 
