@@ -98,9 +98,15 @@ def _taken(manifest: BundleManifest) -> list[str]:
     ]
 
 
-def event_lines(event: Event) -> str:
-    """One event, with all that was said of it."""
-    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{_signed(event)}  {event.kind}"
+def event_lines(event: Event, *, forged: bool = False) -> str:
+    """One event, with all that was said of it.
+
+    Args:
+        event: the event.
+        forged: whether the signature that it says to have was checked and does not hold.
+    """
+    sure = " (NOT SIGNED, though it says so)" if forged else _signed(event)
+    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{sure}  {event.kind}"
     if event.versions:
         head += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"

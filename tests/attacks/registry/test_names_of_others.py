@@ -340,3 +340,18 @@ def test_what_nobody_may_add_is_not_put_into_the_store(registry, person, bundle)
             who.add([bundle(seed=2)])
     assert list(registry._store.files()) == before
     registry.add([bundle(seed=1)])  # puts a store right, and is no addition
+
+
+def test_history_does_not_take_an_events_word_for_its_signature(registry, person, places, command, bundle):
+    person("olga").add([bundle(seed=1)])
+    with writing(registry._engine) as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "acting_person", lambda *_: None)
+        (olga,) = registry.people()
+        signed = {"key": olga.fingerprint, "after": 0, "time": "", "signature": ""}
+        details = {"note": "fine", "signed": signed}
+        changes.insert_event(
+            connection, "noted", MODEL, changes.AuditContext("olga"), versions=[1], details=details
+        )
+    *_, added, noted, _ = command("history", MODEL).out.splitlines()
+    assert "olga (signed)  added version 1" in added
+    assert "olga (NOT SIGNED, though it says so)  noted version 1" in noted
