@@ -26,7 +26,8 @@ from tables import print_conditions, print_table
 from typer.main import get_command
 
 from registry.bundle.manifest.schema import Subgroup
-from registry.cli.app import MOST_LISTED, app
+from registry.cli.app import app
+from registry.cli.shown import MOST_LISTED
 from registry.registry import Registry
 
 SUBGROUPS = (

@@ -17,9 +17,11 @@ from registry.database.people import all_people
 from registry.database.queries import (
     alias_names,
     all_versions,
+    count_with_gates,
     current_release,
     current_releases,
     events_with_gates,
+    gate_events,
     model_names,
     overriding_events,
     require_model,
@@ -157,15 +159,20 @@ class Catalogue:
                 require_model(connection, model)
             return withdrawals(connection, model)
 
-    def history(self, model: str) -> tuple[Event, ...]:
-        """The events of the model, and of the gates of all models, the oldest first.
+    def history(self, model: str, newest: int | None = None) -> tuple[Event, ...]:
+        """The events of the model, and of the gates of all models, the oldest first; or the newest so many.
 
         Raises:
             NotFound: there is no such model.
         """
         with reading(self._engine) as connection:
             require_model(connection, model)
-            return events_with_gates(connection, model)
+            return events_with_gates(connection, model, newest)
+
+    def history_length(self, model: str) -> int:
+        """How many events `history` has of the model."""
+        with reading(self._engine) as connection:
+            return count_with_gates(connection, model)
 
     def let_through(self, model: str, alias: str) -> LetThrough | None:
         """By which gate set the release of the alias was let through, and which is in force now.
@@ -179,7 +186,7 @@ class Catalogue:
             require_model(connection, model)
             if (release := current_release(connection, model, alias)) is None:
                 return None
-            events = events_with_gates(connection, model, "gates-changed", "promoted")
+            events = gate_events(connection, model, release.id)
         return let_through(events, release.id, alias)
 
     def signers(self, events: Iterable[Event]) -> dict[int, SignedBy]:

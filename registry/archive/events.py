@@ -6,8 +6,11 @@ it: the hash of the whole event is left out too, since whoever knows all else of
 (`docs/decisions/048-exports-name-nobody.md`). Archives of format 1 held whole events, and are still read.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import Digest
@@ -32,6 +35,14 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "withdrawn": {},
 }
 """The kinds of event that are exported, and which of their details with which facts."""
+
+
+_KEY: Final = r"^sha256:[0-9a-f]{64}$"
+_TIME: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$"
+_LARGEST: Final = 2**63 - 1
+
+Number = Annotated[int, Field(ge=0, le=_LARGEST)]
+"""An id or a number of another registry."""
 
 
 class PackedEvent(Frozen):
@@ -64,21 +75,22 @@ class ToldEvent(Frozen):
     Attributes:
         reason: why; None unless whoever exported asked for reasons.
         gates: what the gates said, without the names of people.
-        key: the fingerprint of the key that signed it; None where nobody did.
+        key: the fingerprint of the key that signed it, as its registry says; None where nobody did. The
+            signature itself stays there.
     """
 
-    id: int
-    time: str
+    id: Number
+    time: Annotated[str, Field(pattern=_TIME)]
     kind: str
     alias: str | None
     versions: tuple[int, ...]
-    release_id: int | None
-    before_id: int | None
+    release_id: Number | None
+    before_id: Number | None
     reason: str | None = None
     gates: dict[str, Any] | None
     overridden: bool
     details: dict[str, Any] | None
-    key: str | None
+    key: Annotated[str, Field(pattern=_KEY)] | None
 
 
 def is_told(event: PackedEvent) -> bool:
@@ -101,9 +113,14 @@ def told(event: PackedEvent, *, with_reasons: bool) -> ToldEvent:
             "reason": event.reason if with_reasons else None,
             "gates": without_people(event.gates),
             "details": details or None,
-            "key": signed.get("key") if isinstance(signed, dict) else None,
+            "key": _fingerprint(signed.get("key")) if isinstance(signed, dict) else None,
         }
     )
+
+
+def _fingerprint(key: object) -> str | None:
+    """A key's fingerprint; None of what is none."""
+    return key if isinstance(key, str) and re.fullmatch(_KEY, key) else None
 
 
 def without_people(gates: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -152,7 +152,8 @@ def import_release(
     if trust is not None and not allow_unsigned:
         _require_signed(archive, {digest for digest, _ in kept}, left_out)
     contents |= {one.object: archive.signatures[one.object] for _, one in kept}
-    put_contents(engine, store, contents, [(one.manifest.model, one.digest) for one in archive.bundles])
+    bundles = [(one.manifest.model, one.digest) for one in archive.bundles]
+    put_contents(engine, store, context, contents, bundles)
     with writing(engine) as connection:
         restore_collected(connection, store, contents)
         inserted = [insert_version(connection, one.manifest, one.digest) for one in archive.bundles]

@@ -203,8 +203,19 @@ def compare_heads(
     with reading(engine) as connection:
         registry = registry_id(connection)
         hashes = (GENESIS, *connection.scalars(select(EventRow.hash).order_by(EventRow.id)))
+        signed = _signed_heads(connection)
     stamped = _with_stamps(registry, list(heads), stamps or {})
-    return tuple(_compared(one, registry, hashes, authorities) for one in stamped)
+    return tuple(_compared(one, registry, hashes, signed, authorities) for one in stamped)
+
+
+def _signed_heads(connection: Connection) -> list[dict[str, Any]]:
+    """What each event `head-signed` says of its signature, in the form in which a file keeps it."""
+    query = select(EventRow.id, EventRow.actor, EventRow.details).where(EventRow.kind == "head-signed")
+    return [
+        {"event": row.id, "actor": row.actor, **row.details["signed"]}
+        for row in connection.execute(query)
+        if isinstance(row.details, dict) and isinstance(row.details.get("signed"), dict)
+    ]
 
 
 def _with_stamps(registry: str, heads: list[KeptHead], stamps: Mapping[str, bytes]) -> list[KeptHead]:
@@ -226,7 +237,11 @@ def _with_stamps(registry: str, heads: list[KeptHead], stamps: Mapping[str, byte
 
 
 def _compared(
-    kept: KeptHead, registry: str, hashes: Sequence[str], authorities: "Authorities | None"
+    kept: KeptHead,
+    registry: str,
+    hashes: Sequence[str],
+    signed: Sequence[Mapping[str, Any]],
+    authorities: "Authorities | None",
 ) -> ComparedHead:
     about = f"the head of {kept.events} events"
     if kept.registry not in (None, registry):
@@ -238,6 +253,9 @@ def _compared(
     if (there := hashes[kept.events]) != kept.hash:
         issue = f"the hash was {kept.hash} and is {there}: the chain was written anew; {_RESTORE}"
         return ComparedHead(kept, IntegrityIssue(about, issue))
+    if kept.signed is not None and kept.signed not in signed:
+        issue = "the file tells of a signature of it that no event holds: the file or the chain was changed"
+        return ComparedHead(kept, IntegrityIssue(about, f"{issue}; {_RESTORE}"))
     if authorities is None:
         return ComparedHead(kept, None)
     if kept.stamp is None:

@@ -139,7 +139,12 @@ def _replay_issues(
             *signed_head_issues(events),
             *_lost_import_indexes(events, store),
         ]
-    except (AttributeError, KeyError, TypeError) as error:  # `details` can be changed into any JSON
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # `details` can be changed into any JSON
         return [
             IntegrityIssue(
                 "the events",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
 from registry.errors import RegistryError
 from registry.gates.let_through import LetThrough, all_let_through
-from registry.records import Release, Version
+from registry.records import Event, Release, Version
 from registry.rendering.records import (
     event_lines,
     moment,
@@ -60,11 +61,8 @@ def list_(
         text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
     found = [
-        {
-            **as_data(one),
-            **_marks(state, tags.get((one.model, one.number), ())),
-        }
-        for one, state in zip(versions, states, strict=True)
+        {**data, **_marks(state, tags.get((one.model, one.number), ()))}
+        for data, one, state in zip(as_data(versions), versions, states, strict=True)
     ]
     answer(found, text + more, as_json)
 
@@ -154,13 +152,22 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     """
     with open_registry(context) as registry:
         events = registry.history(model)
+        forged = _forged(registry, events)
     found = all_let_through(events)
     lines = []
     for event in events:
-        lines.append(event_lines(event))
+        lines.append(event_lines(event, forged=event.id in forged))
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
     answer(as_data(events), "\n".join(lines), as_json)
+
+
+def _forged(registry: "Registry", events: Sequence[Event]) -> set[int]:
+    """The events whose signature does not hold; none where signatures cannot be checked."""
+    signed = [one for one in events if one.signed_with is not None]
+    if not signed or find_spec("cryptography") is None:
+        return set()
+    return {one.id for one in signed} - registry.signers(signed).keys()
 
 
 def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> dict[str, Any]:

@@ -4,6 +4,7 @@ It names the registry and, as `after`, the event that was the newest about the s
 signature is good once, and in one registry.
 """
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -28,7 +29,14 @@ def newest_about(connection: Connection, model: str, alias: str | None) -> int:
     return connection.scalar(select(func.max(EventRow.id)).where(*about)) or 0
 
 
-def statement(registry: str, event: Mapping[str, Any], after: int, time: datetime | str) -> bytes:
+def report_digest(gates: Mapping[str, Any] | None) -> str | None:
+    """The digest of what the gates said, as an event holds it; None where none was asked."""
+    return None if gates is None else f"sha256:{hashlib.sha256(canonical_json(gates)).hexdigest()}"
+
+
+def statement(
+    registry: str, event: Mapping[str, Any], after: int, time: datetime | str, report: str | None
+) -> bytes:
     """What is signed of an event.
 
     Args:
@@ -36,6 +44,7 @@ def statement(registry: str, event: Mapping[str, Any], after: int, time: datetim
         event: its facts as `registry.database.hash_chain.event_hash` takes them.
         after: the newest event about the same model and alias before it.
         time: when it is signed.
+        report: the digest of what the gates said.
     """
     gates = event["gates"]
     details = {name: fact for name, fact in (event["details"] or {}).items() if name not in _NOT_SIGNED}
@@ -49,7 +58,10 @@ def statement(registry: str, event: Mapping[str, Any], after: int, time: datetim
             "versions": list(event["versions"]),
             "reason": event["reason"],
             "overridden": event["overridden"],
-            "gates": None if gates is None else {"model": gates["set_model"], "number": gates["set_number"]},
+            "before": event["before_id"],
+            "gates": None
+            if gates is None
+            else {"model": gates["set_model"], "number": gates["set_number"], "report": report},
             "details": details,
             "after": after,
             "time": time if isinstance(time, str) else stored_time(time),

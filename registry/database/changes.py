@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Insert, delete, func, insert, select, update
 from registry.bundle.lookalikes import alike
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.plain_text import shown
-from registry.database.action import newest_about, registry_id, statement
+from registry.database.action import newest_about, registry_id, report_digest, statement
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.hash_chain import event_hash
 from registry.database.people import Signatory, acting_person
@@ -190,8 +190,10 @@ def insert_event(
 def _signed(connection: Connection, facts: Mapping[str, Any], signatory: Signatory) -> dict[str, Any]:
     """The signature of an event that is about to be written, as its details hold it."""
     after, time = newest_about(connection, facts["model"], facts["alias"]), signatory.time()
-    signature = signatory.sign(statement(registry_id(connection), facts, after, time))
+    report = report_digest(facts["gates"])
+    signature = signatory.sign(statement(registry_id(connection), facts, after, time, report))
     return {
+        **({} if report is None else {"report": report}),
         "key": signatory.fingerprint,
         "after": after,
         "time": stored_time(time),

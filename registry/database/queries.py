@@ -152,23 +152,45 @@ def last_move(connection: Connection, model: str, alias: str, *, before: int | N
     return connection.scalar(query if before is None else query.where(EventRow.id < before)) or 0
 
 
-def events_since(connection: Connection, model: str, alias: str, after: int) -> tuple[Event, ...]:
-    """The events of an alias after one of this id, the oldest first."""
+def events_since(
+    connection: Connection, model: str, alias: str, after: int, kinds: Sequence[EventKind] = ()
+) -> tuple[Event, ...]:
+    """The events of an alias after one of this id, or of some kinds alone, the oldest first."""
     query = select(*EventRow.__table__.columns).where(
         EventRow.model == model, EventRow.alias == alias, EventRow.id > after
     )
+    if kinds:
+        query = query.where(EventRow.kind.in_(kinds))
     return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
-def events_with_gates(connection: Connection, model: str, *kinds: EventKind) -> tuple[Event, ...]:
+def events_with_gates(connection: Connection, model: str, newest: int | None = None) -> tuple[Event, ...]:
     """The events of a model, and those that changed the gates of all models, the oldest first.
 
-    Of these `kinds` alone, where any is named.
+    All of them, or only so many, the newest.
     """
-    of_all = and_(EventRow.model == "", EventRow.kind == "gates-changed")
-    query = select(*EventRow.__table__.columns).where(or_(EventRow.model == model, of_all))
-    if kinds:
-        query = query.where(EventRow.kind.in_(kinds))
+    query = select(*EventRow.__table__.columns).where(_with_gates(model)).order_by(EventRow.id.desc())
+    rows = connection.execute(query if newest is None else query.limit(newest)).all()
+    return tuple(_event(row) for row in reversed(rows))
+
+
+def count_with_gates(connection: Connection, model: str) -> int:
+    """How many events there are of a model and of the gates of all models."""
+    return connection.scalar(select(func.count()).select_from(EventRow).where(_with_gates(model))) or 0
+
+
+def _with_gates(model: str) -> ColumnElement[bool]:
+    return or_(EventRow.model == model, and_(EventRow.model == "", EventRow.kind == "gates-changed"))
+
+
+def gate_events(connection: Connection, model: str, release: int) -> tuple[Event, ...]:
+    """What changed the gates of a model or of all, and the promotions to one release, the oldest first.
+
+    Nothing else is read: gate reports are long, and there may be very many.
+    """
+    changed = and_(EventRow.kind == "gates-changed", EventRow.model.in_((model, "")))
+    promoted = and_(EventRow.kind == "promoted", EventRow.model == model, EventRow.release_id == release)
+    query = select(*EventRow.__table__.columns).where(or_(changed, promoted))
     return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, insert, update
 
+from registry.bundle.lookalikes import alike
 from registry.bundle.nearest import nearest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
@@ -120,8 +121,14 @@ def _require_new(person: Person, known: Iterable[Person]) -> None:
         if one.fingerprint == person.fingerprint:
             state = "and was revoked for good; make another" if one.revoked else "already"
             raise PersonRefused(f"the key {person.fingerprint} is known as that of {one.name} {state}")
-        if one.revoked is None and one.name.casefold() == person.name.casefold():
+        if one.revoked is None and _same_to_see(one.name, person.name):
             raise PersonRefused(
                 f"there is a person called {one.name} already, with the key {one.fingerprint}; revoke that "
                 "key first, or choose another name"
             )
+
+
+def _same_to_see(name: str, other: str) -> bool:
+    """Whether nobody could tell two names apart who reads them in history."""
+    first, second = (" ".join(one.split()) for one in (name, other))
+    return first.casefold() == second.casefold() or alike(first, second)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, String, select, type_coerce
 
-from registry.database.action import registry_id
+from registry.database.action import registry_id, report_digest
 from registry.database.tables import PersonRow
 from registry.errors import KeyUnusable
 from registry.people.signed_events import signature_issue
@@ -53,6 +53,8 @@ def _issue(event: Mapping[str, Any], people: Mapping[str, Person], registry: str
         return f"{person.name} has signed it, who was no {role}"
     if signed["after"] != newest:
         return f"it was signed after event {signed['after']}, and comes after event {newest}"
+    if signed.get("report") != report_digest(event["gates"]):
+        return f"what it tells of the gates is not what {person.name} has signed"
     try:
         return signature_issue(event, registry, person)
     except KeyUnusable as error:

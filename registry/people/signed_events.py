@@ -41,6 +41,7 @@ def who_signed(
         "alias": event.alias,
         "versions": event.versions,
         "reason": event.reason,
+        "before_id": event.before,
         "overridden": event.overridden,
         "gates": None if event.gates is None else event.gates.model_dump(mode="json"),
         "details": event.details,
@@ -68,7 +69,7 @@ def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> 
     signed = event["details"]["signed"]
     try:
         signature = base64.b64decode(signed["signature"], validate=True)
-        said = statement(registry, event, signed["after"], signed["time"])
+        said = statement(registry, event, signed["after"], signed["time"], signed.get("report"))
     except (binascii.Error, KeyError, TypeError, ValueError) as error:
         return f"its signature is not in the form that dermfed writes ({error!r})"
     key = read_public_key(person.public_key.encode(), f"the registry, of {person.name},")

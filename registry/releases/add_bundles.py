@@ -17,8 +17,9 @@ from registry.bundle.folder import MODEL_FILE, Bundle, check_model_file
 from registry.bundle.manifest.schema import BundleManifest, ModelFile
 from registry.database.changes import AuditContext, insert_event, insert_version
 from registry.database.connection import reading, writing
+from registry.database.people import acting_person
 from registry.database.queries import version_by_digest, withdrawals
-from registry.records import Added
+from registry.records import Added, EventKind
 from registry.releases.probe import probe_file
 from registry.releases.validate_bundle import (
     check_file,
@@ -59,6 +60,7 @@ def add_bundles(engine: Engine, store: Store, context: AuditContext, bundles: It
     Raises:
         BundleRefused: a bundle could not answer.
         InvalidName: a model has a name that the registry cannot take.
+        PersonRefused: a bundle is new, and nobody who may do this signs it.
         StoreError: the store cannot be written, or is not ours.
     """
     incoming = []
@@ -75,6 +77,7 @@ def add_folders(engine: Engine, store: Store, context: AuditContext, folders: It
         BundleError: a folder holds no sound bundle.
         BundleRefused: a folder holds more than a bundle, or one that could not answer.
         InvalidName: a model has a name that the registry cannot take.
+        PersonRefused: a bundle is new, and nobody who may do this signs it.
         StoreError: the store cannot be written, or is not ours.
     """
     incoming = []
@@ -86,27 +89,34 @@ def add_folders(engine: Engine, store: Store, context: AuditContext, folders: It
 
 
 def put_contents(
-    engine: Engine, store: Store, contents: Mapping[str, bytes], bundles: Sequence[tuple[str, str]]
+    engine: Engine,
+    store: Store,
+    context: AuditContext,
+    contents: Mapping[str, bytes],
+    bundles: Sequence[tuple[str, str]],
 ) -> None:
     """Puts contents into a store that is ours, or becomes ours; see `registry.store.ownership`.
 
     Args:
         engine: the database.
         store: where they are put.
+        context: who imports them.
         contents: the bytes of each object, by digest.
         bundles: the model and digest of each bundle that they belong to.
 
     Raises:
+        PersonRefused: new versions are to be added, and nobody who may do this signs it.
         StoreError: the store cannot be written, is not ours, or is lost and new versions are to be added.
     """
-    known = _known(engine, store, bundles)
+    known = _known(engine, store, context, "imported", bundles)
     take_store(engine, store, repairs=len(known) == len(bundles))
     for content in contents.values():
         store.put(content)
 
 
 def _add(engine: Engine, store: Store, context: AuditContext, incoming: Sequence[Incoming]) -> Added:
-    known = _known(engine, store, [(one.manifest.model, one.digest) for one in incoming])
+    bundles = [(one.manifest.model, one.digest) for one in incoming]
+    known = _known(engine, store, context, "added", bundles)
     staged: dict[str, Staged] = {}
     sources: dict[str, bytes | Path] = {}
     with ExitStack() as copies:
@@ -144,17 +154,25 @@ def _add(engine: Engine, store: Store, context: AuditContext, incoming: Sequence
     return Added(versions, new, damaged, tuple(warnings))
 
 
-def _known(engine: Engine, store: Store, bundles: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+def _known(
+    engine: Engine, store: Store, context: AuditContext, kind: EventKind, bundles: Sequence[tuple[str, str]]
+) -> tuple[int, ...]:
     """The places of those bundles, by model and digest, that are versions already.
 
+    Where others are new, whoever adds them is looked at before anything of them is put into the store.
+
     Raises:
+        PersonRefused: some are new, and nobody who may do this signs it.
         StoreNotOurs: the store is that of another registry.
     """
     with reading(engine) as connection:
         require_own(connection, store)
-        return tuple(
+        known = tuple(
             place for place, one in enumerate(bundles) if version_by_digest(connection, *one) is not None
         )
+        if len(known) < len(bundles):
+            acting_person(connection, kind, context.signatory)
+        return known
 
 
 def _check_file(one: Incoming, actual: ModelFile) -> None:

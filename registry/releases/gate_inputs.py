@@ -52,10 +52,8 @@ def approvals(
     digest = candidate.digest(alias)
     events = [
         event
-        for event in events_since(connection, candidate.model, alias, moved)
-        if event.kind == "approved"
-        and (before is None or event.id < before)
-        and (event.details or {}).get("candidate") == digest
+        for event in events_since(connection, candidate.model, alias, moved, kinds=("approved",))
+        if (before is None or event.id < before) and (event.details or {}).get("candidate") == digest
     ]
     people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
     registry = registry_id(connection)

@@ -13,8 +13,7 @@ from registry.database.connection import reading, writing
 from registry.database.people import acting_person
 from registry.database.queries import (
     current_release,
-    events_of,
-    events_with_gates,
+    gate_events,
     release_by_id,
     require_model,
     versions_by_number,
@@ -150,7 +149,7 @@ def let_through_now(connection: Connection, candidate: Candidate, alias: str) ->
     """That the release that runs came through other gates than are asked now, in a sentence, where it did."""
     if candidate.before is None:
         return ()
-    events = events_with_gates(connection, candidate.model, "gates-changed", "promoted")
+    events = gate_events(connection, candidate.model, candidate.before.id)
     found = let_through(events, candidate.before.id, alias)
     return () if found is None or not found.differs else (found.sentence,)
 
@@ -167,8 +166,8 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
     """
     with reading(engine) as connection:
         release = required_release(connection, model, alias)
-        events = events_of(connection, model, alias)
-        promoted = [one for one in events if (one.kind, one.release) == ("promoted", release.id)]
+        events = gate_events(connection, model, release.id)
+        promoted = [one for one in events if (one.kind, one.alias) == ("promoted", alias)]
         before = promoted[-1].before if promoted else None
         replaced = None if before is None else release_by_id(connection, before)
     candidate = Candidate(model, release.versions, replaced, release.versions)

@@ -98,9 +98,15 @@ def _taken(manifest: BundleManifest) -> list[str]:
     ]
 
 
-def event_lines(event: Event) -> str:
-    """One event, with all that was said of it."""
-    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{_signed(event)}  {event.kind}"
+def event_lines(event: Event, *, forged: bool = False) -> str:
+    """One event, with all that was said of it.
+
+    Args:
+        event: the event.
+        forged: whether the signature that it says to have was checked and does not hold.
+    """
+    sure = " (NOT SIGNED, though it says so)" if forged else _signed(event)
+    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{sure}  {event.kind}"
     if event.versions:
         head += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
@@ -162,7 +168,8 @@ def _origin(origin: dict[str, Any]) -> str:
         host = shown_name(origin["host"] or "a host that is not told")
         return f"{told}by {shown_name(origin['actor'])} on {host}"
     key = origin["key"]
-    signed = "signed by nobody" if key is None else f"signed with the key {shown_name(key)}"
+    # The file names the key and holds no signature: whoever wrote it may have named anybody's.
+    signed = "signed by nobody" if key is None else f"signed, it says, with the key {shown_name(key)}"
     return f"{told}(event {origin['event']} of registry {origin['registry'] or 'unknown'}), {signed}"
 
 

@@ -95,7 +95,7 @@ def look(
     withdrawn = registry.withdrawals(choice.model)
     numbers = {one.number for one in withdrawn}
     comparison, trouble = _compare(registry, choice)
-    events = registry.history(choice.model)
+    events = registry.history(choice.model, NEWEST)
     return Seen(
         models=models,
         choice=choice,
@@ -107,7 +107,7 @@ def look(
         comparison=comparison,
         trouble=trouble,
         history=_history(registry, events),
-        older=max(len(events) - NEWEST, 0),
+        older=max(registry.history_length(choice.model) - NEWEST, 0),
     )
 
 
@@ -138,9 +138,8 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
 
 
 def _history(registry: Registry, events: Sequence[Event]) -> list[Done]:
-    shown = events[-NEWEST:]
-    signers = {number: who.name for number, who in registry.signers(shown).items()} if can_sign() else {}
-    return [_done(event, signers.get(event.id)) for event in reversed(shown)]
+    signers = {number: who.name for number, who in registry.signers(events).items()} if can_sign() else {}
+    return [_done(event, signers.get(event.id)) for event in reversed(events)]
 
 
 def _done(event: Event, signer: str | None) -> Done:

@@ -84,6 +84,7 @@ function fits(action, statements) {
       MAKES[action.action].includes(one.kind) &&
       one.model === action.model &&
       (!action.alias || one.alias === action.alias) &&
+      one.versions.every((number) => (action.versions ?? []).includes(number)) &&
       (!one.overridden || action.override === true),
   );
 }

@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
 from registry.database import changes
-from registry.database.connection import undone, writing
+from registry.database.connection import reading, undone, writing
 from registry.errors import GateRefusal, PersonRefused
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.spread import SpreadGate
+from registry.people.history import person_issues
 from registry.people.signatory import SignedBefore, TakesDown
 from registry.people.signed_events import signature_issue
 
@@ -291,3 +292,66 @@ def test_what_is_signed_is_all_that_is_told(registry, person):
         {"details": {**details, "signed": {**details["signed"], "signature": "no base64"}}},
     ):
         assert signature_issue({**facts, **changed}, own, who) is not None, changed
+
+
+def test_a_promotion_is_signed_with_what_gates_said_and_what_it_replaces(registry, person, bundle):
+    """Mallory, who may do anything in the database, has a gate that was not judged pass, or another run."""
+    olga = person("olga")
+    olga.add([bundle(seed=1), bundle(seed=2)])
+    for number in (1, 2):
+        olga.promote(MODEL, [number], to="production", override_gates=True, reason="now")
+    events = registry.audit()
+    with reading(registry._engine) as connection:
+        assert list(person_issues(connection, events)) == []
+        for change in (
+            {"before_id": None},
+            {"gates": {**events[-1]["gates"], "results": []}},
+            {"gates": {**events[-1]["gates"], "set_number": 7}},
+            {"gates": None},
+        ):
+            (issue,) = person_issues(connection, [*events[:-1], {**events[-1], **change}])
+            assert issue.about == f"event {events[-1]['id']}", change
+
+
+@pytest.mark.parametrize("name", ["olga ", "  olga", "OLGA", "olga"])
+def test_nobody_is_called_like_somebody_else(registry, person, key, tmp_path, name):
+    """Approvals name people: two spaces would make two of one."""
+    olga = person("olga")
+    key("eve")
+    with pytest.raises(PersonRefused, match="there is a person called olga already"):
+        olga.add_person(name, tmp_path / "eve.pub", roles=["approver"])
+
+
+def test_letters_that_look_alike_are_no_other_name(registry, person, key, tmp_path):
+    olga = person("olga")
+    for name in ("copa", "eve"):
+        key(name)
+    olga.add_person("copa", tmp_path / "copa.pub", roles=["approver"])
+    with pytest.raises(PersonRefused, match="there is a person called copa already"):
+        olga.add_person("сора", tmp_path / "eve.pub", roles=["approver"])
+
+
+def test_what_nobody_may_add_is_not_put_into_the_store(registry, person, bundle):
+    """Whoever has no key would fill the store, and every attempt would be probed."""
+    person("olga").add([bundle(seed=1)])
+    before = list(registry._store.files())
+    for who in (registry, person("anna", "approver")):
+        with pytest.raises(PersonRefused):
+            who.add([bundle(seed=2)])
+    assert list(registry._store.files()) == before
+    registry.add([bundle(seed=1)])  # puts a store right, and is no addition
+
+
+def test_history_does_not_take_an_events_word_for_its_signature(registry, person, places, command, bundle):
+    person("olga").add([bundle(seed=1)])
+    with writing(registry._engine) as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "acting_person", lambda *_: None)
+        (olga,) = registry.people()
+        signed = {"key": olga.fingerprint, "after": 0, "time": "", "signature": ""}
+        details = {"note": "fine", "signed": signed}
+        changes.insert_event(
+            connection, "noted", MODEL, changes.AuditContext("olga"), versions=[1], details=details
+        )
+    *_, added, noted, _ = command("history", MODEL).out.splitlines()
+    assert "olga (signed)  added version 1" in added
+    assert "olga (NOT SIGNED, though it says so)  noted version 1" in noted

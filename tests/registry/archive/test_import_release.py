@@ -275,6 +275,9 @@ def test_a_list_that_was_edited_is_refused(file, reindex, key, value, said):
         (lambda record: record.update(format="1"), "format"),
         (lambda record: record.update(versions=[]), "versions"),
         (lambda record: record["events"][0].update(id=float("nan")), "does not hold"),
+        (lambda record: record["events"][1].update(id=2**70), "events.1.id"),
+        (lambda record: record["events"][1].update(key="of the board"), "events.1.key"),
+        (lambda record: record["events"][1].update(time="yesterday"), "events.1.time"),
         (lambda record: record.clear(), "does not hold"),
     ],
 )

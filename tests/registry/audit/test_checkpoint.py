@@ -125,3 +125,15 @@ def test_a_head_is_compared_where_the_end_of_the_chain_was_lost(registry, places
     assert "audit_head" in ended.out
     assert "as it was kept" in ended.out
     assert command("head").code == 2
+
+
+@pytest.mark.parametrize("change", [{"actor": "the board"}, {"signature": "AAAA"}, {"event": 1}])
+def test_a_file_that_tells_of_another_signature_is_found(registry, bundle, operator, change):
+    """Whoever keeps the file may be shown one that somebody of rank seems to have signed."""
+    registry.add([bundle()])
+    signatory = operator(registry)
+    kept, _ = sign_head(registry._engine, AuditContext("tester", signatory=signatory))
+    changed = kept.model_copy(update={"signed": {**kept.signed, **change}})
+    sound, told = registry.compare_heads([kept, changed])
+    assert sound.issue is None
+    assert "a signature of it that no event holds" in told.issue.text

@@ -1,5 +1,8 @@
 import pytest
 
+from registry.database import changes
+from registry.database.connection import writing
+
 MODEL = "skin-lesion"
 
 
@@ -95,3 +98,25 @@ def test_verifying_changes_nothing(released, places):
     before = places.content()
     assert released.verify() == released.verify() != ()
     assert places.content() == before
+
+
+@pytest.mark.parametrize(
+    ("did", "details"),
+    [
+        ("tagged", {"tags": ["reviewed"]}),
+        ("untagged", {"tags": 3}),
+        ("withdrawn", {"withdrawn": [5]}),
+        ("person-added", {"name": "eve"}),
+        ("person-revoked", {"fingerprint": "x", "revoked": "yesterday"}),
+        ("added", {"signed": "me"}),
+    ],
+)
+def test_an_event_in_no_form_of_ours_is_told_and_ends_nothing(registry, person, bundle, did, details):
+    """Whoever may write to the database puts in an event that fits the chain, and says nonsense."""
+    person("olga").add([bundle()])
+    with writing(registry._engine) as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "acting_person", lambda *_: None)
+        if did == "person-revoked":
+            details = {**details, "fingerprint": registry.people()[0].fingerprint}
+        changes.insert_event(connection, did, "skin-lesion", changes.AuditContext("eve"), details=details)
+    assert registry.verify() != ()

@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from registry.cli.app import app
+from registry.cli.output import as_data
 from registry.database.tables import SCHEMA
 from registry.registry import Registry
 
@@ -291,6 +292,16 @@ def test_it_runs_as_a_program_of_its_own(places, folders, bundle):
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "added" in ended.stdout
+
+
+def test_very_many_versions_are_turned_into_data_at_once(added, monkeypatch):
+    """One by one that takes longer than reading and printing them."""
+    asked = []
+    monkeypatch.setattr("registry.cli.shown.as_data", lambda found: asked.append(found) or as_data(found))
+    told = json.loads(added("list", MODEL, "--json").out)
+    assert len(asked) == 1
+    assert [one["number"] for one in told] == [one.number for one in asked[0]]
+    assert len(told) > 1
 
 
 def test_of_very_many_versions_the_newest_are_listed(added, monkeypatch):

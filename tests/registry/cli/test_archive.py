@@ -5,6 +5,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from registry.rendering.records import _origin
+
 pytestmark = pytest.mark.sqlite
 MODEL = "skin-lesion"
 
@@ -46,6 +48,13 @@ def test_history_tells_in_words_where_a_release_came_from(command, released, fil
     told = command("history", MODEL).out
     assert f"from: release 1 under production (versions 1, 2 there), promoted at {when} (event 2 of" in told
     assert told.rstrip().endswith("signed by nobody")
+
+
+def test_a_file_that_names_the_key_of_somebody_is_not_said_to_be_signed_with_it():
+    """Whoever writes a file names whom they like: no signature of the promotion is in it."""
+    origin = {"release": 1, "alias": "production", "time": "then", "event": 2, "registry": "", "versions": []}
+    told = _origin({**origin, "key": f"sha256:{'0' * 64}"})
+    assert told.endswith(f"signed, it says, with the key sha256:{'0' * 64}")
 
 
 def test_what_is_promoted_and_trusted(command, registry, file, trusted, signer):

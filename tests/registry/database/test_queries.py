@@ -5,6 +5,7 @@ import pytest
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
 from registry.database.queries import events_of, events_since, last_move, moves_of, stack_of
+from registry.gates import GateSet, SpreadGate
 
 MODEL = "skin-lesion"
 WHO = AuditContext("tester")
@@ -65,3 +66,31 @@ def test_a_rollback_and_a_promotion_read_no_gate_report_of_before(told, registry
 
 def _since_last_move(connection, alias):
     return events_since(connection, MODEL, alias, last_move(connection, MODEL, alias))
+
+
+def test_a_release_is_told_with_its_own_gate_reports_alone(told, registry, monkeypatch):
+    """Who compares, shows or promotes asks how the running release came through, and not all before it."""
+    for number in (1, 2, 1):
+        registry.promote(MODEL, [number], to="production", override_gates=True, reason="a test")
+    registry.set_gates(GateSet(gates=(SpreadGate(limit=0.5),)), reason="a test")
+    event = registry.history(MODEL)[-2]
+    read = []
+    monkeypatch.setattr(
+        "registry.database.queries.GateReport.model_validate",
+        lambda stored: read.append(stored) or type(event.gates)(**stored),
+    )
+    for ask, reports in (
+        (lambda: registry.let_through(MODEL, "production"), 1),
+        (lambda: registry.compare(MODEL, [2], to="production"), 1),
+        (lambda: registry.judge_again(MODEL, alias="production"), 2),  # and that of what it replaced
+    ):
+        read.clear()
+        ask()
+        assert len(read) == reports
+    assert registry.let_through(MODEL, "production").event == event.id
+
+
+def test_the_newest_of_history_are_its_end(told, registry):
+    whole = registry.history(MODEL)
+    assert registry.history_length(MODEL) == len(whole) > 3
+    assert registry.history(MODEL, 3) == whole[-3:]

@@ -144,6 +144,7 @@ def test_a_release_is_refused_approved_by_another_promoted_and_taken_back(tab, d
         {"kind": "withdrawn"},
         {"model": "other"},
         {"alias": "production"},
+        {"versions": [1, 2]},
         {"overridden": True},
     ],
     ids=str,
