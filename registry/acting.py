@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from registry.catalogue import Catalogue
 from registry.database.changes import AuditContext
@@ -11,6 +11,9 @@ from registry.database.people import Signatory, acting_person, active_people
 from registry.environment import key_password, signing_key
 from registry.names import check_reason
 from registry.records import EventKind
+
+if TYPE_CHECKING:  # signing needs an extra
+    from registry.signing.pem import Signer
 
 
 class Acting(Catalogue):
@@ -49,6 +52,15 @@ class Acting(Catalogue):
         """
         with reading(self._engine) as connection:
             acting_person(connection, kind, self._signatory)
+
+    def _as_owner_of(self, signer: "Signer") -> Self:
+        """This registry as the person of a key uses it; as it is where it is nobody's, or somebody signs."""
+        from registry.people.signatory import KeySignatory  # cryptography is an extra
+
+        signatory = KeySignatory(signer)
+        with reading(self._engine) as connection:
+            known = signatory.fingerprint in active_people(connection)
+        return self.signed_by(signatory) if known and self._signatory is None else self
 
     def _context(self, reason: str | None = None) -> AuditContext:
         """Who does it and why."""

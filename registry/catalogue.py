@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
-from registry.database.connection import reading
+from registry.database.connection import reading, url_text
 from registry.database.people import all_people
 from registry.database.queries import (
     alias_names,
@@ -48,6 +48,11 @@ class Catalogue:
         self._engine = engine
         self._store = store
         self._actor = actor
+
+    @property
+    def place(self) -> str:
+        """The database, as messages say it: without secrets."""
+        return url_text(self._engine.url)
 
     def close(self) -> None:
         """Closes the connections to the database."""

@@ -251,11 +251,14 @@ class Registry(Marking, Identities):
     def sign(self, model: str, numbers: Sequence[int], signer: "Signer") -> tuple[Signature, ...]:
         """Signs these versions, and returns the signature of each; versions it signed before keep theirs.
 
+        Where the key is that of a person whom the registry knows, history tells it of them, signed.
+
         Raises:
             NotFound: there is no such model or version.
             StoreError: a file is missing or altered, or the store cannot be written.
         """
-        return sign_versions(self._engine, self._store, self._context(), model, numbers, signer)
+        context = self._as_owner_of(signer)._context()
+        return sign_versions(self._engine, self._store, context, model, numbers, signer)
 
     def signatures(self, version: Version) -> tuple[Signature, ...]:
         """The version's signatures, the oldest first, unverified: see `require_signature`."""

@@ -53,11 +53,14 @@ def list_(
         if tag is not None:
             versions = tuple(one for one in versions if tag in tags.get((one.model, one.number), ()))
         withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
+        place = registry.place
     states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
     tagged = [", ".join(tags.get((one.model, one.number), ())) for one in versions]
     text = version_table(versions, states if any(states) else None, tagged if any(tagged) else None)
     if not versions:
-        text = "no version yet; add one with `dermfed-registry add`"
+        text = printable(
+            f"no version yet in {place}; add one with `dermfed-registry add`, or name another --url"
+        )
         text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
     found = [

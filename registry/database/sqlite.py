@@ -52,7 +52,14 @@ def integrity_failures(connection: Connection) -> list[str]:
 
 def advice(cause: BaseException) -> str:
     """The advice for an error of the driver."""
-    return "others are writing all the time" if "locked" in str(cause) else "check the file and its disk"
+    if "locked" in str(cause):
+        return "others are writing all the time"
+    if "readonly" in str(cause):
+        return (
+            "let a user open it who may write to the file and its folder, for SQLite keeps its log there "
+            "even for readers; of a copy that must not change, read a copy"
+        )
+    return "check the file and its disk"
 
 
 def _prepare(connection: Any, _record: Any) -> None:

@@ -145,7 +145,10 @@ def _signature_issue(
         return None if over == files else f"forged: it is over other files; {forged}"
     checked = _checked(store, one, files, trust)
     if checked.verdict == "unknown":
-        return f"unknown: {checked.why}; add what it was signed with to --trust, if you know whose it is"
+        return (
+            f"unknown: {checked.why} (kept as of {one.identity}); add what it was signed with to --trust, if "
+            "you know whose it is"
+        )
     if checked.verdict == "forged":
         return f"forged: {checked.why}; {forged}"
     if one.identity not in checked.names:

@@ -67,10 +67,17 @@ def test_who_is_nobody_signs_nothing(registry, bundle, make_key):
     (result,) = registry.judge(MODEL, [1], to="production").results
     assert result.verdict == "refused"
     assert "CN=The Board, which nobody proves" in result.detail
-    registry.add_person("anna", public, roles=["operator"])
+    registry.add_person("anna", public, roles=["operator", "uploader"])
     (result,) = registry.judge(MODEL, [1], to="production").results
     assert result.verdict == "passed"
     assert result.findings[0].note == f"signed by {anna.identity}"
+    by_board = KeySignatory(anna)
+    registry.sign(MODEL, [1], Signer(anna.key))  # nothing new, and no event
+    assert [event.signed_with for event in registry.history(MODEL) if event.kind == "signed"] == [None, None]
+    registry.signed_by(by_board).add([bundle(seed=5)])
+    registry.sign(MODEL, [2], anna)
+    assert registry.history(MODEL)[-1].signed_with == by_board.fingerprint
+    assert registry.history(MODEL)[-1].actor == "anna"
     registry.signed_by(KeySignatory(anna)).set_gates(
         GateSet(gates=(SignatureGate(identities=(board.identity,)),)), reason="the board alone"
     )
