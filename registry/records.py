@@ -66,6 +66,10 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
     "person-added": "operator",
     "person-revoked": "operator",
     "head-signed": "operator",
+    "key-created": "operator",
+    "key-rotated": "operator",
+    "key-revoked": "operator",
+    "collected": "operator",
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 

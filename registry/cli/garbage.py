@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from registry.store.garbage import Collection
 
-from registry.cli.open import open_registry
+from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import InvalidName
 from registry.rendering.records import moment
@@ -33,6 +33,7 @@ def gc(
             "--adopt", help="First make a store that names no registry this one's; no other may use it."
         ),
     ] = False,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
     """Remove objects from the store that no version, signature or event refers to.
@@ -42,7 +43,7 @@ def gc(
     registry's is refused.
     """
     age = read_age(older_than)
-    with open_registry(context) as registry:
+    with open_signing(context, key) as registry:
         collection = registry.collect(older_than=age, dry_run=dry_run, adopt=adopt)
     answer({**as_data(collection), "bytes": collection.bytes}, collection_page(collection), as_json)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from registry.bundle.plain_text import shown_name
-from registry.cli.open import open_registry
+from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.records import ROTATION_GRACE, SCOPES
 from registry.rendering.records import key_table, moment
@@ -41,6 +41,7 @@ def keys_add(
         int | None,
         typer.Option(metavar="N", help="Requests a minute; by default what the service grants to any key."),
     ] = None,
+    signing: Key = None,
     as_json: _AsJson = False,
 ) -> None:
     """Make a key. Its secret is printed once, and kept nowhere.
@@ -48,7 +49,7 @@ def keys_add(
     Scopes: diagnose is sending pictures, read is seeing what is served and model cards, operate is seeing
     metrics and the operator's view.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, signing) as registry:
         key, secret = registry.create_key(
             name, scopes=scopes or SCOPES, expires=_time("days", expires), per_minute=per_minute
         )
@@ -70,6 +71,7 @@ def keys_rotate(
     grace: Annotated[
         float, typer.Option(metavar="HOURS", help="For how long the old key stays good.")
     ] = ROTATION_GRACE / timedelta(hours=1),
+    signing: Key = None,
     as_json: _AsJson = False,
 ) -> None:
     """Make a key in the place of another, with a secret of its own.
@@ -77,7 +79,7 @@ def keys_rotate(
     Name, scopes and rate are the old one's, and it is good for as long as the old one was to be. Both are
     good until the grace is over. The new secret is printed once, and kept nowhere.
     """
-    with open_registry(context) as registry:
+    with open_signing(context, signing) as registry:
         done = registry.rotate_key(id, grace=_time("hours", grace) or timedelta(0))
     old, key = done.old, done.key
     made = f"{done.secret}\nkey {key.id} for {shown_name(key.name)}: {_KEEP}"
@@ -85,9 +87,9 @@ def keys_rotate(
     answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text, as_json)
 
 
-def keys_revoke(context: typer.Context, id: _Id, as_json: _AsJson = False) -> None:
+def keys_revoke(context: typer.Context, id: _Id, signing: Key = None, as_json: _AsJson = False) -> None:
     """Revoke a key for good."""
-    with open_registry(context) as registry:
+    with open_signing(context, signing) as registry:
         key = registry.revoke_key(id)
     answer(as_data(key), key_table([key]), as_json)
 

@@ -52,8 +52,8 @@ def acting_person(connection: Connection, kind: EventKind, signatory: Signatory 
     """
     people = active_people(connection)
     role = ROLE_FOR.get(kind)
-    if not people and kind == "person-added":
-        return None  # there is nobody yet who could vouch for the first
+    if not people and (kind == "person-added" or (kind != "head-signed" and not all_people(connection))):
+        return None  # nobody is known yet: the first person, and all that is done before, is nobody's word
     if signatory is None:
         if people and role is not None:
             able = ", ".join(sorted(one.name for one in people.values() if role in one.roles)) or "nobody"

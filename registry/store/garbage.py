@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
+from registry.database.people import acting_person
 from registry.errors import InvalidName, StoreError, StoreNotOurs
 from registry.store.base import Store
 from registry.store.copying import told
@@ -73,13 +74,14 @@ def collect_garbage(
 
     Raises:
         InvalidName: a negative age.
+        PersonRefused: an operator has to sign it.
         StoreNotOurs: the store is that of another registry, or may be.
         StoreLost: the database has versions and the store no object.
         StoreError: the store cannot be listed or refuses; what was removed before stays removed.
     """
     if older_than < timedelta(0):
         raise InvalidName(f"an age of {older_than} is none; give 0 or more, such as 24h")
-    _require_whole(engine, store, adopt=adopt, dry_run=dry_run)
+    _require_whole(engine, store, context, adopt=adopt, dry_run=dry_run)
     with reading(engine) as connection:
         used = digests_in_use(connection)
     before = datetime.now(UTC) - older_than
@@ -92,11 +94,15 @@ def collect_garbage(
     return Collection(tuple(removed), removed=True)
 
 
-def _require_whole(engine: Engine, store: Store, *, adopt: bool, dry_run: bool) -> None:
+def _require_whole(
+    engine: Engine, store: Store, context: AuditContext, *, adopt: bool, dry_run: bool
+) -> None:
     """Checks that what the database does not know is nobody else's either, and that the store is there."""
     with reading(engine) as connection:
         require_own(connection, store)
         check_not_lost(connection, store)
+        if not dry_run:
+            acting_person(connection, "collected", context.signatory)
     if dry_run:
         return
     if adopt:
