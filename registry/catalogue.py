@@ -30,7 +30,7 @@ from registry.database.queries import (
     versions_by_number,
     withdrawals,
 )
-from registry.errors import ObjectMissing
+from registry.errors import KeyUnusable, ObjectMissing
 from registry.gates.let_through import LetThrough, let_through
 from registry.people.signed_events import SignedBy, who_signed
 from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
@@ -205,6 +205,15 @@ class Catalogue:
             people = {one.fingerprint: one for one in all_people(connection)}
         found = {one.id: who_signed(one, registry, people) for one in events if one.signed_with}
         return {number: who for number, who in found.items() if who is not None}
+
+    def forged(self, events: Iterable[Event]) -> frozenset[int]:
+        """The ids of those events that say to be signed, and are not; none where nobody can check."""
+        claimed = [one for one in events if one.signed_with]
+        try:
+            held = self.signers(claimed)
+        except KeyUnusable:
+            return frozenset()
+        return frozenset(one.id for one in claimed) - held.keys()
 
     def overrides(self, model: str) -> dict[int, Event]:
         """The promotions of a model that overrode a gate's refusal, by the release they made.

@@ -20,6 +20,11 @@ ADD_EXAMPLES = (
 LIST_EXAMPLES = ("", "--json")
 REVOKE_EXAMPLES = ("ben --reason 'left the ward' --key anna.key",)
 
+_FIRST = (
+    "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of this "
+    "key can add others: make sure that somebody holds its private half"
+)
+
 _AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 
 
@@ -56,7 +61,8 @@ def people_add(
     """
     with open_signing(context, key) as registry:
         person = registry.add_person(name, public, roles=roles)
-    answer(as_data(person), people_table([person]), as_json)
+        first = len(registry.people()) == 1
+    answer(as_data(person), people_table([person]) + (_FIRST if first else ""), as_json)
 
 
 def people_list(context: typer.Context, as_json: _AsJson = False) -> None:

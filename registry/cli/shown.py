@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
 from registry.errors import RegistryError
 from registry.gates.let_through import LetThrough, all_let_through
-from registry.records import Event, Release, Version
+from registry.records import Release, Version
 from registry.rendering.records import (
     event_lines,
     moment,
@@ -155,7 +154,7 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     """
     with open_registry(context) as registry:
         events = registry.history(model)
-        forged = _forged(registry, events)
+        forged = registry.forged(events)
     found = all_let_through(events)
     lines = []
     for event in events:
@@ -163,14 +162,6 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
     answer(as_data(events), "\n".join(lines), as_json)
-
-
-def _forged(registry: "Registry", events: Sequence[Event]) -> set[int]:
-    """The events whose signature does not hold; none where signatures cannot be checked."""
-    signed = [one for one in events if one.signed_with is not None]
-    if not signed or find_spec("cryptography") is None:
-        return set()
-    return {one.id for one in signed} - registry.signers(signed).keys()
 
 
 def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> dict[str, Any]:

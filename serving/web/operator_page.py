@@ -33,6 +33,7 @@ class Seen:
         state: what is served.
         served: the same as the interface lists it, by model.
         history: what was done to each model, the oldest first.
+        forged: events that say to be signed and are not, by model.
         troubles: what keeps something from working.
         drift: what came in beside what was tested on.
         decisions: how often what was decided, by model, version and subgroup.
@@ -43,6 +44,7 @@ class Seen:
     state: ServedRelease
     served: Mapping[str, ServedModel]
     history: Mapping[str, Sequence[Event]]
+    forged: Mapping[str, frozenset[int]]
     troubles: Sequence[str]
     drift: Sequence[DriftRow]
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
@@ -81,7 +83,10 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
             for subgroup, one in release.versions.items()
             if one.manifest.reference is not None and (marks := reliability(one.manifest.reference))
         ],
-        "events": [event_lines(event).splitlines() for event in reversed(history[-NEWEST:])],
+        "events": [
+            event_lines(event, forged=event.id in seen.forged.get(name, ())).splitlines()
+            for event in reversed(history[-NEWEST:])
+        ],
         "older": max(len(history) - NEWEST, 0),
         "drift": told_once([row for row in seen.drift if row.model == name]),
         "decisions": [

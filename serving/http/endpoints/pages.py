@@ -22,7 +22,7 @@ from serving.http.headers import PAGE_POLICY, POLICY
 from serving.http.middleware import request_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
-from serving.web.operator_page import Seen, operator_page
+from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.picture_page import picture_page, read_form
 from serving.web.rendering import ASSETS, asset, render
 
@@ -104,16 +104,20 @@ class Pages:
         service = self._service
         served, alias = service.current_release.served, service.settings.alias
         history: dict[str, Sequence[Event]] = {}
+        forged: dict[str, frozenset[int]] = {}
+        look = getattr(service.registry, "forged", None)  # a source of before cannot tell
         unread = []
         for name in served.releases:
             try:
                 history[name] = service.registry.history(name)
+                forged[name] = look(history[name][-NEWEST:]) if look else frozenset()
             except Exception as error:  # noqa: BLE001 - whatever it is, the rest is needed now more than ever
                 unread.append(f"what was done to {name} cannot be read: {error}")
         return Seen(
             state=served,
             served={name: served_model(one, alias) for name, one in served.releases.items()},
             history=history,
+            forged=forged,
             troubles=[*service.health_issues, *unread],
             drift=service.monitoring.drift(),
             decisions=service.monitoring.decisions(),

@@ -212,6 +212,12 @@ def test_the_operator_sees_that_a_model_was_stopped(places, serve, registry, pro
     assert "No model has been promoted" not in text
 
 
+def test_the_operator_is_told_of_a_signature_that_does_not_hold(service, monkeypatch):
+    assert "NOT SIGNED" not in service.client.get("/operator", headers=HTML).text
+    monkeypatch.setattr(Registry, "forged", lambda self, events: frozenset(one.id for one in events))
+    assert "NOT SIGNED, though it says so" in service.client.get("/operator", headers=HTML).text
+
+
 def test_the_operators_page_is_there_when_the_registry_is_not(service, monkeypatch):
     def fail(self, model):
         raise DatabaseError("the disk is gone")
