@@ -21,8 +21,8 @@ LIST_EXAMPLES = ("", "--json")
 REVOKE_EXAMPLES = ("ben --reason 'left the ward' --key anna.key",)
 
 _FIRST = (
-    "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of this "
-    "key can add others: make sure that somebody holds its private half"
+    "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of "
+    "this key can add others: make sure that somebody holds its private half"
 )
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
