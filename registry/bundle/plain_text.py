@@ -46,6 +46,8 @@ def on_one_line(text: str) -> str:
 
 def shown(text: str, longest: int = LONGEST) -> str:
     """The text on one line; of one that is longer than so many characters begin, end and length."""
+    if text.isascii() and text.isprintable() and len(text) <= longest:
+        return text  # as most are
     if len(text) <= longest:
         return on_one_line(text)
     begin, end = text[: longest * 3 // 4], text[-(longest // 4) :]

@@ -91,6 +91,8 @@ def show(
         if alias is not None:
             aliases = {alias: registry.require_release(model, alias)}
         versions = _shown_versions(registry, model, number, aliases)
+        if number is not None:
+            aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
         overridden = registry.overrides(model)
@@ -99,8 +101,6 @@ def show(
         passed = {name: _passed(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
         people = registry.people()
-    if number is not None:
-        aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
     found = {
         "model": model,
         "aliases": {name: as_data(release) for name, release in aliases.items()},

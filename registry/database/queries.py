@@ -45,7 +45,7 @@ def require_model(connection: Connection, model: str) -> None:
     Raises:
         NotFound: it has none.
     """
-    if not connection.scalar(select(func.count()).where(VersionRow.model == model)):
+    if connection.scalar(select(VersionRow.id).where(VersionRow.model == model).limit(1)) is None:
         raise _unknown_model(model, model_names(connection))
 
 
