@@ -143,7 +143,7 @@ def test_no_page_obeys_what_is_stored(registry, holding, text, bundle):
     pages = [
         card_page(release_card([Entry.of(one, registry.manifest(one)) for one in release.versions])),
         operator_page(
-            Seen(ServedRelease(), {}, {MODEL: history}, [f"{text} cannot be served"], [], {}, [], None)
+            Seen(ServedRelease(), {}, {MODEL: history}, {}, [f"{text} cannot be served"], [], {}, [], None)
         ),
     ]
     assert [obeyed(page) for page in pages] == [[], []]

@@ -85,9 +85,11 @@ def write_add(registry, bundle):
 
 def write_sign(registry, bundle):
     pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     from registry.signing.pem import Signer
 
-    registry.sign(MODEL, [1], Signer.__new__(Signer))
+    registry.sign(MODEL, [1], Signer(ec.generate_private_key(ec.SECP256R1())))
 
 
 def write_promote(registry, bundle):

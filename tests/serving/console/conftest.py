@@ -102,6 +102,11 @@ class Desk:
     service: Service
     people: Callable[[str], Somebody]
 
+    @property
+    def olga(self) -> Registry:
+        """The registry as its operator uses it."""
+        return self.registry.signed_by(self.people("olga").signatory)
+
     def send(self, path: str, body: Any, **options: Any) -> httpx.Response:
         """What the page sends."""
         return self.service.client.post(f"/v1/console/{path}", json=body, **options)

@@ -233,7 +233,7 @@ def test_our_own_page_is_no_other_site(desk):
 def test_only_a_key_with_the_scope_operate_reaches_any_of_it(desk, places, problem):
     sent = desk.sign("olga", OVERRIDE)
     secrets = {
-        scope: desk.registry.create_key(scope, scopes=[scope])[1] for scope in ("diagnose", "read", "operate")
+        scope: desk.olga.create_key(scope, scopes=[scope])[1] for scope in ("diagnose", "read", "operate")
     }
     with running(places.open) as service:
         client = service.client
@@ -256,7 +256,7 @@ def test_only_a_key_with_the_scope_operate_reaches_any_of_it(desk, places, probl
 
 
 def test_requests_are_counted_as_any_other(desk, places, problem):
-    secret = desk.registry.create_key("slow", scopes=["operate"], per_minute=2)[1]
+    secret = desk.olga.create_key("slow", scopes=["operate"], per_minute=2)[1]
     with running(places.open) as service:
         found = [service.client.post("/v1/console/prepare", json={}, auth=("", secret)) for _ in range(3)]
     assert [one.status_code for one in found] == [422, 422, 429]

@@ -141,8 +141,8 @@ def test_latencies_sets_and_reasons_are_told_by_version(counted, picture):
 def test_drift_is_told_once_enough_pictures_have_come(serve, registry, promote, bundle, picture, monkeypatch):
     monkeypatch.setattr(distance, "FEWEST", 10)
     rng = np.random.default_rng(0)
-    shares = rng.dirichlet((2, 2, 2), 500)
-    counts = count(shares, np.zeros(500, dtype=int), malignant=np.array([True, False, False])).point
+    shares = rng.dirichlet((2, 2, 2), 800)
+    counts = count(shares, np.zeros(800, dtype=int), malignant=np.array([True, False, False])).point
     promote(registry, bundle(reference=ReferenceHistograms.from_counts(counts)))
     with serve() as service:
         for n in range(9):
