@@ -62,6 +62,7 @@ def test_the_tutorials_lead_from_pictures_to_an_answer(tmp_path):
     assert "first, version" in said["app-developer"]
 
 
+@pytest.mark.long
 def test_a_first_release_takes_two_people(tmp_path):
     for name in ("global", "dark", "light"):
         old = read_bundle(PREVIOUS / "bundles" / name)

@@ -146,7 +146,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs whatever uses a registry on each kind of database, unless it is marked as of SQLite alone."""
     if "places" in metafunc.fixturenames:
         alone = metafunc.definition.get_closest_marker("sqlite") is not None
-        metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", "postgresql"])
+        first = metafunc.definition.get_closest_marker("sqlite_first") is not None
+        other = pytest.param("postgresql", marks=[pytest.mark.long] if first else [])
+        metafunc.parametrize("kind", ["sqlite"] if alone else ["sqlite", other])
 
 
 GUARDS = (

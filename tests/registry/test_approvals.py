@@ -10,6 +10,8 @@ from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from registry.releases import promote
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

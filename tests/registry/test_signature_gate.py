@@ -19,6 +19,8 @@ from registry.people.signatory import KeySignatory
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.pem import Signer, read_signer
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

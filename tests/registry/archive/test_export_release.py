@@ -6,6 +6,8 @@ import pytest
 
 from registry.errors import ArchiveError, NotFound, ObjectCorrupt
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

@@ -10,6 +10,8 @@ from registry.bundle.errors import BundleError
 from registry.errors import ArchiveRefused, BundleRefused, DatabaseError, GateRefusal, InvalidName
 from registry.signing.pem import Trust, trust_in_signer
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

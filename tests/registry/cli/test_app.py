@@ -11,6 +11,8 @@ from registry.cli.output import as_data
 from registry.database.tables import SCHEMA
 from registry.registry import Registry
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

@@ -15,6 +15,8 @@ from registry.releases.compare import darkness
 from registry.rendering.comparison import comparison_text
 from registry.rendering.records import event_lines
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 GATES = GateSet(gates=(NoWorseGate(delta=0.1, figures=("malignant_sensitivity",)), SpreadGate(limit=0.3)))
 

@@ -8,6 +8,8 @@ from registry.gates.count import CountGate
 from registry.releases import promote
 from registry.rendering.records import event_lines, gate_table
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 LOOSE, STRICT, TWO = (
     GateSet(gates=(SpreadGate(limit=0.9),)),

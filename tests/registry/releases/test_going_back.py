@@ -14,6 +14,8 @@ from registry.errors import (
 from registry.gates import GateSet, SpreadGate
 from registry.rendering.records import event_lines
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 WHY = {"reason": "a test"}
 

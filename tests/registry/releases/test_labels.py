@@ -5,6 +5,8 @@ import pytest
 from registry.errors import InvalidName, NotFound
 from registry.rendering.records import event_lines
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 

@@ -4,6 +4,8 @@ from registry.bundle.manifest.schema import Subgroup
 from registry.errors import NotFound, ObjectCorrupt, SignatureRefused
 from registry.signing.pem import Signer, Trust, hint_of, trust_in_signer
 
+pytestmark = pytest.mark.sqlite_first
+
 MODEL = "skin-lesion"
 
 
