@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from small_model import NAME, one_of_eight, small_bundle
 from tables import print_conditions, print_table
 
 from registry.bundle.manifest.schema import Subgroup
-from registry.errors import NothingToRollBack, RegistryError
+from registry.errors import NotFound, Refused, RegistryError
 from registry.gates import GateSet
 from registry.gates.answered import AnsweredGate
 from registry.people.signatory import KeySignatory
@@ -41,6 +42,8 @@ from registry.signing.new_key import write_key_pair
 from registry.signing.pem import read_signer, read_trust
 
 WRITERS = 16
+PATIENCE = 120
+"""How long nothing may be written down; seconds."""
 ACTIONS = ("add", "add", "add", "sign", "sign", "promote", "promote", "roll back", "withdraw", "export", "gc")
 
 
@@ -78,7 +81,7 @@ def write(url: str, store: str, folder: Path, number: int) -> None:
             tell(action=action, begun=True)
             try:
                 told = _act(registry, action, mine, number * 100_000 + turn, own, signer, folder)
-            except (NothingToRollBack, RegistryError) as error:
+            except (NotFound, Refused) as error:  # whatever else, the writer ends badly, and is counted
                 tell(action=action, refused=f"{type(error).__name__}: {error}")
                 continue
             tell(action=action, **told)
@@ -109,8 +112,6 @@ def _act(
         path = folder / f"{seed}.dermfed"
         exported = registry.export_release(NAME, "production", path)
         return {"file": str(path), "digest": exported.digest}
-    from datetime import timedelta
-
     return {"removed": len(registry.collect(older_than=timedelta(0)).files)}
 
 
@@ -199,7 +200,10 @@ def lines(folder: Path) -> int:
 
 def wait_for_lines(folder: Path, enough: int) -> None:
     """Waits until the writers have written down so much."""
+    began = time.monotonic()
     while lines(folder) < enough:
+        if time.monotonic() - began > PATIENCE:
+            raise SystemExit(f"nothing was written down for {PATIENCE} seconds: the writers have ended")
         time.sleep(0.02)
 
 

@@ -84,7 +84,7 @@ def write_add(registry, bundle):
 
 
 def write_sign(registry, bundle):
-    pytest.importorskip("cryptography")
+    pytest.importorskip("cryptography", reason="signing needs the extra sign")
     from cryptography.hazmat.primitives.asymmetric import ec
 
     from registry.signing.pem import Signer
@@ -169,6 +169,19 @@ def test_a_shared_store_of_before_is_no_databases_garbage(opened, bundle, addres
         with pytest.raises(StoreNotOurs):
             registry.collect(older_than=AT_ONCE)
         assert registry.verify() == ()
+
+
+def test_what_is_missing_from_the_store_of_another_is_told_with_whose_it_is(
+    opened, bundle, address, tmp_path
+):
+    one, other = opened("one"), opened("other")
+    (version,) = one.add([bundle()])
+    filesystem, root = fsspec.core.url_to_fs(address)
+    filesystem.rm(root, recursive=True)
+    other.add([bundle(seed=1)])
+    for read in (one.manifest, one.bundle, lambda _: one.fetch(MODEL, 1, tmp_path / "there")):
+        with pytest.raises(StoreNotOurs):
+            read(version)
 
 
 @pytest.mark.sqlite
