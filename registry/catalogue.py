@@ -3,7 +3,8 @@
 Each method reads one moment of the database; nothing here changes anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -191,7 +192,7 @@ class Catalogue:
             require_model(connection, model)
             if (release := current_release(connection, model, alias)) is None:
                 return None
-            events = gate_events(connection, model, release.id)
+            events = gate_events(connection, model, alias, release.id)
         return let_through(events, release.id, alias)
 
     def signers(self, events: Iterable[Event]) -> dict[int, SignedBy]:
@@ -206,24 +207,26 @@ class Catalogue:
         found = {one.id: who_signed(one, registry, people) for one in events if one.signed_with}
         return {number: who for number, who in found.items() if who is not None}
 
-    def forged(self, events: Iterable[Event]) -> frozenset[int]:
-        """The ids of those events that say to be signed, and are not; none where nobody can check."""
+    def forged(self, events: Iterable[Event]) -> frozenset[int] | None:
+        """The ids of those events that say to be signed, and are not; None where they cannot be checked."""
         claimed = [one for one in events if one.signed_with]
         try:
             held = self.signers(claimed)
         except KeyUnusable:
-            return frozenset()
+            return None
         return frozenset(one.id for one in claimed) - held.keys()
 
-    def overrides(self, model: str) -> dict[int, Event]:
+    def overrides(self, model: str, releases: Collection[int] | None = None) -> dict[int, Event]:
         """The promotions of a model that overrode a gate's refusal, by the release they made.
+
+        Of every release, or of these alone.
 
         Raises:
             NotFound: there is no such model.
         """
         with reading(self._engine) as connection:
             require_model(connection, model)
-            events = overriding_events(connection, model)
+            events = overriding_events(connection, model, releases)
         return {event.release: event for event in events if event.release is not None}
 
     def manifest(self, version: Version) -> BundleManifest:
@@ -235,11 +238,8 @@ class Catalogue:
             ObjectMissing: it is not in the store.
             ObjectCorrupt: it was altered.
         """
-        try:
+        with self._from_own_store():
             return stored_manifest(self._store, version)
-        except ObjectMissing:
-            self._require_own_store()
-            raise
 
     def bundle(self, version: Version) -> Bundle:
         """The bundle of the version, the digests of both files verified.
@@ -250,11 +250,8 @@ class Catalogue:
             ObjectMissing: a file is not in the store.
             ObjectCorrupt: a file was altered.
         """
-        try:
+        with self._from_own_store():
             return stored_bundle(self._store, version)
-        except ObjectMissing:
-            self._require_own_store()
-            raise
 
     def tags(self, model: str | None = None) -> dict[tuple[str, int], tuple[str, ...]]:
         """The tags of each version that has any, by model and number."""
@@ -279,13 +276,21 @@ class Catalogue:
 
         Raises:
             NotFound: there is no such model or version.
+            StoreNotOurs: a file is missing, and the store is that of another registry.
             ObjectMissing: a file is not in the store.
             ObjectCorrupt: a file was altered.
             FolderError: something else is in the folder, or the disk refuses.
         """
-        return fetch_bundle(self._store, self.version(model, number), folder)
+        version = self.version(model, number)
+        with self._from_own_store():
+            return fetch_bundle(self._store, version, folder)
 
-    def _require_own_store(self) -> None:
-        """Checks that the store is not that of another registry: then it is no wonder what is missing."""
-        with reading(self._engine) as connection:
-            require_own(connection, self._store)
+    @contextmanager
+    def _from_own_store(self) -> Iterator[None]:
+        """Reads from the store; where something is missing from that of another registry, that is why."""
+        try:
+            yield
+        except ObjectMissing:
+            with reading(self._engine) as connection:
+                require_own(connection, self._store)
+            raise

@@ -81,6 +81,11 @@ SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
 """What `find` looks at: all of it is in the database, so that no bundle has to be opened."""
 
 
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the second, as people are told it."""
+    return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 @dataclass(frozen=True)
 class Version:
     """One bundle under a model's name.
@@ -166,8 +171,7 @@ class Withdrawal:
     created: datetime
 
     def __str__(self) -> str:
-        when = self.created.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return f"WITHDRAWN at {when}: {self.reason}"
+        return f"WITHDRAWN at {moment(self.created)}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -251,6 +255,10 @@ class Person:
     roles: tuple[Role, ...]
     created: datetime
     revoked: datetime | None = None
+
+
+RESTORE: Final = "find out who changed the database, and restore a copy of it"
+"""What to do about an issue that nobody makes by using the registry."""
 
 
 @dataclass(frozen=True)

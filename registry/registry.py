@@ -38,6 +38,7 @@ from registry.records import (
 )
 from registry.releases import going_back, promote
 from registry.releases.add_bundles import add_bundles, add_folders
+from registry.releases.compose import Candidate
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
 from registry.releases.promote import Promotion
 from registry.signing.rows import Signature, signatures_of_version
@@ -121,7 +122,7 @@ class Registry(Marking, Identities):
         self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
     ) -> GateReport:
         """The gates' report on the release that this promotion would make; raises as `compare`."""
-        return self.compare(model, numbers, to=to, without=without).report
+        return self._judged(model, numbers, to, without)[1].report
 
     def compare(
         self, model: str, numbers: Sequence[int], *, to: str, without: Sequence[str] = ()
@@ -133,10 +134,15 @@ class Registry(Marking, Identities):
             ReleaseRefused: the versions do not make a release.
             StoreError: a manifest is missing or was altered.
         """
+        candidate, evaluation = self._judged(model, numbers, to, without)
+        return promote.compare(self._engine, candidate, to, evaluation)
+
+    def _judged(
+        self, model: str, numbers: Sequence[int], to: str, without: Sequence[str]
+    ) -> tuple[Candidate, promote.GateEvaluation]:
         candidate = promote.candidate_for(self._engine, model, numbers, to, without)
-        return promote.judge(
-            self._engine, self._store, candidate, to, promote.promoter_of(self._context())
-        ).comparison
+        promoter = promote.promoter_of(self._context())
+        return candidate, promote.judge(self._engine, self._store, candidate, to, promoter)
 
     def promote(
         self,

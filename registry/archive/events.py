@@ -28,10 +28,10 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "origin": ("list", "alias", "release", "registry", "time", "key", "versions"),
     },
     "signed": {"signatures": _SIGNATURE},
-    "approved": {"candidate": (), "members": _MEMBER},
-    "promoted": {"made": (), "members": _MEMBER},
-    "rolled-back": {"made": (), "members": _MEMBER},
-    "stopped": {},
+    "approved": {"candidate": (), "members": _MEMBER, "without": ()},
+    "promoted": {"made": (), "members": _MEMBER, "without": ()},
+    "rolled-back": {"made": (), "members": _MEMBER, "because": (), "skipped": ("release", "withdrawn")},
+    "stopped": {"because": (), "skipped": ("release", "withdrawn")},
     "withdrawn": {},
 }
 """The kinds of event that are exported, and which of their details with which facts."""

@@ -31,12 +31,11 @@ from registry.database.connection import reading, writing
 from registry.database.hash_chain import GENESIS, canonical_json
 from registry.database.tables import EventRow, HeadRow
 from registry.errors import DatabaseError, InvalidName, PersonRefused, StampError
-from registry.records import Event, IntegrityIssue
+from registry.records import RESTORE, Event, IntegrityIssue
 
 if TYPE_CHECKING:  # time stamps need an extra
     from registry.audit.time_stamp import Authorities
 
-_RESTORE = "find out who changed the database, and restore a copy of it"
 _TEXT = re.compile(r"(\d{1,18}):(?:sha256:)?([0-9a-f]{64})")
 
 
@@ -179,7 +178,7 @@ def signed_head_issues(events: Iterable[Mapping[str, Any]]) -> Iterator[Integrit
             yield IntegrityIssue(
                 f"event {event['id']}",
                 f"it tells of a head of {said[0]} events, of hash {said[1]}, and before it are {there[0]}, "
-                f"of hash {there[1]}: the chain was written anew; {_RESTORE}",
+                f"of hash {there[1]}: the chain was written anew; {RESTORE}",
             )
 
 
@@ -248,14 +247,14 @@ def _compared(
         issue = f"it was kept of the registry {kept.registry}, and this one is {registry or 'without an id'}"
         return ComparedHead(kept, IntegrityIssue(about, f"{issue}; name the right one with --url"))
     if kept.events >= len(hashes):
-        issue = f"there are {len(hashes) - 1} now: events after them were removed; {_RESTORE}"
+        issue = f"there are {len(hashes) - 1} now: events after them were removed; {RESTORE}"
         return ComparedHead(kept, IntegrityIssue(about, issue))
     if (there := hashes[kept.events]) != kept.hash:
-        issue = f"the hash was {kept.hash} and is {there}: the chain was written anew; {_RESTORE}"
+        issue = f"the hash was {kept.hash} and is {there}: the chain was written anew; {RESTORE}"
         return ComparedHead(kept, IntegrityIssue(about, issue))
     if kept.signed is not None and kept.signed not in signed:
         issue = "the file tells of a signature of it that no event holds: the file or the chain was changed"
-        return ComparedHead(kept, IntegrityIssue(about, f"{issue}; {_RESTORE}"))
+        return ComparedHead(kept, IntegrityIssue(about, f"{issue}; {RESTORE}"))
     if authorities is None:
         return ComparedHead(kept, None)
     if kept.stamp is None:

@@ -13,10 +13,9 @@ from sqlalchemy import Connection, String, Text, cast, select, type_coerce
 from registry.bundle.plain_text import STEERS
 from registry.database.hash_chain import GENESIS, canonical_json, event_hash
 from registry.database.tables import EventRow, HeadRow
-from registry.records import IntegrityIssue
+from registry.records import RESTORE, IntegrityIssue
 
 _JSON = ("versions", "gates", "details")
-_RESTORE = "find out who changed the database, and restore a copy of it"
 
 
 def stored_events(connection: Connection, model: str | None = None) -> Iterator[dict[str, Any]]:
@@ -57,7 +56,7 @@ def chain_issues(connection: Connection, events: Iterable[dict[str, Any]]) -> It
         if computed != facts["hash"]:
             yield IntegrityIssue(
                 about,
-                f"it was changed: its hash is {facts['hash']}, and what it says gives {computed}; {_RESTORE}",
+                f"it was changed: its hash is {facts['hash']}, and what it says gives {computed}; {RESTORE}",
             )
             return
         if facts["previous"] != last:
@@ -66,7 +65,7 @@ def chain_issues(connection: Connection, events: Iterable[dict[str, Any]]) -> It
                 about,
                 f"it follows an event of hash {facts['previous']}, and before it comes "
                 f"{'nothing' if number is None else f'{after}, of hash {last}'}: "
-                f"an event between was removed or put in; {_RESTORE}",
+                f"an event between was removed or put in; {RESTORE}",
             )
             return
         last, number, length = facts["hash"], facts["id"], length + 1
@@ -78,13 +77,13 @@ def _end_issues(
 ) -> Iterator[IntegrityIssue]:
     ends = connection.execute(select(HeadRow.events, HeadRow.hash)).all()
     if len(ends) != 1:
-        yield IntegrityIssue("audit_head", f"it has {len(ends)} rows and must have one; {_RESTORE}")
+        yield IntegrityIssue("audit_head", f"it has {len(ends)} rows and must have one; {RESTORE}")
     elif tuple(ends[0]) != (length, last):
         where = "there is no event" if number is None else f"event {number} is the last, of hash {last}"
         yield IntegrityIssue(
             "the last event",
             f"audit_head says {ends[0].events} events, the last of hash {ends[0].hash}; there are {length}, "
-            f"and {where}: events after it were removed, or audit_head was changed; {_RESTORE}",
+            f"and {where}: events after it were removed, or audit_head was changed; {RESTORE}",
         )
 
 

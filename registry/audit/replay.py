@@ -8,11 +8,9 @@ from sqlalchemy import Connection, String, select, type_coerce
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members
 from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
-from registry.records import MOVES, SCOPES, IntegrityIssue
+from registry.records import MOVES, RESTORE, SCOPES, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
 from registry.releases.labels import all_tags
-
-_RESTORE = "find out who changed the database, and restore a copy of it"
 
 _KEY_EVENTS = ("key-created", "key-rotated", "key-revoked")
 
@@ -67,13 +65,13 @@ def _versions(connection: Connection, events: Events) -> Iterator[IntegrityIssue
     for model, number in sorted(held.keys() | recorded.keys()):
         about = f"version {number} of {model}"
         if (model, number) not in recorded:
-            yield IntegrityIssue(about, f"no event tells that it was added; {_RESTORE}")
+            yield IntegrityIssue(about, f"no event tells that it was added; {RESTORE}")
             continue
         event, facts = recorded[model, number]
         if (model, number) not in held:
-            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {RESTORE}")
         elif differing := _differing(held[model, number], facts):
-            yield IntegrityIssue(about, f"it has {differing}, as event {event} tells it; {_RESTORE}")
+            yield IntegrityIssue(about, f"it has {differing}, as event {event} tells it; {RESTORE}")
 
 
 def _releases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
@@ -88,7 +86,7 @@ def _releases(connection: Connection, events: Events) -> Iterator[IntegrityIssue
         seen.add(number)
         about = f"release {number} of {event['model']}"
         if number not in held:
-            yield IntegrityIssue(about, f"event {event['id']} tells of it and it is gone; {_RESTORE}")
+            yield IntegrityIssue(about, f"event {event['id']} tells of it and it is gone; {RESTORE}")
             continue
         stored = {
             "model": held[number],
@@ -99,9 +97,9 @@ def _releases(connection: Connection, events: Events) -> Iterator[IntegrityIssue
         if differing := _differing(
             stored, {name: fact for name, fact in recorded.items() if fact is not None}
         ):
-            yield IntegrityIssue(about, f"it has {differing}, as event {event['id']} tells it; {_RESTORE}")
+            yield IntegrityIssue(about, f"it has {differing}, as event {event['id']} tells it; {RESTORE}")
     for number in sorted(held.keys() - seen):
-        yield IntegrityIssue(f"release {number} of {held[number]}", f"no event tells of it; {_RESTORE}")
+        yield IntegrityIssue(f"release {number} of {held[number]}", f"no event tells of it; {RESTORE}")
 
 
 def _aliases(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
@@ -148,13 +146,13 @@ def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIs
     for model, number in sorted(held.keys() | recorded.keys()):
         about = f"the withdrawal of version {number} of {model}"
         if (model, number) not in recorded:
-            yield IntegrityIssue(about, f"no event tells of it; {_RESTORE}")
+            yield IntegrityIssue(about, f"no event tells of it; {RESTORE}")
         elif (model, number) not in held:
             event = recorded[model, number][0]
-            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {RESTORE}")
         elif held[model, number] != recorded[model, number][1:]:
             event = recorded[model, number][0]
-            yield IntegrityIssue(about, f"it is not as event {event} tells it; {_RESTORE}")
+            yield IntegrityIssue(about, f"it is not as event {event} tells it; {RESTORE}")
     query = select(AliasRow.model, AliasRow.alias, AliasRow.release_id).order_by(
         AliasRow.model, AliasRow.alias
     )
@@ -163,7 +161,7 @@ def _withdrawals(connection: Connection, events: Events) -> Iterator[IntegrityIs
             yield IntegrityIssue(
                 f"alias {alias} of {model}",
                 f"it points to release {release}, which holds version {', '.join(map(str, numbers))}, "
-                f"withdrawn; no service serves it. {_RESTORE.capitalize()}, or promote anew",
+                f"withdrawn; no service serves it. {RESTORE.capitalize()}, or promote anew",
             )
 
 
@@ -182,7 +180,7 @@ def _tags(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
             yield IntegrityIssue(
                 f"the tags of version {number} of {model}",
                 f"they are {', '.join(now) or 'none'}, and events tell of {', '.join(told) or 'none'}; "
-                f"{_RESTORE}",
+                f"{RESTORE}",
             )
 
 
@@ -212,11 +210,11 @@ def _keys(connection: Connection, events: Events) -> Iterator[IntegrityIssue]:
             )
         elif id not in held:
             yield IntegrityIssue(
-                about, f"event {recorded[id]['event']} tells of it and it is gone; {_RESTORE}"
+                about, f"event {recorded[id]['event']} tells of it and it is gone; {RESTORE}"
             )
         elif differing := _differing(held[id], recorded[id]):
             yield IntegrityIssue(
-                about, f"it has {differing}, as event {recorded[id]['event']} tells it; {_RESTORE}"
+                about, f"it has {differing}, as event {recorded[id]['event']} tells it; {RESTORE}"
             )
 
 
@@ -237,8 +235,8 @@ def _gate_sets(connection: Connection, events: Iterable[Mapping[str, Any]]) -> I
         about = f"gate set {number} {f'of {model}' if model else 'for all models'}"
         event, told = recorded.get((model, number), (None, ("", "")))
         if event is None:
-            yield IntegrityIssue(about, f"no event tells that it was set; {_RESTORE}")
+            yield IntegrityIssue(about, f"no event tells that it was set; {RESTORE}")
         elif (model, number) not in held:
-            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {_RESTORE}")
+            yield IntegrityIssue(about, f"event {event} tells of it and it is gone; {RESTORE}")
         elif held[model, number] != told:
-            yield IntegrityIssue(about, f"it is not the one that event {event} tells of; {_RESTORE}")
+            yield IntegrityIssue(about, f"it is not the one that event {event} tells of; {RESTORE}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import InvalidName
-from registry.rendering.records import moment
+from registry.records import moment
 from registry.rendering.table import columns
 
 EXAMPLES = ("--dry-run", "", "--older-than 7d --json")

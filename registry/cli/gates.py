@@ -12,7 +12,8 @@ from registry.cli.output import answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
-from registry.rendering.records import event_lines, gate_table, moment
+from registry.records import moment
+from registry.rendering.records import event_lines, gate_table
 
 REFUSED = 1
 

@@ -8,8 +8,8 @@ import typer
 from registry.bundle.plain_text import shown_name
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
-from registry.records import ROTATION_GRACE, SCOPES
-from registry.rendering.records import key_table, moment
+from registry.records import ROTATION_GRACE, SCOPES, moment
+from registry.rendering.records import key_table
 
 ADD_EXAMPLES = (
     "ward-3",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.arguments import AsJson, Reason
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.environment import key_password
@@ -24,8 +25,6 @@ _FIRST = (
     "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of "
     "this key can add others: make sure that somebody holds its private half"
 )
-
-_AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 
 
 def people_new_key(
@@ -50,7 +49,7 @@ def people_add(
         list[str], typer.Option("--role", metavar="ROLE", help=f"What they may do: {', '.join(ROLES)}.")
     ],
     key: Key = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add a person, who is known by a key from now on.
 
@@ -65,7 +64,7 @@ def people_add(
     answer(as_data(person), people_table([person]) + (_FIRST if first else ""), as_json)
 
 
-def people_list(context: typer.Context, as_json: _AsJson = False) -> None:
+def people_list(context: typer.Context, as_json: AsJson = False) -> None:
     """List people with the fingerprints of their keys, those who were revoked too."""
     with open_registry(context) as registry:
         people = registry.people()
@@ -79,9 +78,9 @@ def people_list(context: typer.Context, as_json: _AsJson = False) -> None:
 def people_revoke(
     context: typer.Context,
     who: Annotated[str, typer.Argument(metavar="PERSON", help="A name, or a key's fingerprint.")],
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")] = None,
+    reason: Reason = None,
     key: Key = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Revoke a person's key for good.
 

@@ -14,10 +14,9 @@ from registry.cli.output import answer, as_data
 from registry.cli.signatures import signed_by
 from registry.errors import RegistryError
 from registry.gates.let_through import LetThrough, all_let_through
-from registry.records import Release, Version
+from registry.records import Release, Version, moment
 from registry.rendering.records import (
     event_lines,
-    moment,
     release_line,
     stopped_line,
     version_page,
@@ -54,6 +53,13 @@ def list_(
         withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
         place = registry.place
     states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
+    if as_json:
+        found = [
+            {**data, **_marks(state, tags.get((one.model, one.number), ()))}
+            for data, one, state in zip(as_data(versions), versions, states, strict=True)
+        ]
+        answer(found, "", as_json)
+        return
     tagged = [", ".join(tags.get((one.model, one.number), ())) for one in versions]
     text = version_table(versions, states if any(states) else None, tagged if any(tagged) else None)
     if not versions:
@@ -62,11 +68,7 @@ def list_(
         )
         text = text if tag is None else printable(f"no version has the tag {tag!r}")
     more = f"\nand {older} older: --all lists them too" if older else ""
-    found = [
-        {**data, **_marks(state, tags.get((one.model, one.number), ()))}
-        for data, one, state in zip(as_data(versions), versions, states, strict=True)
-    ]
-    answer(found, text + more, as_json)
+    answer(None, text + more, as_json)
 
 
 def show(
@@ -95,37 +97,40 @@ def show(
             aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
-        overridden = registry.overrides(model)
+        overridden = registry.overrides(model, [release.id for release in aliases.values()])
         withdrawn = {one.number: one for one in registry.withdrawals(model)}
         tags, notes = registry.tags(model), registry.notes(model)
         passed = {name: _passed(registry, model, name) for name in aliases}
         stopped = registry.stopped(model) if alias is None and number is None else {}
         people = registry.people()
-    found = {
-        "model": model,
-        "aliases": {name: as_data(release) for name, release in aliases.items()},
-        "overridden": {
-            name: as_data(overridden[release.id])
-            for name, release in aliases.items()
-            if release.id in overridden
-        },
-        "gates": {name: as_data(passed[name]) for name in aliases},
-        **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
-        "versions": [
-            {
-                **as_data(version),
-                **_marks(
-                    str(withdrawn.get(version.number, "")),
-                    tags.get((model, version.number), ()),
-                    [as_data(note) for note in notes if note.number == version.number],
-                ),
-                "signatures": as_data(signed),
-                **measured_data(manifest, people),
-                "manifest": readable(manifest),
-            }
-            for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
-        ],
-    }
+    if as_json:
+        found = {
+            "model": model,
+            "aliases": {name: as_data(release) for name, release in aliases.items()},
+            "overridden": {
+                name: as_data(overridden[release.id])
+                for name, release in aliases.items()
+                if release.id in overridden
+            },
+            "gates": {name: as_data(passed[name]) for name in aliases},
+            **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
+            "versions": [
+                {
+                    **as_data(version),
+                    **_marks(
+                        str(withdrawn.get(version.number, "")),
+                        tags.get((model, version.number), ()),
+                        [as_data(note) for note in notes if note.number == version.number],
+                    ),
+                    "signatures": as_data(signed),
+                    **measured_data(manifest, people),
+                    "manifest": readable(manifest),
+                }
+                for version, manifest, signed in zip(versions, manifests, signatures, strict=True)
+            ],
+        }
+        answer(found, "", as_json)
+        return
     pages = [
         "\n".join(
             [
@@ -143,7 +148,7 @@ def show(
     ]
     lines += [stopped_line(name, event) for name, event in stopped.items()]
     lines = lines or [f"no alias of {model} points here"]
-    answer(found, "\n\n".join(["\n".join(lines), *pages]), as_json)
+    answer(None, "\n\n".join(["\n".join(lines), *pages]), as_json)
 
 
 def history(context: typer.Context, model: Model, as_json: AsJson = False) -> None:
@@ -158,7 +163,7 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
     found = all_let_through(events)
     lines = []
     for event in events:
-        lines.append(event_lines(event, forged=event.id in forged))
+        lines.append(event_lines(event, forged))
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
     answer(as_data(events), "\n".join(lines), as_json)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from registry.rendering.records import moment
+from registry.records import moment
 from registry.rendering.table import columns, lines_of
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def verify(
     with open_registry(context) as registry:
         problems = registry.verify(trust_in(trust))
         compared = registry.compare_heads(kept, authorities, answers)
-        versions = len(registry.versions())
+        versions = registry.version_count()
     problems += tuple(one.issue for one in compared if one.issue is not None)
     lines = [f"{problem.about}: {problem.text}" for problem in problems]
     lines += [_line(one) for one in compared if one.issue is None]

@@ -15,7 +15,7 @@ from registry.database.action import newest_about, registry_id, report_digest, s
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.hash_chain import event_hash
 from registry.database.people import Signatory, acting_person
-from registry.database.queries import last_event, version_by_digest
+from registry.database.queries import last_event, version_by_digest, version_id
 from registry.database.tables import (
     AliasRow,
     EventRow,
@@ -127,9 +127,7 @@ def point_alias(connection: Connection, model: str, alias: str, release: int | N
 
 def insert_withdrawal(connection: Connection, version: Version, reason: str, time: datetime) -> None:
     """Marks a version as withdrawn."""
-    id_ = connection.scalar(
-        select(VersionRow.id).where(VersionRow.model == version.model, VersionRow.number == version.number)
-    )
+    id_ = version_id(connection, version.model, version.number)
     connection.execute(insert(WithdrawalRow).values(version_id=id_, reason=reason, created=time))
 
 

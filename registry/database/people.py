@@ -50,23 +50,22 @@ def acting_person(connection: Connection, kind: EventKind, signatory: Signatory 
     Raises:
         PersonRefused: the registry knows people, and none of them who may do this has signed it.
     """
-    people = active_people(connection)
+    everybody = all_people(connection)
+    people = {one.fingerprint: one for one in everybody if one.revoked is None}
     role = ROLE_FOR.get(kind)
-    if not people and (kind == "person-added" or (kind != "head-signed" and not all_people(connection))):
+    if not people and (kind == "person-added" or (kind != "head-signed" and not everybody)):
         return None  # nobody is known yet: the first person, and all that is done before, is nobody's word
     if signatory is None:
         if people and role is not None:
             able = ", ".join(sorted(one.name for one in people.values() if role in one.roles)) or "nobody"
             raise PersonRefused(
-                f"this is for {'an' if role[0] in 'aou' else 'a'} {role} ({able}), and nobody has signed it; "
+                f"this is for an {role} ({able}), and nobody has signed it; "
                 "add --key FILE with your private key, or set DERMFED_SIGNING_KEY to that file"
             )
         return None
     person = people.get(signatory.fingerprint)
     if person is None:
-        known = next(
-            (one for one in all_people(connection) if one.fingerprint == signatory.fingerprint), None
-        )
+        known = next((one for one in everybody if one.fingerprint == signatory.fingerprint), None)
         why = "is of nobody whom the registry knows" if known is None else f"of {known.name} was revoked"
         raise PersonRefused(
             f"the key {signatory.fingerprint} {why}; `dermfed-registry people list` shows who is known, and "

@@ -1,7 +1,7 @@
 """The queries of the registry: rows of the tables as records."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -84,6 +84,13 @@ def versions_by_number(connection: Connection, model: str, numbers: Sequence[int
             known = connection.scalars(select(VersionRow.number).where(VersionRow.model == model))
             raise no_such_version(model, number, known)
     return tuple(found[number] for number in numbers)
+
+
+def version_id(connection: Connection, model: str, number: int) -> int:
+    """The id of the row of a version that is there."""
+    return connection.scalars(
+        select(VersionRow.id).where(VersionRow.model == model, VersionRow.number == number)
+    ).one()
 
 
 def version_by_digest(connection: Connection, model: str, digest: str) -> Version | None:
@@ -183,20 +190,29 @@ def _with_gates(model: str) -> ColumnElement[bool]:
     return or_(EventRow.model == model, and_(EventRow.model == "", EventRow.kind == "gates-changed"))
 
 
-def gate_events(connection: Connection, model: str, release: int) -> tuple[Event, ...]:
-    """What changed the gates of a model or of all, and the promotions to one release, the oldest first.
+def gate_events(connection: Connection, model: str, alias: str, release: int) -> tuple[Event, ...]:
+    """What changed the gates of a model or of all, and promotions of a release to an alias, the oldest first.
 
     Nothing else is read: gate reports are long, and there may be very many.
     """
     changed = and_(EventRow.kind == "gates-changed", EventRow.model.in_((model, "")))
-    promoted = and_(EventRow.kind == "promoted", EventRow.model == model, EventRow.release_id == release)
+    promoted = and_(
+        EventRow.model == model,
+        EventRow.alias == alias,
+        EventRow.kind == "promoted",
+        EventRow.release_id == release,
+    )
     query = select(*EventRow.__table__.columns).where(or_(changed, promoted))
     return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
-def overriding_events(connection: Connection, model: str) -> tuple[Event, ...]:
-    """The promotions of a model that overrode a gate's refusal, the oldest first."""
+def overriding_events(
+    connection: Connection, model: str, releases: Collection[int] | None = None
+) -> tuple[Event, ...]:
+    """The promotions of a model that overrode a gate's refusal, of these releases or of all."""
     query = select(*EventRow.__table__.columns).where(EventRow.model == model, EventRow.overridden)
+    if releases is not None:
+        query = query.where(EventRow.release_id.in_(releases))
     return tuple(_event(row) for row in connection.execute(query.order_by(EventRow.id)))
 
 
@@ -238,6 +254,8 @@ def stops(connection: Connection, model: str | None = None, alias: str | None = 
 
 def withdrawals(connection: Connection, model: str | None = None) -> tuple[Withdrawal, ...]:
     """Every withdrawal, of one model or of all, in the order of the versions' numbers."""
+    if not _any_withdrawn(connection):
+        return ()
     query = (
         select(
             VersionRow.model,
@@ -255,8 +273,15 @@ def withdrawals(connection: Connection, model: str | None = None) -> tuple[Withd
     return tuple(Withdrawal(**row._mapping) for row in connection.execute(query))
 
 
+def _any_withdrawn(connection: Connection) -> bool:
+    """Whether any version was withdrawn: mostly none was, and all versions need not be looked through."""
+    return connection.scalar(select(WithdrawalRow.version_id).limit(1)) is not None
+
+
 def withdrawn_members(connection: Connection, model: str) -> dict[int, tuple[int, ...]]:
     """The numbers of the withdrawn versions in each release of a model that holds any."""
+    if not _any_withdrawn(connection):
+        return {}
     query = (
         select(MemberRow.release_id, VersionRow.number)
         .join(VersionRow, VersionRow.id == MemberRow.version_id)

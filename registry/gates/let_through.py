@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from registry.gate_report import set_title
-from registry.records import Event
+from registry.records import Event, moment
 
 _Key = tuple[str, int]
 
@@ -39,8 +39,7 @@ class SetBy:
         title = f"gate {set_title(self.model, self.number, self.alias)}"
         if self.time is None:
             return title
-        when = self.time.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return f"{title} (set by {self.actor} at {when}: {self.reason})"
+        return f"{title} (set by {self.actor} at {moment(self.time)}: {self.reason})"
 
 
 @dataclass(frozen=True)

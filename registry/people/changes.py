@@ -5,10 +5,11 @@ for every other. So whom a registry knows is as good as its first operator's key
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, insert, update
+from sqlalchemy import Engine, insert, update
 
 from registry.bundle.lookalikes import alike
 from registry.bundle.nearest import nearest
@@ -103,17 +104,13 @@ def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:
         connection.execute(
             update(PersonRow).where(PersonRow.fingerprint == person.fingerprint).values(revoked=now)
         )
-        return _known(connection, person.fingerprint)
+    return replace(person, revoked=now)
 
 
 def read_people(engine: Engine) -> tuple[Person, ...]:
     """Everybody whom the registry knows, revoked ones too."""
     with reading(engine) as connection:
         return all_people(connection)
-
-
-def _known(connection: Connection, fingerprint: str) -> Person:
-    return next(one for one in all_people(connection) if one.fingerprint == fingerprint)
 
 
 def _require_new(person: Person, known: Iterable[Person]) -> None:

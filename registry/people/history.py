@@ -5,18 +5,17 @@ the registry knew anybody are nobody's, and that is no fault.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, String, select, type_coerce
 
 from registry.database.action import registry_id, report_digest
-from registry.database.tables import PersonRow
+from registry.database.tables import PersonRow, stored_time
 from registry.errors import KeyUnusable
 from registry.people.signed_events import signature_issue
-from registry.records import ROLE_FOR, IntegrityIssue, Person
-
-_RESTORE = "find out who changed the database, and restore a copy of it"
+from registry.records import RESTORE, ROLE_FOR, IntegrityIssue, Person
 
 
 def person_issues(connection: Connection, events: Sequence[Mapping[str, Any]]) -> Iterator[IntegrityIssue]:
@@ -32,10 +31,10 @@ def person_issues(connection: Connection, events: Sequence[Mapping[str, Any]]) -
     for event in events:
         about = (event["model"], event["alias"])
         if (issue := _issue(event, people, registry, newest.get(about, 0))) is not None:
-            yield IntegrityIssue(f"event {event['id']}", f"{event['kind']}: {issue}; {_RESTORE}")
+            yield IntegrityIssue(f"event {event['id']}", f"{event['kind']}: {issue}; {RESTORE}")
         newest[about] = event["id"]
         _follow(people, event)
-    yield from _differing_people(connection, events)
+    yield from _differing_people(connection, people)
 
 
 def _issue(event: Mapping[str, Any], people: Mapping[str, Person], registry: str, newest: int) -> str | None:
@@ -72,23 +71,20 @@ def _follow(people: dict[str, Person], event: Mapping[str, Any]) -> None:
             datetime.fromisoformat(event["time"]),
         )
     elif event["kind"] == "person-revoked" and (one := people.get(details["fingerprint"])) is not None:
-        revoked = datetime.fromisoformat(details["revoked"])
-        people[one.fingerprint] = Person(
-            one.name, one.fingerprint, one.public_key, one.roles, one.created, revoked
-        )
+        people[one.fingerprint] = replace(one, revoked=datetime.fromisoformat(details["revoked"]))
 
 
-def _differing_people(
-    connection: Connection, events: Sequence[Mapping[str, Any]]
-) -> Iterator[IntegrityIssue]:
-    told: dict[str, dict[str, Any]] = {}
-    for event in events:
-        details = event["details"] or {}
-        if event["kind"] == "person-added":
-            facts = {name: details[name] for name in ("name", "public_key", "roles")}
-            told[details["fingerprint"]] = {**facts, "revoked": None}
-        elif event["kind"] == "person-revoked" and details["fingerprint"] in told:
-            told[details["fingerprint"]]["revoked"] = details["revoked"]
+def _differing_people(connection: Connection, people: Mapping[str, Person]) -> Iterator[IntegrityIssue]:
+    """Finds where the table of people does not say what events tell of them."""
+    told = {
+        one.fingerprint: {
+            "name": one.name,
+            "public_key": one.public_key,
+            "roles": list(one.roles),
+            "revoked": one.revoked and stored_time(one.revoked),
+        }
+        for one in people.values()
+    }
     query = select(
         PersonRow.fingerprint,
         PersonRow.name,
@@ -110,5 +106,5 @@ def _differing_people(
             name = (told.get(fingerprint) or held[fingerprint])["name"]
             yield IntegrityIssue(
                 f"the person {name} ({fingerprint})",
-                f"the table of people does not say what events tell of them; {_RESTORE}",
+                f"the table of people does not say what events tell of them; {RESTORE}",
             )

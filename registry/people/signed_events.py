@@ -49,9 +49,8 @@ def who_signed(
     person = people.get(event.signed_with or "")
     if person is None or signature_issue(facts, registry, person) is not None:
         return None
-    if event.details is None or event.details["signed"]["after"] < since:
-        return None
-    return SignedBy(person.name, person.fingerprint)
+    after: int = (event.details or {})["signed"]["after"]  # of a signature that holds
+    return SignedBy(person.name, person.fingerprint) if after >= since else None
 
 
 def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> str | None:

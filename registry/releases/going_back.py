@@ -27,8 +27,7 @@ from registry.database.queries import (
 )
 from registry.errors import NotFound, NothingToRollBack, ReleaseRefused
 from registry.names import not_found
-from registry.records import Event, Release
-from registry.rendering.records import moment
+from registry.records import Event, Release, moment
 
 
 @dataclass(frozen=True)
@@ -128,13 +127,13 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         )
         for version in new:
             insert_withdrawal(connection, version, context.reason, event.time)
-        moved = [_move_away(connection, model, alias, context) for alias in alias_names(connection, model)]
-        same = {
-            other
-            for one in facts
-            for other in same_model_file(connection, one["model_digest"])
-            if other not in {(row.model, row.number) for row in withdrawals(connection)}
-        }
+        withdrawn = withdrawn_members(connection, model)
+        moved = [
+            _move_away(connection, model, alias, withdrawn, context)
+            for alias in alias_names(connection, model)
+        ]
+        same = {other for one in facts for other in same_model_file(connection, one["model_digest"])}
+        same -= {(one.model, one.number) for one in withdrawals(connection)}
         return Withdrawn(event, tuple(one for one in moved if one is not None), tuple(sorted(same)))
 
 
@@ -161,10 +160,15 @@ def known_aliases(connection: Connection, model: str) -> tuple[str, ...]:
     return tuple(sorted({*alias_names(connection, model), *stopped}))
 
 
-def _move_away(connection: Connection, model: str, alias: str, context: AuditContext) -> Event | None:
+def _move_away(
+    connection: Connection,
+    model: str,
+    alias: str,
+    withdrawn: Mapping[int, Sequence[int]],
+    context: AuditContext,
+) -> Event | None:
     """Moves the alias if its release holds a withdrawn version."""
     release = current_release(connection, model, alias)
-    withdrawn = withdrawn_members(connection, model)
     if release is None or release.id not in withdrawn:
         return None
     before, skipped = _before(stack_of(moves_of(connection, model, alias)), withdrawn)

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Engine, delete, insert, select
 
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
-from registry.database.queries import versions_by_number, withdrawals
+from registry.database.queries import version_id, versions_by_number, withdrawals
 from registry.database.tables import EventRow, TagRow, VersionRow
 from registry.errors import InvalidName
 from registry.names import check_name, not_found
-from registry.records import Event, Version
+from registry.records import Event
 
 LONGEST_NOTE: Final = 10_000
 """Characters of a note at most."""
@@ -75,8 +75,8 @@ def tag_version(
     """
     asked = _checked(tags)
     with writing(engine) as connection:
-        (version,) = versions_by_number(connection, model, [number])
-        id_ = _id(connection, version)
+        versions_by_number(connection, model, [number])
+        id_ = version_id(connection, model, number)
         held = set(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
         if not (new := [tag for tag in asked if tag not in held]):
             return None
@@ -95,8 +95,8 @@ def untag_version(
     """
     asked = _checked(tags)
     with writing(engine) as connection:
-        (version,) = versions_by_number(connection, model, [number])
-        id_ = _id(connection, version)
+        versions_by_number(connection, model, [number])
+        id_ = version_id(connection, model, number)
         held = list(connection.scalars(select(TagRow.tag).where(TagRow.version_id == id_)))
         for tag in asked:
             if tag not in held:
@@ -126,11 +126,13 @@ def all_tags(connection: Connection, model: str | None = None) -> dict[tuple[str
     query = select(VersionRow.model, VersionRow.number, TagRow.tag).join(
         TagRow, TagRow.version_id == VersionRow.id
     )
-    if model is not None:
-        query = query.where(VersionRow.model == model)
     found: dict[tuple[str, int], tuple[str, ...]] = {}
     for name, number, tag in connection.execute(query.order_by(TagRow.tag)):
-        found[name, number] = (*found.get((name, number), ()), tag)
+        if model in (
+            None,
+            name,
+        ):  # not asked of the database, which would look through all versions of a model
+            found[name, number] = (*found.get((name, number), ()), tag)
     return found
 
 
@@ -198,10 +200,3 @@ def _checked(tags: Sequence[str]) -> list[str]:
     if not tags:
         raise InvalidName("no tag is named; name at least one, such as reviewed")
     return [check_name("tag", tag) for tag in dict.fromkeys(tags)]
-
-
-def _id(connection: Connection, version: Version) -> int:
-    query = select(VersionRow.id).where(
-        VersionRow.model == version.model, VersionRow.number == version.number
-    )
-    return int(connection.scalars(query).one())

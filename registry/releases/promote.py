@@ -1,6 +1,6 @@
 """Promotion: composes a release, asks the gates, and moves the alias only if nothing changed meanwhile."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
@@ -45,13 +45,17 @@ class GateEvaluation:
         report: the gates' report.
         gates: the gate set that was asked.
         approvals: who had approved the candidate.
-        comparison: the candidate beside the release that runs.
+        manifests: of the candidate, by the versions' numbers.
+        running: of the release that runs.
+        unreadable: why the release that runs cannot be read; empty where it can.
     """
 
     report: GateReport
     gates: StoredGateSet
     approvals: Approvals
-    comparison: Comparison
+    manifests: Mapping[int, BundleManifest]
+    running: Mapping[int, BundleManifest]
+    unreadable: str
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,6 @@ def judge(
     with reading(engine) as connection:
         gates = current_gates(connection, candidate.model, alias)
         stood = approvals(connection, candidate, alias) if approved is None else approved
-        told = let_through_now(connection, candidate, alias)
-        shared = shared_files(connection, candidate.versions)
     signed_by = signers(engine, store, candidate.versions) if gates.gates.looks_at_signatures else {}
     # A release that cannot be read any more must not keep a better one out: a gate that looks at it refuses,
     # which can be overridden.
@@ -132,10 +134,23 @@ def judge(
     report = GateReport(
         results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
-    comparison = compare_releases(
-        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=(*told, *shared)
+    return GateEvaluation(report, gates, stood, manifests, running, unreadable)
+
+
+def compare(engine: Engine, candidate: Candidate, alias: str, evaluation: GateEvaluation) -> Comparison:
+    """The candidate beside the release that runs, with what the gates said of it."""
+    with reading(engine) as connection:
+        told = let_through_now(connection, candidate, alias)
+        shared = shared_files(connection, candidate.versions)
+    return compare_releases(
+        candidate,
+        alias,
+        evaluation.manifests,
+        evaluation.running,
+        evaluation.report,
+        unreadable=evaluation.unreadable,
+        warnings=(*told, *shared),
     )
-    return GateEvaluation(report, gates, stood, comparison)
 
 
 def _approve_with(candidate: Candidate, alias: str) -> str:
@@ -149,7 +164,7 @@ def let_through_now(connection: Connection, candidate: Candidate, alias: str) ->
     """That the release that runs came through other gates than are asked now, in a sentence, where it did."""
     if candidate.before is None:
         return ()
-    events = gate_events(connection, candidate.model, candidate.before.id)
+    events = gate_events(connection, candidate.model, alias, candidate.before.id)
     found = let_through(events, candidate.before.id, alias)
     return () if found is None or not found.differs else (found.sentence,)
 
@@ -166,8 +181,9 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
     """
     with reading(engine) as connection:
         release = required_release(connection, model, alias)
-        events = gate_events(connection, model, release.id)
-        promoted = [one for one in events if (one.kind, one.alias) == ("promoted", alias)]
+        promoted = [
+            one for one in gate_events(connection, model, alias, release.id) if one.kind == "promoted"
+        ]
         before = promoted[-1].before if promoted else None
         replaced = None if before is None else release_by_id(connection, before)
     candidate = Candidate(model, release.versions, replaced, release.versions)
@@ -220,13 +236,13 @@ def promote(
         if candidate.changes_nothing:
             return Promotion(None, None)
         evaluation = judge(engine, store, candidate, alias, promoter_of(context))
-        report = evaluation.report
+        report, comparison = evaluation.report, compare(engine, candidate, alias, evaluation)
         if report.refused and not override_gates:
             detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
-            raise GateRefusal(detail, report, evaluation.comparison)
+            raise GateRefusal(detail, report, comparison)
         outcome = replace(context, gates=report, overridden=report.refused)
         if (event := swap(engine, candidate, alias, evaluation, outcome)) is not None:
-            return Promotion(event, evaluation.comparison)
+            return Promotion(event, comparison)
 
 
 def swap(
@@ -258,7 +274,7 @@ def swap(
             alias=alias,
             release=release,
             before=None if before is None else before.id,
-            details={"without": list(candidate.without)} if candidate.without else None,
+            details=_left_out(candidate),
         )
 
 
@@ -309,8 +325,13 @@ def approve(
             context,
             versions=[one.number for one in candidate.named],
             alias=alias,
-            details={"candidate": candidate.digest(alias), "members": members},
+            details={"candidate": candidate.digest(alias), "members": members, **_left_out(candidate)},
         )
+
+
+def _left_out(candidate: Candidate) -> dict[str, list[str]]:
+    """The subgroups that lose their version, for the event, where there are any."""
+    return {"without": list(candidate.without)} if candidate.without else {}
 
 
 def _has_approved(found: Approvals, context: AuditContext) -> bool:

@@ -37,11 +37,12 @@ def withdrawn_error(withdrawal: Withdrawal) -> VersionWithdrawn:
 def shared_files(connection: Connection, versions: Sequence[Version]) -> tuple[str, ...]:
     """What to know of these versions of one model: which have the `model.onnx` of a withdrawn one."""
     digests = model_digests(connection, versions)
+    withdrawn = withdrawals(connection)
     return tuple(
         f"version {version.number} of {version.model} has the same model.onnx as version {one.number} of "
         f"{one.model}, which is {one}"
         for version in versions
-        for one in withdrawals(connection)
+        for one in withdrawn
         if one.model_digest == digests.get(version.number)
         and (one.model, one.digest) != (version.model, version.digest)
     )

@@ -1,8 +1,8 @@
 """Records as lines and columns of text: versions, releases, events, gates and keys."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.manifest.schema import BundleManifest
@@ -10,15 +10,13 @@ from registry.bundle.metrics import patient
 from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateFinding, GateReport, GateResult, set_title
 from registry.gates import figures_by_subgroup
-from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version, Withdrawal
+from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version, Withdrawal, moment
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
+OVERRIDDEN: Final = "GATES OVERRIDDEN"
+NOT_SIGNED: Final = "NOT SIGNED, though it says so"
+
 FIGURES = (*patient.FIGURES, "accuracy", "ece")
-
-
-def moment(time: datetime | None) -> str:
-    """A time in UTC, to the second."""
-    return "" if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def version_table(
@@ -98,63 +96,84 @@ def _taken(manifest: BundleManifest) -> list[str]:
     ]
 
 
-def event_lines(event: Event, *, forged: bool = False) -> str:
+def event_lines(event: Event, forged: Collection[int] | None = ()) -> str:
     """One event, with all that was said of it.
 
     Args:
         event: the event.
-        forged: whether the signature that it says to have was checked and does not hold.
+        forged: the ids of events whose signature was checked and does not hold; None where none could be.
     """
-    sure = " (NOT SIGNED, though it says so)" if forged else _signed(event)
-    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{sure}  {event.kind}"
+    sure = signed_text(event, forged)
+    head = f"{event.id}  {moment(event.time)}  {shown_name(event.actor)}{sure and f' ({sure})'}"
+    told = [*event_said(event), *gate_lines(event), *([OVERRIDDEN] if event.overridden else [])]
+    return lines_of([f"{head}  {event_title(event)}", *(f"    {line}" for line in told)])
+
+
+def event_title(event: Event) -> str:
+    """What was done, to which versions and which alias."""
+    title, details = str(event.kind), event.details or {}
     if event.versions:
-        head += (
+        title += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
         )
     if event.release is not None:
-        head += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
+        title += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
     elif event.kind == "stopped":
-        head += f", {event.alias}: release {event.before or 'none'} -> nothing"
+        title += f", {event.alias}: release {event.before or 'none'} -> nothing"
     elif event.alias is not None and event.kind != "gates-changed":
-        head += f" for {event.alias}"
-    lines = [head, *_went_back(event.details or {})]
-    if event.kind in ("tagged", "untagged") and event.details:
-        lines[0] += f": {', '.join(event.details['tags'])}"
-    if event.kind == "noted" and event.details:
-        lines.append(f"    note: {event.details['note']}")
-    if without := (event.details or {}).get("without"):
-        lines.append(f"    without a version for: {', '.join(without)}")
-    if event.kind == "gates-changed" and event.details:
-        before, after = (_set_name(event.details[end]) for end in ("before", "after"))
-        lines[0] += f": {before} -> {after}"
-    if event.kind == "imported" and event.details:
-        lines.append(f"    from: {_origin(event.details['origin'])}")
+        title += f" for {event.alias}"
+    if event.kind in ("tagged", "untagged") and details:
+        title += f": {', '.join(details['tags'])}"
+    if event.kind == "gates-changed" and details:
+        before, after = (_set_name(details[end]) for end in ("before", "after"))
+        title += f": {before} -> {after}"
+    return title
+
+
+def event_said(event: Event) -> list[str]:
+    """What was said of an event beside what gates said, each on a line."""
+    details = event.details or {}
+    lines = _went_back(details)
+    if event.kind == "noted" and details:
+        lines.append(f"note: {details['note']}")
+    if without := details.get("without"):
+        lines.append(f"without a version for: {', '.join(without)}")
+    if event.kind == "imported" and details:
+        lines.append(f"from: {_origin(details['origin'])}")
     if event.reason is not None:
-        lines.append(f"    reason: {event.reason}")
-    if event.gates is not None:
-        lines += [f"    {line}" for line in _told(event.gates.results)]
-    if event.overridden:
-        lines.append("    GATES OVERRIDDEN")
+        lines.append(f"reason: {event.reason}")
     if event.kind == "withdrawn":
-        lines.append("    WITHDRAWN for good")
-    return lines_of(lines)
+        lines.append("WITHDRAWN for good")
+    return lines
 
 
-def _signed(event: Event) -> str:
-    """How sure it is who did it; nothing where it takes nobody in particular."""
-    if event.signed_with is not None:
-        return " (signed)"
-    return " (not signed)" if event.kind in ROLE_FOR else ""
+def gate_lines(event: Event) -> list[str]:
+    """What each gate said of an event."""
+    return [] if event.gates is None else _told(event.gates.results)
+
+
+def signed_text(event: Event, forged: Collection[int] | None = ()) -> str:
+    """How sure it is who did it, in words; empty where it takes nobody in particular.
+
+    Args:
+        event: the event.
+        forged: as for `event_lines`.
+    """
+    if event.signed_with is None:
+        return "not signed" if event.kind in ROLE_FOR else ""
+    if forged is None:
+        return "signed, not checked"
+    return NOT_SIGNED if event.id in forged else "signed"
 
 
 def _went_back(details: Mapping[str, Any]) -> list[str]:
     """Why an alias went back by itself, and what it passed over."""
     lines = []
     if because := details.get("because"):
-        lines.append(f"    since withdrawn: version {', '.join(map(str, because))}")
+        lines.append(f"since withdrawn: version {', '.join(map(str, because))}")
     for one in details.get("skipped", ()):
         held = ", ".join(map(str, one["withdrawn"]))
-        lines.append(f"    skipped: release {one['release']}, which holds version {held}, withdrawn")
+        lines.append(f"skipped: release {one['release']}, which holds version {held}, withdrawn")
     return lines
 
 

@@ -63,10 +63,17 @@ def text_of(table: Table) -> str:
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts below their header, each column as wide as its widest entry."""
-    texts = [[shown(text, LONGEST_CELL) for text in row] for row in (header, *rows)]
+    texts = [_cells(row) for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     line = "  ".join(f"{{:<{width}}}" for width in widths)
     return "\n".join(line.format(*row).rstrip() for row in texts)
+
+
+def _cells(row: Sequence[str]) -> Sequence[str]:
+    whole = "".join(row)
+    if whole.isascii() and whole.isprintable() and len(whole) <= LONGEST_CELL:
+        return row  # as most are
+    return [shown(text, LONGEST_CELL) for text in row]
 
 
 def lines_of(texts: Iterable[str]) -> str:

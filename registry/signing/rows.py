@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, insert, select
 
+from registry.database.queries import version_id
 from registry.database.tables import SignatureRow, VersionRow
 from registry.records import Version
 
@@ -51,9 +52,7 @@ def signatures_of_version(connection: Connection, version: Version) -> tuple[Sig
 def insert_signatures(connection: Connection, signatures: Sequence[Signature]) -> None:
     """Inserts signatures of existing versions."""
     for one in signatures:
-        version = connection.scalars(
-            select(VersionRow.id).where(VersionRow.model == one.model, VersionRow.number == one.number)
-        ).one()
+        version = version_id(connection, one.model, one.number)
         connection.execute(
             insert(SignatureRow).values(
                 version_id=version, object=one.object, identity=one.identity, created=one.created

@@ -10,6 +10,9 @@ from registry.records import Release, Version
 MANY: Final = 100
 """Versions of one subgroup that can be chosen, those that were added last."""
 
+LONGEST: Final = 10
+"""Digits of a version's number; more are none that a registry has given out."""
+
 WITHOUT: Final = "without:"
 """How a choice begins that leaves a subgroup without a version of its own."""
 
@@ -73,7 +76,11 @@ def read_choice(
     return Choice(
         model=model,
         alias=alias,
-        versions=tuple(int(one) for one in dict.fromkeys(chosen) if one.isascii() and one.isdigit()),
+        versions=tuple(
+            int(one)
+            for one in dict.fromkeys(chosen)
+            if one.isascii() and one.isdigit() and len(one) <= LONGEST
+        ),
         without=tuple(one.removeprefix(WITHOUT) for one in dict.fromkeys(chosen) if one.startswith(WITHOUT)),
     )
 

@@ -1,6 +1,6 @@
 """The console's page: choose, compare, sign; and what was done to the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,9 +8,17 @@ from registry.bundle.errors import BundleError
 from registry.comparison import Comparison
 from registry.errors import RegistryError
 from registry.gate_report import set_title
-from registry.records import ROLE_FOR, Event, Person, Release, Withdrawal
+from registry.records import Event, Person, Release, Withdrawal, moment
 from registry.registry import Registry
-from registry.rendering.records import event_lines, moment
+from registry.rendering.records import (
+    NOT_SIGNED,
+    OVERRIDDEN,
+    event_said,
+    event_title,
+    gate_lines,
+    signed_text,
+)
+from registry.rendering.table import lines_of
 from serving.console.actions import LONGEST_REASON
 from serving.console.choosing import WITHOUT, Choice, Row, read_choice, rows
 from serving.console.refusals import for_the_page
@@ -20,7 +28,6 @@ from serving.web.rendering import render
 NEWEST: Final = 50
 """Events that are shown."""
 
-_OVERRIDDEN: Final = "GATES OVERRIDDEN"
 _TOLD: Final = {"withdrawn": "WITHDRAWN", "stopped": "STOPPED"}
 
 
@@ -96,6 +103,7 @@ def look(
     numbers = {one.number for one in withdrawn}
     comparison, trouble = _compare(registry, choice)
     events = registry.history(choice.model, NEWEST)
+    forged = registry.forged(events)
     return Seen(
         models=models,
         choice=choice,
@@ -106,7 +114,7 @@ def look(
         withdrawn=withdrawn,
         comparison=comparison,
         trouble=trouble,
-        history=_history(registry, events),
+        history=[_done(event, forged) for event in reversed(events)],
         older=max(registry.history_length(choice.model) - NEWEST, 0),
     )
 
@@ -137,30 +145,15 @@ def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str
     return found, ""
 
 
-def _history(registry: Registry, events: Sequence[Event]) -> list[Done]:
-    signers = {number: who.name for number, who in registry.signers(events).items()} if can_sign() else {}
-    return [_done(event, signers.get(event.id)) for event in reversed(events)]
-
-
-def _done(event: Event, signer: str | None) -> Done:
-    head, *rest = event_lines(event).splitlines()
-    forged = event.signed_with is not None and signer is None and can_sign()
-    if event.signed_with is None:
-        sure = "not signed" if event.kind in ROLE_FOR else ""
-    elif signer is not None:
-        sure = "signed"
-    else:
-        sure = "NOT SIGNED, though it says so: run dermfed-registry verify" if forged else "not checked"
-    # A person may be called like a kind of event; what stands behind the kind holds no two spaces.
-    what = head.rpartition(f"  {event.kind}")[2]
-    said = [line.strip() for line in rest]
-    gates = [line for line in said if line.startswith("gate ")]
+def _done(event: Event, forged: Collection[int] | None) -> Done:
+    """One event; `forged` as for `registry.rendering.records.event_lines`."""
+    sure = signed_text(event, forged)
     return Done(
-        lines=[f"{event.kind}{what}", *(line for line in said if line not in (*gates, _OVERRIDDEN))],
-        gates=[for_the_page(line) for line in gates],
+        lines=[lines_of([line]) for line in (event_title(event), *event_said(event))],
+        gates=[for_the_page(lines_of([line])) for line in gate_lines(event)],
         time=moment(event.time),
         who=event.actor,
-        sure=sure,
-        forged=forged,
-        stands_out=_OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""),
+        sure=f"{sure}: run dermfed-registry verify" if sure == NOT_SIGNED else sure,
+        forged=sure == NOT_SIGNED,
+        stands_out=OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""),
     )

@@ -33,7 +33,7 @@ class Seen:
         state: what is served.
         served: the same as the interface lists it, by model.
         history: what was done to each model, the oldest first.
-        forged: events that say to be signed and are not, by model.
+        forged: events that say to be signed and are not, by model; None where they cannot be checked.
         troubles: what keeps something from working.
         drift: what came in beside what was tested on.
         decisions: how often what was decided, by model, version and subgroup.
@@ -44,7 +44,7 @@ class Seen:
     state: ServedRelease
     served: Mapping[str, ServedModel]
     history: Mapping[str, Sequence[Event]]
-    forged: Mapping[str, frozenset[int]]
+    forged: Mapping[str, frozenset[int] | None]
     troubles: Sequence[str]
     drift: Sequence[DriftRow]
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
@@ -84,8 +84,7 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
             if one.manifest.reference is not None and (marks := reliability(one.manifest.reference))
         ],
         "events": [
-            event_lines(event, forged=event.id in seen.forged.get(name, ())).splitlines()
-            for event in reversed(history[-NEWEST:])
+            event_lines(event, seen.forged.get(name)).splitlines() for event in reversed(history[-NEWEST:])
         ],
         "older": max(len(history) - NEWEST, 0),
         "drift": told_once([row for row in seen.drift if row.model == name]),

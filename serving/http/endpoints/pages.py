@@ -104,13 +104,13 @@ class Pages:
         service = self._service
         served, alias = service.current_release.served, service.settings.alias
         history: dict[str, Sequence[Event]] = {}
-        forged: dict[str, frozenset[int]] = {}
-        look = getattr(service.registry, "forged", None)  # a source of before cannot tell
+        forged: dict[str, frozenset[int] | None] = {}
+        look = getattr(service.registry, "forged", lambda _: None)  # not every source can tell
         unread = []
         for name in served.releases:
             try:
                 history[name] = service.registry.history(name)
-                forged[name] = look(history[name][-NEWEST:]) if look else frozenset()
+                forged[name] = look(history[name][-NEWEST:])
             except Exception as error:  # noqa: BLE001 - whatever it is, the rest is needed now more than ever
                 unread.append(f"what was done to {name} cannot be read: {error}")
         return Seen(

@@ -84,7 +84,10 @@ function fits(action, statements) {
       MAKES[action.action].includes(one.kind) &&
       one.model === action.model &&
       (!action.alias || one.alias === action.alias) &&
+      (one.reason ?? "") === action.reason.trim().replace(/\s+/g, " ") &&
       one.versions.every((number) => (action.versions ?? []).includes(number)) &&
+      (!["approved", "promoted"].includes(one.kind) || one.versions.length === action.versions.length) &&
+      (one.details.without ?? []).every((name) => (action.without ?? []).includes(name)) &&
       (!one.overridden || action.override === true),
   );
 }
@@ -96,6 +99,7 @@ function wordsOf(said) {
   return [
     `${DID[said.kind] ?? said.kind}${versions} ${said.model}${said.alias === null ? "" : `, alias ${said.alias}`}`,
     ...(members.length ? [`who answers then: ${members.map((one) => `version ${one.number} for ${one.subgroup}, ${one.digest.slice(0, 19)}…`).join("; ")}`] : []),
+    ...(said.details.without?.length ? [`NO VERSION OF ITS OWN any more: ${said.details.without.join(", ")}; the global one answers`] : []),
     ...(said.kind === "stopped" ? ["who answers then: nobody"] : []),
     ...(said.kind === "withdrawn" ? ["for good: it is never promoted or served again"] : []),
     ...(said.gates ? [`asked: gate set ${said.gates.number}${said.gates.model ? ` of ${said.gates.model}` : " for all models"}`] : []),
@@ -119,7 +123,7 @@ function confirmed(title, person, said) {
   words.replaceChildren(element("p", `You sign, as ${person.name} (${person.roles.join(", ")}):`));
   for (const one of said) {
     const list = document.createElement("ul");
-    list.append(...wordsOf(one).map((line) => element("li", line, line.startsWith("GATES OVERRIDDEN") ? "bad" : "")));
+    list.append(...wordsOf(one).map((line) => element("li", line, /^(GATES OVERRIDDEN|NO VERSION OF ITS OWN)/.test(line) ? "bad" : "")));
     words.append(list);
   }
   words.append(element("p", `In the registry ${said[0].registry}. It holds for 15 minutes, and for as long as nothing else is done here.`, "quiet"));

@@ -146,6 +146,9 @@ def test_a_release_is_refused_approved_by_another_promoted_and_taken_back(tab, d
         {"alias": "production"},
         {"versions": [1, 2]},
         {"overridden": True},
+        {"reason": "another"},
+        {"versions": []},
+        {"details": {"members": [], "without": ["dark"]}},
     ],
     ids=str,
 )

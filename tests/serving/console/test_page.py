@@ -88,12 +88,13 @@ def test_an_event_that_only_says_to_be_signed_is_told_apart():
         own = {"overridden": False, "host": None, "details": details, "previous": "", "hash": ""}
         return Event(id=7, **facts, **rest, **own)
 
-    forged = _done(event(signed={"key": "sha256:0"}), None)
+    forged = _done(event(signed={"key": "sha256:0"}), {7})
     assert forged.forged
     assert "NOT SIGNED" in forged.sure
     assert forged.lines == ["approved version 1 for production", "reason: gate a: passed"]
-    assert _done(event(signed={"key": "sha256:0"}), "anna").sure == "signed"
-    assert _done(event(), None).sure == "not signed"
+    assert _done(event(signed={"key": "sha256:0"}), ()).sure == "signed"
+    assert _done(event(signed={"key": "sha256:0"}), None).sure == "signed, not checked"
+    assert _done(event(), ()).sure == "not signed"
 
 
 def test_words_of_others_are_never_markup(places, registry):
@@ -118,6 +119,7 @@ def test_an_empty_registry_has_a_page_too(places):
         ([("model", "c")], Choice("a", "production")),
         ([("choose", "3"), ("choose", ""), ("choose", "3")], Choice("a", "production", (3,))),
         ([("choose", "without:very dark"), ("choose", "-1")], Choice("a", "production", (), ("very dark",))),
+        ([("choose", "9" * 5000), ("choose", "7")], Choice("a", "production", (7,))),
         ([("choose", "²"), ("choose", "x")], Choice("a", "production")),
         ([("model", "b"), ("of", "a"), ("choose", "3")], Choice("b", "production")),
         ([("model", "b"), ("of", "b"), ("choose", "3")], Choice("b", "production", (3,))),

@@ -1,6 +1,7 @@
 """The pages as a browser without a script, or somebody with bad intentions, gets them."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -213,6 +214,13 @@ def test_the_operator_sees_that_a_model_was_stopped(places, serve, registry, pro
 
 
 def test_the_operator_is_told_of_a_signature_that_does_not_hold(service, monkeypatch):
+    told = Registry.history
+
+    def as_if_signed(self, model):
+        return [replace(one, details={"signed": {"key": "sha256:0"}}) for one in told(self, model)]
+
+    monkeypatch.setattr(Registry, "history", as_if_signed)
+    monkeypatch.setattr(Registry, "forged", lambda self, events: frozenset())
     assert "NOT SIGNED" not in service.client.get("/operator", headers=HTML).text
     monkeypatch.setattr(Registry, "forged", lambda self, events: frozenset(one.id for one in events))
     assert "NOT SIGNED, though it says so" in service.client.get("/operator", headers=HTML).text
