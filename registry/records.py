@@ -25,8 +25,8 @@ PRODUCTION: Final = "production"
 Role = Literal["uploader", "approver", "operator"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""What a person may do: add versions; approve releases; promote, go back, stop, withdraw, set gates and
-register people."""
+"""What a person may do: add versions; approve releases; and all else, as `ROLE_FOR` says: promote, go back,
+stop, withdraw, set gates, sign the head, remove what is not needed, register people and make API keys."""
 
 EventKind = Literal[
     "added",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from registry.archive.import_release import Imported
 
 from registry.bundle.plain_text import shown
+from registry.cli.arguments import AsJson, Model
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.sign import Trusted
@@ -26,7 +27,7 @@ IMPORT_EXAMPLES = (
 
 def export_(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")],
+    model: Model,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Write to this file.")],
     alias: Annotated[
         str, typer.Option(metavar="ALIAS", help="The alias that points to the release.")
@@ -35,7 +36,7 @@ def export_(
         bool,
         typer.Option("--with-reasons", help="Tell reasons too; they are free text and may name people."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the release of an alias into one file: its bundles, signatures, gate report and history.
 
@@ -69,7 +70,7 @@ def import_(
         bool,
         typer.Option("--allow-unsigned", help="Take versions that nobody has signed whom --trust names."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add the release in a file, checked byte by byte; without --to nothing is promoted.
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 from registry.bundle.folder import read_bundle
 from registry.card.contents import Entry, release_card
 from registry.card.page import card_page
+from registry.cli.arguments import AsJson
 from registry.cli.open import open_registry
 from registry.errors import InvalidName
 from registry.names import check_name
@@ -41,7 +42,7 @@ def card(
         typer.Option(metavar="ALIAS", help=f"Of the release of this alias; {PRODUCTION} by default."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the model card: what a model is for, how it serves each subgroup, and what is unknown.
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.arguments import AsJson, Model
 from registry.cli.diff_text import difference_text
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
@@ -13,10 +14,10 @@ EXAMPLES = ("demo 1 5", "demo 1 5 --json")
 
 def diff(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")],
+    model: Model,
     before: Annotated[int, typer.Argument(metavar="A", help="The number of one version.")],
     after: Annotated[int, typer.Argument(metavar="B", help="The number of the other.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what changed from version A to version B.
 

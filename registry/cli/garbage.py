@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from registry.store.garbage import Collection
 
+from registry.cli.arguments import AsJson
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.errors import InvalidName
@@ -34,7 +35,7 @@ def gc(
         ),
     ] = False,
     key: Key = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove objects from the store that no version, signature or event refers to.
 

@@ -6,16 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from registry.bundle.plain_text import shown_name
-from registry.cli.arguments import AsJson, Model, Named, To, Without, named_or_without
+from registry.cli.arguments import AsJson, Model, Named, NeededReason, Reason, To, Without, named_or_without
 from registry.cli.open import AsPromoter, Key, open_registry, open_signing
-from registry.cli.output import answer, as_data
+from registry.cli.output import REFUSED, answer, as_data
 from registry.errors import GateSetInvalid
 from registry.gate_report import GateReport
 from registry.gates.gate_set import gate_set_text, read_gate_set
 from registry.records import moment
 from registry.rendering.records import event_lines, gate_table
-
-REFUSED = 1
 
 SET_EXAMPLES = (
     "gates.yaml --reason 'board decision 12'",
@@ -30,7 +28,7 @@ APPROVE_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --re
 def gates_set(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A gate set in YAML.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; history keeps it.")],
+    reason: NeededReason,
     model: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="For this model alone; else for all without their own."),
@@ -114,7 +112,7 @@ def approve(
     to: To,
     numbers: Named = None,
     without: Without = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; history keeps it.")] = None,
+    reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:

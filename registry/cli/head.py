@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.arguments import AsJson
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer
 from registry.cli.verify import Stampers
@@ -40,7 +41,7 @@ def head(
     ] = None,
     tsa_trust: Stampers = None,
     key: Key = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the head of the chain of events, N:HASH: how many there are, and the hash of the last.
 

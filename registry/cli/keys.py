@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from registry.bundle.plain_text import shown_name
+from registry.cli.arguments import AsJson
 from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.records import ROTATION_GRACE, SCOPES, moment
@@ -20,7 +21,6 @@ KEYS_LIST_EXAMPLES = ("", "--json")
 ROTATE_EXAMPLES = ("0123456789ab", "0123456789ab --grace 1 --json")
 REVOKE_EXAMPLES = ("0123456789ab",)
 
-_AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `keys list` shows it.")]
 _KEEP = "keep the line above, it is not shown again"
 
@@ -42,7 +42,7 @@ def keys_add(
         typer.Option(metavar="N", help="Requests a minute; by default what the service grants to any key."),
     ] = None,
     signing: Key = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a key. Its secret is printed once, and kept nowhere.
 
@@ -58,7 +58,7 @@ def keys_add(
     answer({**as_data(key), "secret": secret}, text, as_json)
 
 
-def keys_list(context: typer.Context, as_json: _AsJson = False) -> None:
+def keys_list(context: typer.Context, as_json: AsJson = False) -> None:
     """List keys, those that are over too."""
     with open_registry(context) as registry:
         keys = registry.keys()
@@ -72,7 +72,7 @@ def keys_rotate(
         float, typer.Option(metavar="HOURS", help="For how long the old key stays good.")
     ] = ROTATION_GRACE / timedelta(hours=1),
     signing: Key = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a key in the place of another, with a secret of its own.
 
@@ -87,7 +87,7 @@ def keys_rotate(
     answer({"old": as_data(old), "key": {**as_data(key), "secret": done.secret}}, text, as_json)
 
 
-def keys_revoke(context: typer.Context, id: _Id, signing: Key = None, as_json: _AsJson = False) -> None:
+def keys_revoke(context: typer.Context, id: _Id, signing: Key = None, as_json: AsJson = False) -> None:
     """Revoke a key for good."""
     with open_signing(context, signing) as registry:
         key = registry.revoke_key(id)

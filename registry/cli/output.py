@@ -7,6 +7,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+REFUSED = 1
+"""The exit code where the question was understood and the answer is no."""
+
 
 def as_data(record: Any) -> Any:
     """A record, or a tuple or dict of them, as what JSON can hold."""

@@ -54,9 +54,10 @@ def people_add(
     """Add a person, who is known by a key from now on.
 
     An uploader adds, imports, tags and notes versions; an approver approves releases; an operator promotes,
-    overrides gates, goes back, stops, withdraws, sets gates and registers people. The first person is an
-    operator; from then on all of this has to be signed, and an operator signs for each further person.
-    Compare the fingerprint with the person, by telephone or on paper.
+    overrides gates, goes back, stops, withdraws, sets gates, signs the head, collects garbage, registers
+    people and makes API keys. The first person is an operator; from then on all of this has to be signed,
+    and an operator signs for each further person. Compare the fingerprint with the person, by telephone or
+    on paper.
     """
     with open_signing(context, key) as registry:
         person = registry.add_person(name, public, roles=roles)

@@ -7,12 +7,10 @@ import typer
 from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
 from registry.cli.gates import refused_data
 from registry.cli.open import AsPromoter, Key, open_signing
-from registry.cli.output import answer, as_data, terminal_columns
+from registry.cli.output import REFUSED, answer, as_data, terminal_columns
 from registry.errors import GateRefusal
 from registry.rendering.comparison import comparison_text
 from registry.rendering.records import event_lines, release_line
-
-REFUSED = 1
 
 COMPARE_EXAMPLES = (
     "demo 5 --to production",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from registry.cli.arguments import AsJson, Model, Numbers
 from registry.cli.open import open_registry
 from registry.cli.output import answer, as_data
 from registry.cli.signatures import signature_table
@@ -29,13 +30,13 @@ Trusted = Annotated[
 
 def sign(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as `list` shows it.")],
-    numbers: Annotated[list[int], typer.Argument(metavar="VERSION...", help="Numbers of versions.")],
+    model: Model,
+    numbers: Numbers,
     key: Annotated[Path, typer.Option(metavar="FILE", help="The private key, of an elliptic curve, in PEM.")],
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its certificate in PEM, to go with the signature.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Vouch for versions with a private key.
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from registry.cli.arguments import AsJson
 from registry.cli.open import open_registry
-from registry.cli.output import answer, as_data
+from registry.cli.output import REFUSED, answer, as_data
 from registry.cli.sign import Trusted
 from registry.rendering.table import lines_of
 from registry.signing.trust import trust_in
@@ -21,7 +22,6 @@ EXAMPLES = (
     "--head 120:sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "--json",
 )
-REFUSED = 1
 
 Stampers = Annotated[
     list[Path] | None,
@@ -53,7 +53,7 @@ def verify(
         ),
     ] = None,
     tsa_trust: Stampers = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check the database and every file in the store.
 

@@ -15,7 +15,7 @@ from registry.audit import time_stamp
 from registry.audit.checkpoint import KeptHead
 from registry.audit.time_stamp import Authorities, ask, is_of, request
 from registry.errors import KeyUnusable, StampError
-from tests.registry.audit.conftest import make_authority
+from tests.registry.audit.stamping import make_authority
 
 CONTENT = b'{"events":1}'
 URL = "https://tsa.example.org"

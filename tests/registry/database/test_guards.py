@@ -316,13 +316,22 @@ def clerk(server, postgres):
     postgres(f"DROP ROLE {name}")
 
 
-def test_a_user_who_owns_no_table_can_work_and_take_no_guard_away(server, clerk, bundle, dark, tmp_path):
+def test_a_user_who_owns_no_table_can_work_and_take_no_guard_away(server, clerk, bundle, dark, key, tmp_path):
     with Registry.open(clerk, str(tmp_path / "store"), actor="clerk") as registry:
         registry.add([bundle(dark)])
         registry.approve(MODEL, [1, 2], to="production")
         registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first")
         registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a try")
         registry.revoke_key(registry.create_key("ward")[0].id)
+        registry.tag(MODEL, 1, ["reviewed"])
+        registry.untag(MODEL, 1, ["reviewed"])
+        registry.promote(MODEL, [1], to="staging", override_gates=True, reason="a try")
+        registry.stop(MODEL, alias="staging", reason="a try")
+        signatories = {name: key(name) for name in ("anna", "ben")}
+        registry.add_person("anna", tmp_path / "anna.pub", roles=["operator"])
+        signed = registry.signed_by(signatories["anna"])
+        signed.add_person("ben", tmp_path / "ben.pub", roles=["approver"])
+        signed.revoke_person("ben")
         assert registry.verify() == ()
     engine = open_database(clerk)
     for statement in (
