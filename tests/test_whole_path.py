@@ -78,6 +78,7 @@ def two_scales(tiny, tmp_path):
     return tiny
 
 
+@pytest.mark.long
 def test_a_tone_on_either_scale_of_a_group_is_answered_by_its_model(
     two_scales, job_file, tmp_path, pictures_cache
 ):

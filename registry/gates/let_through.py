@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from registry.gate_report import set_title
+from registry.gates.narrowest import narrowest_first
 from registry.records import Event, moment
 
 _Key = tuple[str, int]
@@ -108,10 +109,9 @@ def _one(event: Event, alias: str, release: int, asked: SetBy, in_force: SetBy) 
 
 def _in_force(known: Mapping[_Key, SetBy], model: str, alias: str) -> SetBy:
     """The set that is asked of a model under an alias: of the narrowest that there is."""
-    for whose in dict.fromkeys((model, "")):
-        for under in dict.fromkeys((alias, "")):
-            if found := [one for one in known.values() if (one.model, one.alias) == (whose, under)]:
-                return max(found, key=lambda one: one.number)
+    for place in narrowest_first(model, alias):
+        if found := [one for one in known.values() if (one.model, one.alias) == place]:
+            return max(found, key=lambda one: one.number)
     return SetBy("", 0)
 
 

@@ -19,14 +19,9 @@ from registry.database.tables import GateSetRow
 from registry.errors import ReleaseRefused
 from registry.gate_report import set_title
 from registry.gates.gate_set import DEFAULT, GateSet, gate_set_of
+from registry.gates.narrowest import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import check_name, no_such_number
 from registry.records import Event
-
-ALL_MODELS = ""
-"""The model name of the gate set for all models that have none of their own."""
-
-ALL_ALIASES = ""
-"""The alias of the gate set for all aliases that have none of their own."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +165,10 @@ def _rows(connection: Connection, model: str) -> list[Row[Any]]:
 
 def newest_row(connection: Connection, model: str, alias: str) -> Row[Any] | None:
     """The set that a model is asked under an alias, of the narrowest kind; None where nobody has set any."""
-    for whose in dict.fromkeys((model, ALL_MODELS)):
-        rows = _rows(connection, whose)
-        for under in dict.fromkeys((alias, ALL_ALIASES)):
-            if of_alias := [row for row in rows if row.alias == under]:
-                return of_alias[-1]
+    rows = {whose: _rows(connection, whose) for whose in dict.fromkeys((model, ALL_MODELS))}
+    for whose, under in narrowest_first(model, alias):
+        if found := [row for row in rows[whose] if row.alias == under]:
+            return found[-1]
     return None
 
 

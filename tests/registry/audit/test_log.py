@@ -109,6 +109,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize(("column", "value"), CHANGES.items(), ids=list(CHANGES))
 def test_a_changed_event_is_named(told, places, column, value):
     places.tamper(f"UPDATE events SET {column} = {value} WHERE id = 2")
@@ -184,6 +185,7 @@ def test_what_is_no_json_is_told(told, places, column):
     assert found(told)[0].startswith("event 2: it was changed")
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize(
     ("statement", "about", "part"),
     [

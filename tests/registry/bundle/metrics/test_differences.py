@@ -82,7 +82,10 @@ EQUAL = {
 }
 
 
-@pytest.mark.parametrize(("small", "large", "recalls"), EQUAL.values(), ids=EQUAL)
+@pytest.mark.parametrize(
+    ("small", "large", "recalls"),
+    [pytest.param(*EQUAL[name], id=name, marks=() if name == "rare" else pytest.mark.long) for name in EQUAL],
+)
 def test_equal_subgroups_are_called_different_no_more_often_than_said(
     block_of, draw_confusion, small, large, recalls
 ):
