@@ -102,6 +102,7 @@ def test_the_distribution_of_all_kinds_has_one_of_each():
     assert points.keys() == {table.group for table in KINDS.values()}
 
 
+@pytest.mark.long
 def test_one_of_each_kind_from_outside_runs_in_a_job_and_its_promotion(one_of_each, tmp_path, call):
     def ask_for(classes):
         (tmp_path / "gates.yaml").write_text(f"gates: [{{name: classes, minimum: {classes}}}]")

@@ -50,6 +50,7 @@ def test_check_tells_of_the_encoder_and_fails_before_it_reads_pictures(known, tr
         assert "package not_there is not installed here" in ended.err
 
 
+@pytest.mark.long
 def test_a_bundle_says_what_its_encoder_was_and_how_it_is_shown_pictures(known, train_command, tmp_path):
     """Also of a run that goes on from what the first left."""
     quick = ("--set", "stages.federate.rounds=1")
