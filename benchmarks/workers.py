@@ -8,7 +8,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def workers(root: int) -> list[int]:
     """The processes below `root` that answer requests."""
-    return [pid for pid in _below(root) if b"_bentoml_impl.worker.service" in _command(pid)]
+    return [pid for pid in below(root) if b"_bentoml_impl.worker.service" in _command(pid)]
 
 
 def resident(pid: int) -> float:
@@ -26,7 +26,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def _below(root: int) -> list[int]:
+def below(root: int) -> list[int]:
+    """The processes that descend from `root`."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

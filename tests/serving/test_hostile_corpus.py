@@ -9,7 +9,10 @@ import pytest
 from tests.serving.conftest import Places, draw_bundle, encode, paint, read_problem, release
 from tests.serving.hostile.apart import Apart, apart
 from tests.serving.hostile.corpus import corpus
+from tests.serving.hostile.mutated import mutated
 from tests.serving.hostile.piece import Hostile, segment
+from tests.serving.hostile.real import real_pictures
+from tests.serving.hostile.spoilt import SOUND
 
 MEGABYTE = 2**20
 
@@ -64,6 +67,19 @@ def test_each_is_answered_as_it_deserves_and_none_is_kept(service, pictures):
     sound = {"content": encode(paint()), "headers": {"Content-Type": "image/jpeg"}}
     assert service.client.post("/v1/diagnoses", **sound).status_code == 200
     assert 'status="500"' not in service.client.get("/metrics").text
+
+
+def test_pictures_that_a_mutator_has_changed_are_answered_too(service):
+    sound = [whole for _, whole, _ in SOUND.values()]
+    changed = list(mutated(sound, 11 * 12))
+    assert len({one.content for one in changed}) == len(changed)
+    assert send(service, changed) == []
+
+
+@pytest.mark.real
+@pytest.mark.long
+def test_real_pictures_that_a_mutator_has_changed_are_answered_too(service):
+    assert send(service, list(mutated(real_pictures(40), 600, seed=1))) == []
 
 
 @pytest.mark.long
