@@ -18,7 +18,8 @@ from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.comparison import Comparison
-from registry.database.connection import open_database, reading
+from registry.database.action import registry_id
+from registry.database.connection import keep_to, open_database, reading
 from registry.database.migrate import ensure_schema, upgrade_schema
 from registry.database.people import Signatory
 from registry.database.queries import require_model
@@ -64,26 +65,36 @@ class Registry(Marking, Identities):
         *,
         actor: str | None = None,
         signatory: Signatory | None = None,
+        identity: str | None = None,
     ) -> Self:
         """Opens the registry of a database and a store; a new database gets its tables.
+
+        It stays with the registry that it finds: where another's database, or none, is in its place later,
+        every question is answered with `DatabaseLost`, and nothing is made.
 
         Args:
             url: the database; by default `DERMFED_REGISTRY_URL`, or a file of the current user's.
             store: the folder of objects or an address; by default `DERMFED_STORE`, or a folder of your own.
             actor: the actor of events that nobody signs; by default the current user.
             signatory: who signs what is done; see `registry.people.signatory`.
+            identity: the id of the registry, if it is known: then nothing is read yet, and nothing ever made.
 
         Raises:
             InvalidName: an address of a kind that is not supported.
             DatabaseError: the database cannot be used, or is of another schema.
         """
         objects = open_store(store_location(store))
-        engine = open_database(database_url(url))
+        engine = open_database(database_url(url), create=identity is None)
         try:
-            ensure_schema(engine)
+            if identity is None:
+                ensure_schema(engine)
+                with reading(engine) as connection:
+                    identity = registry_id(connection)
         except BaseException:
             engine.dispose()
             raise
+        if identity:
+            keep_to(engine, identity)
         opened = cls(engine, objects, actor=actor or current_user())
         return opened.signed_by(signatory)
 

@@ -163,6 +163,8 @@ class ServiceState:
         """
         current, began = self.current_release, time.monotonic()
         while (may := current.may_answer(version)) is None:
+            if (served := current.served).lost is not None and not served.releases:
+                raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
             if time.monotonic() - began > self.settings.patience_seconds:
                 raise NothingServed(
                     "the registry does not say whether this answer may be given; try again",
