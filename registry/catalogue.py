@@ -58,6 +58,11 @@ class Catalogue:
         """The database, as messages say it: without secrets."""
         return url_text(self._engine.url)
 
+    def identity(self) -> str:
+        """The id of this registry, 32 hex digits; empty where the database has lost it."""
+        with reading(self._engine) as connection:
+            return registry_id(connection)
+
     def close(self) -> None:
         """Closes the connections to the database."""
         self._engine.dispose()

@@ -16,9 +16,9 @@ A version that was withdrawn is another matter: the poll that learns of it drops
 or not the next one has been loaded, and the model answers 503 until it has. What a withdrawn version was
 computing when that happened is not answered either (`may_answer`).
 
-While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is in
-its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later, until
-the right one is back.
+While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is
+in its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later,
+until the right one is back.
 """
 
 import logging
@@ -54,7 +54,7 @@ WITHDRAWN_SECONDS = 2.0
 """How long after a version was withdrawn an answer of it may still leave."""
 
 LOOK_SECONDS = 3600.0
-"""How long after a registry was lost its keys still let somebody look at what is wrong; nothing is answered."""
+"""How long the keys of a registry that was lost still let somebody look at what is wrong."""
 
 STOPPED = "{model} was stopped, and nothing answers in its place until somebody promotes or goes back"
 WITHDRAWN = "the version of {model} that answered was withdrawn, and what takes its place is not loaded yet"
@@ -77,7 +77,7 @@ class ServedRelease:
         silenced: why models that were served have no release, by model, in a sentence for callers: the alias
             was stopped, or a version was withdrawn and what takes its place is not loaded yet.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
-        lost: since when the registry is not there, or another's, on the monotonic clock; None where it is there.
+        lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -248,9 +248,9 @@ class CurrentRelease:
                 old, silenced[model] = None, told
             elif old is None and before.silenced.get(model) == told:
                 silenced[model] = told
-            if old and old.release.id == release.id:
+            if old and old.release == release:
                 releases[model] = old
-            elif release.id in ready:
+            elif release.id in ready and ready[release.id].release == release:
                 releases[model] = ready[release.id]
                 silenced.pop(model, None)
                 log.info(

@@ -1,4 +1,4 @@
-"""Whether the registry is still the one of a moment ago: its history goes on, and nothing of it was taken back.
+"""Whether the registry is still the one of a moment ago: its history only goes on.
 
 An older copy that was restored is served, for nobody else can say what is current. But what was done since it
 was made is undone in it, and two things never come back while the service runs: a version that was
@@ -34,9 +34,10 @@ class History:
         known, events = self._newest, self._events
         if known and standing.newest != known and has_event is not None and not has_event(known):
             self.issue = (
-                f"the registry was set back: it had {events} events, the newest of which it has no more, and has "
-                f"{standing.events} now; an older copy was restored, or it was altered. What was done since is "
-                "undone in it: look at `dermfed-registry history` and `keys list`, then start the service again"
+                f"the registry was set back: it had {events} events, and the newest of these is not in it "
+                f"any more; it has {standing.events} now. An older copy was restored, or it was altered: what "
+                "was done since is undone in it. Look at `dermfed-registry history` and `dermfed-registry "
+                "keys list`, then start the service again"
             )
         self._events, self._newest = standing.events, standing.newest
 

@@ -82,8 +82,8 @@ def test_the_log_of_the_file_before_is_written_back_and_set_aside(places, regist
     aside = {path.name.split(".of-")[0] for path in places.database.parent.glob("*.of-*")}
     assert aside == {"registry.db-wal", "registry.db-shm"}
     with closing(sqlite3.connect(before)) as connection:
-        ids = {row[0] for row in connection.execute("SELECT id FROM api_keys")}
-    assert ids == {key.id, late.id}
+        written = {row[0] for row in connection.execute("SELECT id FROM api_keys")}
+    assert written == {key.id, late.id}
     before.replace(places.database)  # it comes back, and nothing of it is missing
     assert ids(registry) == {key.id, late.id}
 
