@@ -65,8 +65,8 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.scheduler.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
                 await anyio.to_thread.run_sync(current.close)
-                self.limits.close()
-                self.decision_log.close()
+                await anyio.to_thread.run_sync(self.limits.close)
+                await anyio.to_thread.run_sync(self.decision_log.close)
 
     @property
     def current_release(self) -> CurrentRelease:
@@ -115,12 +115,12 @@ class ServiceState:
         try:
             key = request.state.check(keys=self.current_release.served.keys)
         except UnknownKey:
-            self.limits.count_unknown_key(request)
+            await self.limits.count_unknown_key(request)
             raise
         except KeyLacksScope as refusal:
-            self.limits.count(request, refusal.key)
+            await self.limits.count(request, refusal.key)
             raise
-        self.limits.count(request, key)
+        await self.limits.count(request, key)
 
     def may(self, request: Request, scope: Scope) -> bool:
         """Whether a request to an open path may also be shown health issues, which name hosts and folders."""

@@ -35,9 +35,9 @@ class History:
         if known and standing.newest != known and has_event is not None and not has_event(known):
             self.issue = (
                 f"the registry was set back: it had {events} events, and the newest of these is not in it "
-                f"any more; it has {standing.events} now. An older copy was restored, or it was altered: what "
-                "was done since is undone in it. Look at `dermfed-registry history` and `dermfed-registry "
-                "keys list`, then start the service again"
+                f"any more; it has {standing.events} now. An older copy was restored, or it was altered: "
+                "what was done since is undone in it. Look at `dermfed-registry history` and "
+                "`dermfed-registry keys list`, then start the service again"
             )
         self._events, self._newest = standing.events, standing.newest
 
