@@ -55,9 +55,9 @@ class Marks:
     logs: tuple[Inode | None, ...]
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        """The marks of the files that are there now."""
-        found = [_status(Path(f"{path}{suffix}")) for suffix in ("", *LOGS)]
+    def of(cls, paths: tuple[Path, ...]) -> Self:
+        """The marks of the files that are there now: at the database's path, and at its logs'."""
+        found = [_status(path) for path in paths]
         inodes = [None if one is None else (one.st_dev, one.st_ino) for one in found]
         main = found[0]
         return cls(inodes[0], None if main is None else (main.st_size, main.st_mtime_ns), tuple(inodes[1:]))
@@ -88,6 +88,7 @@ class DatabaseFile:
             create: whether the first connection makes a file that is not there.
         """
         self.path = path
+        self._paths = (path, *(Path(f"{path}{suffix}") for suffix in LOGS))
         self._prepare = prepare
         self._timeout = timeout
         self._create = create
@@ -101,7 +102,7 @@ class DatabaseFile:
     def refresh(self, engine: Engine) -> None:
         """Closes the engine's connections where they are not to the files that are at the path now."""
         with self._lock:
-            if self._seen is None or (now := Marks.of(self.path)) == self._seen:
+            if self._seen is None or (now := Marks.of(self._paths)) == self._seen:
                 return
             if now.file != self._seen.file:
                 self._write_back(engine)
@@ -125,7 +126,7 @@ class DatabaseFile:
             if self._leaving:
                 raise sqlite3.OperationalError("no connection to it is idle")
             for _ in range(_TRIES):
-                before = Marks.of(self.path)
+                before = Marks.of(self._paths)
                 if before.file is None and not self._create:
                     raise DatabaseLost(
                         f"the database {self.path} is not there any more, or its folder is not mounted; put "
@@ -133,7 +134,7 @@ class DatabaseFile:
                     )
                 self._set_old_logs_aside(before)
                 connection = self._open()
-                after = Marks.of(self.path)
+                after = Marks.of(self._paths)
                 if before.file in (None, after.file) and after.file is not None:
                     if self._seen is None:
                         self._seen = Marks(after.file, before.content or after.content, after.logs)
@@ -180,7 +181,7 @@ class DatabaseFile:
             return
         try:
             with _alone(self.path.parent):  # other processes look at the same files
-                for suffix, inode, old in zip(LOGS, Marks.of(self.path).logs, left.logs, strict=True):
+                for suffix, inode, old in zip(LOGS, Marks.of(self._paths).logs, left.logs, strict=True):
                     if inode is not None and inode == old:
                         aside = Path(f"{self.path}{suffix}").replace(f"{self.path}{suffix}.of-{inode[1]}")
                         log.warning("%s%s is of the file before; it is %s now", self.path, suffix, aside)
