@@ -14,6 +14,7 @@ from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
+from serving.access.clock import SteadyClock
 from serving.access.limits import Limits, shared_folder
 from serving.draining import draining_on_sigterm
 from serving.inference.scheduler import Scheduler
@@ -37,6 +38,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
+        self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
         self.monitoring = Monitoring(settings, self.metrics)
@@ -111,7 +113,8 @@ class ServiceState:
         Raises:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
-        request.state.check = partial(authorise_page if page else authorise, request, scope=scope)
+        check = authorise_page if page else authorise
+        request.state.check = partial(check, request, scope=scope, now=self.clock.now)
         try:
             key = request.state.check(keys=self.current_release.served.keys)
         except UnknownKey:
@@ -125,7 +128,7 @@ class ServiceState:
     def may(self, request: Request, scope: Scope) -> bool:
         """Whether a request to an open path may also be shown health issues, which name hosts and folders."""
         try:
-            authorise(request, self.current_release.served.keys, scope)
+            authorise(request, self.current_release.served.keys, scope, self.clock.now)
         except ProblemResponse:
             return False
         return True
