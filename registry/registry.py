@@ -18,9 +18,8 @@ from registry.audit.integrity import find_integrity_issues
 from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.comparison import Comparison
-from registry.database.action import registry_id
-from registry.database.connection import keep_to, open_database, reading
-from registry.database.migrate import ensure_schema, upgrade_schema
+from registry.database.connection import open_database, reading
+from registry.database.migrate import open_registry, upgrade_schema
 from registry.database.people import Signatory
 from registry.database.queries import require_model
 from registry.diff.versions import Difference, compare
@@ -84,17 +83,7 @@ class Registry(Marking, Identities):
             DatabaseError: the database cannot be used, or is of another schema.
         """
         objects = open_store(store_location(store))
-        engine = open_database(database_url(url), create=identity is None)
-        try:
-            if identity is None:
-                ensure_schema(engine)
-                with reading(engine) as connection:
-                    identity = registry_id(connection)
-        except BaseException:
-            engine.dispose()
-            raise
-        if identity:
-            keep_to(engine, identity)
+        engine = open_registry(database_url(url), identity)
         opened = cls(engine, objects, actor=actor or current_user())
         return opened.signed_by(signatory)
 
