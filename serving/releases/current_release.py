@@ -218,8 +218,8 @@ class CurrentRelease:
             issues = {**before.health_issues, REGISTRY: f"the registry cannot be read: {error}"}
             # A release that was already known to be replaced is not confirmed by a moment's failure.
             recently = asked - self._answered < SILENT_SECONDS
-            loading = before.loading if recently else {}
-            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=loading))
+            still = before.loading if recently else {}
+            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=still))
             return []
         finally:
             self._asked = None
