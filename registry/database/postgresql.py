@@ -80,6 +80,8 @@ def advice(cause: BaseException) -> str:
     state = getattr(cause, "sqlstate", None)
     if state == "55P03":
         return "others are writing all the time"
+    if "recovery" in str(cause):
+        return "it is a standby, which only reads; name the server that is written to"
     if state in ("42501", "25006"):
         return "let a user open it who may write"
     return "check the server, the address and the user's rights"
