@@ -14,6 +14,7 @@ from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
 from registry.database.connection import reading, url_text
+from registry.database.hash_chain import GENESIS
 from registry.database.people import all_people
 from registry.database.queries import (
     alias_names,
@@ -23,6 +24,8 @@ from registry.database.queries import (
     current_releases,
     events_with_gates,
     gate_events,
+    has_event,
+    head,
     model_names,
     overriding_events,
     require_model,
@@ -54,6 +57,11 @@ class Catalogue:
     def place(self) -> str:
         """The database, as messages say it: without secrets."""
         return url_text(self._engine.url)
+
+    def identity(self) -> str:
+        """The id of this registry, 32 hex digits; empty where the database has lost it."""
+        with reading(self._engine) as connection:
+            return registry_id(connection)
 
     def close(self) -> None:
         """Closes the connections to the database."""
@@ -138,11 +146,19 @@ class Catalogue:
             releases = current_releases(connection, alias)
             # Services ask twice a second: of the events, only those of models without a release are read.
             without = [model for model in model_names(connection) if model not in releases]
+            events, newest = head(connection)
             return Standing(
                 releases,
                 frozenset(model for model in without if stops(connection, model, alias)),
                 frozenset((one.model, one.digest) for one in withdrawals(connection)),
+                events,
+                newest,
             )
+
+    def has_event(self, digest: str) -> bool:
+        """Whether the chain of events has one of this hash, or it is the one that the first event follows."""
+        with reading(self._engine) as connection:
+            return digest == GENESIS or has_event(connection, digest)
 
     def stopped(self, model: str) -> dict[str, Event]:
         """The aliases of the model that were stopped and point to nothing, each with the event.

@@ -20,6 +20,7 @@ RegistryError
 ├── StampError             a time stamp cannot be had, or is not of this head
 ├── ArchiveError           a release's file cannot be read or written
 ├── DatabaseError          the database cannot be opened, read or written
+│   ├── DatabaseLost       what is in the database's place is not the registry that was opened, or nothing
 │   ├── SchemaTooOld       an older dermfed made its tables
 │   └── SchemaTooNew       a newer dermfed made its tables
 └── StoreError             the store of objects cannot be read or written
@@ -132,6 +133,10 @@ class StampError(RegistryError):
 
 class DatabaseError(RegistryError):
     """The database cannot be opened, read or written."""
+
+
+class DatabaseLost(DatabaseError):  # noqa: N818
+    """The registry that was opened is not in the database's place any more: nothing is, or another."""
 
 
 class SchemaTooOld(DatabaseError):  # noqa: N818

@@ -182,11 +182,15 @@ class Standing:
         releases: the release of each model that has one.
         stopped: models whose alias was stopped and points to nothing.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
+        events: how many events there were.
+        newest: the hash of the newest one; empty where nobody knows.
     """
 
     releases: Mapping[str, Release]
     stopped: frozenset[str] = frozenset()
     withdrawn: frozenset[tuple[str, str]] = frozenset()
+    events: int = 0
+    newest: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from registry.audit.log import stored_events
 from registry.bundle.folder import Bundle
 from registry.comparison import Comparison
 from registry.database.connection import open_database, reading
-from registry.database.migrate import ensure_schema, upgrade_schema
+from registry.database.migrate import open_registry, upgrade_schema
 from registry.database.people import Signatory
 from registry.database.queries import require_model
 from registry.diff.versions import Difference, compare
@@ -64,26 +64,26 @@ class Registry(Marking, Identities):
         *,
         actor: str | None = None,
         signatory: Signatory | None = None,
+        identity: str | None = None,
     ) -> Self:
         """Opens the registry of a database and a store; a new database gets its tables.
+
+        It stays with the registry that it finds: where another's database, or none, is in its place later,
+        every question is answered with `DatabaseLost`, and nothing is made.
 
         Args:
             url: the database; by default `DERMFED_REGISTRY_URL`, or a file of the current user's.
             store: the folder of objects or an address; by default `DERMFED_STORE`, or a folder of your own.
             actor: the actor of events that nobody signs; by default the current user.
             signatory: who signs what is done; see `registry.people.signatory`.
+            identity: the id of the registry, if it is known: then nothing is read yet, and nothing ever made.
 
         Raises:
             InvalidName: an address of a kind that is not supported.
             DatabaseError: the database cannot be used, or is of another schema.
         """
         objects = open_store(store_location(store))
-        engine = open_database(database_url(url))
-        try:
-            ensure_schema(engine)
-        except BaseException:
-            engine.dispose()
-            raise
+        engine = open_registry(database_url(url), identity)
         opened = cls(engine, objects, actor=actor or current_user())
         return opened.signed_by(signatory)
 

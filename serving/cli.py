@@ -49,17 +49,21 @@ def serve(
     refuse_foreign(Path.cwd())  # BentoML looks there first
     from registry.registry import Registry
     from registry.signing.trust import trust_in
-    from serving.settings import SettingsError, read_settings
+    from serving.settings import SettingsError, read_settings, variable_of
 
     try:
-        trust_in(read_settings().trusted_keys)
+        settings = read_settings()
+        trust_in(settings.trusted_keys)
         check_free(host, port)
         # A worker that cannot open it would end, and leave a port on which nobody answers.
-        Registry.open(url, store).close()
+        with Registry.open(url, store, identity=settings.registry_id) as registry:
+            identity = registry.identity()
     except (SettingsError, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
     given = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": store, "DERMFED_SERVE_WORKERS": str(workers)}
+    # A worker that is started again must not take another registry for it, nor make an empty one.
+    given[variable_of("registry_id")] = identity or None
     os.environ.update({name: value for name, value in given.items() if value is not None})
     os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
     # Counts are kept there, and emptied by whoever starts: a folder for each service.

@@ -8,6 +8,7 @@ picture, and its time-out keeps a timer for each request until it would have run
 
 import logging
 import os
+from functools import partial
 
 import bentoml
 from bentoml._internal.utils.analytics import usage_stats
@@ -28,7 +29,8 @@ usage_stats.do_not_track.cache_clear()
 # We answer slowly rather than not at all: deadlines are not BentoML's, whose refusals have another shape.
 _NO_TIMEOUT = 365 * 24 * 3600
 
-app = build_app(read_settings(), Registry.open)
+settings = read_settings()
+app = build_app(settings, partial(Registry.open, identity=settings.registry_id))
 
 
 class Dispatcher:

@@ -43,6 +43,7 @@ class ServeSettings(BaseModel):
         records_picture_hash: whether an entry holds the sha256 of the picture as it was sent.
         shadow_alias: whose releases are shown a share of the pictures beside what is served; by default none.
         shadow_share: which share.
+        registry_id: the id of the registry, which `dermfed-serve` tells its workers; by default any.
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
@@ -73,6 +74,7 @@ class ServeSettings(BaseModel):
     records_picture_hash: bool = False
     shadow_alias: str | None = Field(None, min_length=1)
     shadow_share: float = Field(0.1, gt=0, le=1)
+    registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
 
     @field_validator("shadow_alias")

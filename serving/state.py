@@ -14,6 +14,7 @@ from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
+from serving.access.clock import SteadyClock
 from serving.access.limits import Limits, shared_folder
 from serving.draining import draining_on_sigterm
 from serving.inference.scheduler import Scheduler
@@ -37,6 +38,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
+        self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
         self.monitoring = Monitoring(settings, self.metrics)
@@ -65,8 +67,8 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.scheduler.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
                 await anyio.to_thread.run_sync(current.close)
-                self.limits.close()
-                self.decision_log.close()
+                await anyio.to_thread.run_sync(self.limits.close)
+                await anyio.to_thread.run_sync(self.decision_log.close)
 
     @property
     def current_release(self) -> CurrentRelease:
@@ -111,21 +113,22 @@ class ServiceState:
         Raises:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
-        request.state.check = partial(authorise_page if page else authorise, request, scope=scope)
+        check = authorise_page if page else authorise
+        request.state.check = partial(check, request, scope=scope, now=self.clock.now)
         try:
             key = request.state.check(keys=self.current_release.served.keys)
         except UnknownKey:
-            self.limits.count_unknown_key(request)
+            await self.limits.count_unknown_key(request)
             raise
         except KeyLacksScope as refusal:
-            self.limits.count(request, refusal.key)
+            await self.limits.count(request, refusal.key)
             raise
-        self.limits.count(request, key)
+        await self.limits.count(request, key)
 
     def may(self, request: Request, scope: Scope) -> bool:
         """Whether a request to an open path may also be shown health issues, which name hosts and folders."""
         try:
-            authorise(request, self.current_release.served.keys, scope)
+            authorise(request, self.current_release.served.keys, scope, self.clock.now)
         except ProblemResponse:
             return False
         return True
@@ -163,6 +166,8 @@ class ServiceState:
         """
         current, began = self.current_release, time.monotonic()
         while (may := current.may_answer(version)) is None:
+            if (served := current.served).lost is not None and not served.releases:
+                raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
             if time.monotonic() - began > self.settings.patience_seconds:
                 raise NothingServed(
                     "the registry does not say whether this answer may be given; try again",

@@ -3,6 +3,9 @@
 A writing transaction is the only one of its time from its beginning on, so that nothing it has read can
 change before it writes; a reading one sees one moment. How each database does that is in a file of its
 own: `registry.database.sqlite` and `registry.database.postgresql`.
+
+An engine may be kept to one registry (`keep_to`): then every transaction first looks whether the database is
+still that one, whatever was put in its place or answers at its address.
 """
 
 import sqlite3
@@ -12,26 +15,28 @@ from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
-from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from registry.addresses import holds_credentials, masked, without_secrets
 from registry.database import postgresql, sqlite
-from registry.errors import DatabaseError, InvalidName
+from registry.database.tables import IdentityRow
+from registry.errors import DatabaseError, DatabaseLost, InvalidName
 
 _WRITES = "dermfed_writes"
+_REGISTRY = "dermfed_registry"
 _ALLOWED = (
     "use sqlite:///path/to/registry.db, sqlite:////absolute/path/registry.db, "
     "or postgresql://user@host/database"
 )
 
 
-def open_database(url: str) -> Engine:
+def open_database(url: str, *, create: bool = True) -> Engine:
     """Opens the engine for a database URL.
 
-    A SQLite file's folder is made, and the file by the first transaction; a database of a PostgreSQL
-    server must be there, and may be empty.
+    A SQLite file's folder is made, and the file by the first transaction, unless `create` is False; a
+    database of a PostgreSQL server must be there, and may be empty.
 
     Raises:
         InvalidName: the address is not one of a SQLite file or a PostgreSQL database.
@@ -51,12 +56,17 @@ def open_database(url: str) -> Engine:
     if kind in ("sqlite", "sqlite+pysqlite"):
         if parts.database in (None, "", ":memory:") or parts.host or parts.query:
             raise InvalidName(f"the database {masked(url)!r} does not name a file; {_ALLOWED}")
-        return _with_transactions(sqlite.open_engine(parts))
+        return _with_transactions(sqlite.open_engine(parts, create=create))
     if kind in ("postgresql", "postgresql+psycopg"):
         if not parts.database:
             raise InvalidName(f"the address {masked(url)!r} does not name a database; {_ALLOWED}")
         return _with_transactions(postgresql.open_engine(parts))
     raise InvalidName(f"a database of kind {kind!r} is not supported; {_ALLOWED}")
+
+
+def keep_to(engine: Engine, registry: str) -> None:
+    """Keeps the engine to the registry of this id: no transaction begins in another one's database."""
+    engine.update_execution_options(**{_REGISTRY: registry})
 
 
 @contextmanager
@@ -65,9 +75,13 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
     Raises:
         DatabaseError: the database cannot be read.
+        DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with _explained(engine), engine.connect() as connection, connection.begin():
-        yield connection
+    with _explained(engine):
+        _on(engine).refresh(engine)
+        with engine.connect() as connection, connection.begin():
+            _require_registry(connection)
+            yield connection
 
 
 _trying: ContextVar[bool] = ContextVar("trying", default=False)
@@ -89,15 +103,18 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
     Raises:
         DatabaseError: the database cannot be written, or others kept it for half a minute.
+        DatabaseLost: it is not there any more, or not that of the registry.
     """
-    with (
-        _explained(engine),
-        engine.connect().execution_options(**{_WRITES: True}) as connection,
-        connection.begin() as transaction,
-    ):
-        yield connection
-        if _trying.get():
-            transaction.rollback()
+    with _explained(engine):
+        _on(engine).refresh(engine)
+        with (
+            engine.connect().execution_options(**{_WRITES: True}) as connection,
+            connection.begin() as transaction,
+        ):
+            _require_registry(connection)
+            yield connection
+            if _trying.get():
+                transaction.rollback()
 
 
 def integrity_failures(connection: Connection) -> list[str]:
@@ -122,6 +139,29 @@ def _misplaced(parts: URL) -> bool:
         return holds_credentials(database) and not Path(database).exists()
     alone = parts.username is None and parts.host is not None
     return "@" in (parts.host or "") or ("@" in database and (alone or ":" in database))
+
+
+def _require_registry(connection: Connection) -> None:
+    """Refuses a database that is not of the registry that the engine is kept to.
+
+    Raises:
+        DatabaseLost: it is another one's, or no registry's.
+    """
+    if (expected := connection.get_execution_options().get(_REGISTRY)) is None:
+        return
+    try:
+        found = connection.scalar(select(IdentityRow.identity))
+    except DBAPIError as error:
+        if not _on(connection).is_without_tables(error.orig or error):
+            raise
+        found = None
+    if found != expected:
+        what = f"the registry {found}" if found else "no registry that says who it is"
+        raise DatabaseLost(
+            f"the database {url_text(connection.engine.url)} holds {what}, and was the registry {expected}: "
+            "another one is in its place, or answers at its address; put the right one back, or start anew "
+            "what is to use this one"
+        )
 
 
 def _on(database: Engine | Connection) -> ModuleType:

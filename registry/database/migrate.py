@@ -7,7 +7,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, insert, inspect, select, text
 
 import registry.database.migrations
-from registry.database.connection import reading, url_text, writing
+from registry.database.action import registry_id
+from registry.database.connection import keep_to, open_database, reading, url_text, writing
 from registry.database.tables import SCHEMA, SCHEMA_TABLE, SchemaChangeRow, Table
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
 from registry.own_version import own_version
@@ -15,6 +16,30 @@ from registry.own_version import own_version
 MIGRATIONS = Path(registry.database.migrations.__file__).parent
 
 _lock = threading.Lock()  # Alembic keeps the migration that runs in a global
+
+
+def open_registry(url: str, identity: str | None = None) -> Engine:
+    """Opens the database of a registry, and keeps the engine to that one.
+
+    Args:
+        url: its address; a new database gets its tables.
+        identity: the registry's id, if it is known: then nothing is read yet, and nothing made.
+
+    Raises:
+        InvalidName, DatabaseError: as `open_database` and `ensure_schema`.
+    """
+    engine = open_database(url, create=identity is None)
+    try:
+        if identity is None:
+            ensure_schema(engine)
+            with reading(engine) as connection:
+                identity = registry_id(connection)
+    except BaseException:
+        engine.dispose()
+        raise
+    if identity:
+        keep_to(engine, identity)
+    return engine
 
 
 def ensure_schema(engine: Engine) -> None:

@@ -17,6 +17,14 @@ LOCK: Final = int.from_bytes(b"dermfed")
 WAIT_SECONDS = 30  # how long a transaction waits for the lock
 CONNECT_SECONDS = 10
 
+ALIVE: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""How soon a server that is silently gone is given up (libpq's parameters; seconds, the last one ms)."""
+
 
 def open_engine(url: URL) -> Engine:
     """The engine for the database that `url` names.
@@ -28,7 +36,8 @@ def open_engine(url: URL) -> Engine:
         raise DatabaseError(
             "a PostgreSQL database needs the driver psycopg; install it with `pip install dermfed[postgres]`"
         )
-    given = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
+    ours = {"connect_timeout": CONNECT_SECONDS, **ALIVE}
+    given = {name: value for name, value in ours.items() if name not in url.query}
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"application_name": "dermfed", **given},
@@ -44,6 +53,15 @@ def begin(connection: Connection, *, writes: bool) -> None:
     connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE")
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+
+
+def refresh(engine: Engine) -> None:
+    """Nothing: a connection that the server has ended is noticed when it is taken from the pool."""
+
+
+def is_without_tables(cause: BaseException) -> bool:
+    """Whether an error of the driver says that a table is not there."""
+    return getattr(cause, "sqlstate", None) == "42P01"
 
 
 def integrity_failures(connection: Connection) -> list[str]:
@@ -62,6 +80,8 @@ def advice(cause: BaseException) -> str:
     state = getattr(cause, "sqlstate", None)
     if state == "55P03":
         return "others are writing all the time"
+    if "recovery" in str(cause):
+        return "it is a standby, which only reads; name the server that is written to"
     if state in ("42501", "25006"):
         return "let a user open it who may write"
     return "check the server, the address and the user's rights"

@@ -11,6 +11,7 @@ from registry.bundle.manifest.schema import Subgroup
 from registry.database.tables import (
     AliasRow,
     EventRow,
+    HeadRow,
     KeyRow,
     MemberRow,
     ReleaseRow,
@@ -220,6 +221,17 @@ def last_event(connection: Connection) -> Event:
     """The newest event of the registry, which must have one."""
     query = select(*EventRow.__table__.columns).order_by(EventRow.id.desc()).limit(1)
     return _event(connection.execute(query).one())
+
+
+def head(connection: Connection) -> tuple[int, str]:
+    """How many events there are, and the hash of the newest; 0 and empty where the database has lost it."""
+    row = connection.execute(select(HeadRow.events, HeadRow.hash)).first()
+    return (0, "") if row is None else (row.events, row.hash)
+
+
+def has_event(connection: Connection, digest: str) -> bool:
+    """Whether there is an event of this hash."""
+    return connection.scalar(select(EventRow.id).where(EventRow.hash == digest)) is not None
 
 
 def stack_of(steps: Iterable[tuple[str, int | None]]) -> list[int | None]:

@@ -1,4 +1,7 @@
-"""The SQLite backend: a file with a write-ahead log, and one writer at a time by `BEGIN IMMEDIATE`."""
+"""The SQLite backend: a file with a write-ahead log, and one writer at a time by `BEGIN IMMEDIATE`.
+
+Which file that is, is looked at before every transaction (`registry.database.sqlite_file`).
+"""
 
 import sqlite3
 import time
@@ -7,32 +10,44 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
+from registry.database.sqlite_file import DatabaseFile
 from registry.errors import DatabaseError
 
 BUSY_SECONDS = 30  # how long a process waits for the write lock
+_FILE = "dermfed_file"
 
 
-def open_engine(url: URL) -> Engine:
-    """The engine for the file that `url` names; its folder is made.
+def open_engine(url: URL, *, create: bool = True) -> Engine:
+    """The engine for the file that `url` names; its folder is made, where the file may be.
 
     Raises:
         DatabaseError: the folder cannot be made.
     """
     path = Path(str(url.database)).absolute()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DatabaseError(
             f"the folder {path.parent} for the database cannot be made ({error.strerror}); "
             "name another place with --url"
         ) from error
-    # Transactions begin with our own BEGIN, so the driver must not begin any.
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"isolation_level": None, "timeout": BUSY_SECONDS},
-    )
-    event.listen(engine, "connect", _prepare)
+    file = DatabaseFile(path, _prepare, BUSY_SECONDS, create=create)
+
+    def given_back(connection: Any, record: Any) -> None:
+        if file.is_past(connection):
+            record.invalidate()
+
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, creator=file.connect, execution_options={_FILE: file})
+    event.listen(engine, "checkin", given_back)
     return engine
+
+
+def refresh(engine: Engine) -> None:
+    """Closes the connections to a file that is not at the path any more."""
+    file: DatabaseFile = engine.get_execution_options()[_FILE]
+    file.refresh(engine)
 
 
 def begin(connection: Connection, *, writes: bool) -> None:
@@ -62,14 +77,20 @@ def advice(cause: BaseException) -> str:
     return "check the file and its disk"
 
 
-def _prepare(connection: Any, _record: Any) -> None:
-    """Sets the pragmas of a new connection."""
+def is_without_tables(cause: BaseException) -> bool:
+    """Whether an error of the driver says that a table is not there."""
+    return "no such table" in str(cause)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Sets the pragmas of a new connection, and opens its log by reading."""
     _write_ahead(connection)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
-def _write_ahead(connection: Any) -> None:
+def _write_ahead(connection: sqlite3.Connection) -> None:
     """Turns on the write-ahead log, so that readers read while somebody writes.
 
     Turning it on needs the file alone, and SQLite does not wait for that as it waits elsewhere.

@@ -11,7 +11,7 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,6 +27,10 @@ _BASIC: Final = 'Basic realm="dermfed", charset="UTF-8"'
 
 # What a proxy adds: a caller behind one is not on this machine, whatever the socket says.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class UnknownKey(KeyMissing):
@@ -49,7 +53,9 @@ class KeyLacksScope(ScopeMissing):
         self.key = key
 
 
-def authorise(request: Request, keys: Sequence[ApiKey] | None, scope: Scope) -> ApiKey | None:
+def authorise(
+    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, now: Callable[[], datetime] = _now
+) -> ApiKey | None:
     """The valid API key of a request with the scope it needs; None where no key is needed.
 
     From then on `request.state.key` is the key's id, or None, also where the scope is missing.
@@ -58,6 +64,7 @@ def authorise(request: Request, keys: Sequence[ApiKey] | None, scope: Scope) -> 
         request: who asks.
         keys: every key there is, expired and revoked ones too; None until the registry has been read.
         scope: the scope that the request needs.
+        now: the clock by which keys expire.
 
     Raises:
         KeyMissing: no key, one that is expired or revoked, or a caller elsewhere while there are no keys.
@@ -65,21 +72,29 @@ def authorise(request: Request, keys: Sequence[ApiKey] | None, scope: Scope) -> 
         KeyLacksScope: a valid key without the scope.
         NothingServed: the keys could not be read from the registry.
     """
-    return _authorise(request, keys, scope, _bearer(request), _BEARER, "as `Authorization: Bearer KEY`")
+    return _authorise(request, keys, scope, now, _bearer(request), _BEARER, "as `Authorization: Bearer KEY`")
 
 
-def authorise_page(request: Request, keys: Sequence[ApiKey] | None, scope: Scope) -> ApiKey | None:
+def authorise_page(
+    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, now: Callable[[], datetime] = _now
+) -> ApiKey | None:
     """Authorises a page in a browser, which may also send the key as the password of HTTP Basic.
 
     Raises:
         KeyMissing, UnknownKey, ScopeMissing, NothingServed: as `authorise`; a browser then asks its user.
     """
     secret = _bearer(request) or _password(request)
-    return _authorise(request, keys, scope, secret, _BASIC, "as the password, with any user name")
+    return _authorise(request, keys, scope, now, secret, _BASIC, "as the password, with any user name")
 
 
 def _authorise(
-    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, secret: str, challenge: str, how: str
+    request: Request,
+    keys: Sequence[ApiKey] | None,
+    scope: Scope,
+    now: Callable[[], datetime],
+    secret: str,
+    challenge: str,
+    how: str,
 ) -> ApiKey | None:
     if keys is None:
         raise NothingServed("the registry cannot be read, so no key can be checked; try again later")
@@ -101,7 +116,7 @@ def _authorise(
         raise UnknownKey("the API key is not known; ask whoever runs the service", asking)
     if key.revoked is not None:
         raise KeyMissing("the API key was revoked; ask whoever runs the service", asking)
-    if key.expired(datetime.now(UTC)):
+    if key.expired(now()):
         raise KeyMissing(
             "the API key has expired or was rotated; use the one in its place, or ask whoever runs the "
             "service",

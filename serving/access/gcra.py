@@ -15,7 +15,8 @@ a new one replaces one whose time has passed. The table is set-associative: a na
 its end: too little is then admitted, never a burst more.
 
 The file is read and written as a file and not mapped: on a full disk that is an error that can be reported,
-and not the end of the process. Where it cannot be used, this process keeps a table of its own.
+and not the end of the process. Where it cannot be used, this process keeps a table of its own. So it does for
+a request whose set another process holds for longer than `HELD_SECONDS`, as one does that was stopped.
 """
 
 import fcntl
@@ -36,6 +37,9 @@ MINUTE: Final = 60_000_000_000
 
 SETS: Final = 512
 WAYS: Final = 8
+HELD_SECONDS: Final = 0.02
+"""How long a set may be held by another process before a request is counted without it."""
+
 _FINGERPRINT: Final = 16
 _SET: Final = struct.Struct("<" + f"{_FINGERPRINT}sq" * WAYS)
 
@@ -91,6 +95,10 @@ def conform(stored: int, now: int, rate: Rate) -> tuple[RateLimitResult, int]:
     return RateLimitResult(admitted, left // rate.interval, wait, after - now), after
 
 
+class SetHeldError(OSError):
+    """Another process holds a set for too long."""
+
+
 class _Table(Protocol):
     """Where the sets of entries are stored, by their offset in bytes."""
 
@@ -142,7 +150,15 @@ class _FileTable:
 
     @contextmanager
     def locked(self, offset: int) -> Iterator[None]:
-        fcntl.lockf(self._file, fcntl.LOCK_EX, _SET.size, offset)
+        until = time.monotonic() + HELD_SECONDS
+        while True:
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SET.size, offset)
+                break
+            except (BlockingIOError, PermissionError) as error:
+                if time.monotonic() > until:
+                    raise SetHeldError("another worker holds them") from error
+                time.sleep(0.0005)
         try:
             yield
         finally:
@@ -172,15 +188,38 @@ class RateLimiter:
         self._lock = threading.Lock()  # a lock on a file is of the whole process
         self._path = path
         self._table: _Table | None = None
+        self._own = _MemoryTable()
+        self._own_lock = threading.Lock()
+
+    @property
+    def may_block(self) -> bool:
+        """Whether counting may wait for a disk or another process, so that it belongs into a thread."""
+        return self._path is not None
 
     def spend(self, name: str, rate: Rate) -> RateLimitResult:
         """Counts one request of this name, if the rate admits it."""
+        if self._path is None:
+            return self.spend_alone(name, rate)
         with self._lock:
             try:
-                return self._spend(name, rate)
+                self._table = self._table or _FileTable(self._path)
+                result = _spend(self._table, name, rate)
+            except SetHeldError as error:
+                self.health_issue = (
+                    f"rates are not shared by the workers just now ({error}), so each counts by itself; if "
+                    "it lasts, end the worker that was stopped"
+                )
             except OSError as error:
                 self._count_alone(error)
-                return self._spend(name, rate)
+            else:
+                self.health_issue = ""
+                return result
+        return self.spend_alone(name, rate)
+
+    def spend_alone(self, name: str, rate: Rate) -> RateLimitResult:
+        """Counts one request as far as this process alone knows; waits for nothing."""
+        with self._own_lock:
+            return _spend(self._own, name, rate)
 
     def close(self) -> None:
         """Closes the file."""
@@ -188,22 +227,7 @@ class RateLimiter:
             if self._table is not None:
                 self._table.close()
             self._table = None
-
-    def _spend(self, name: str, rate: Rate) -> RateLimitResult:
-        fingerprint = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT).digest()
-        offset = int.from_bytes(fingerprint[:4]) % SETS * _SET.size
-        if self._table is None:
-            self._table = _MemoryTable() if self._path is None else _FileTable(self._path)
-        with self._table.locked(offset):
-            now = time.monotonic_ns()
-            entries = list(_SET.unpack(self._table.read(offset)))
-            fingerprints, times = entries[::2], entries[1::2]
-            way = fingerprints.index(fingerprint) if fingerprint in fingerprints else times.index(min(times))
-            result, after = conform(times[way], now, rate)
-            if result.admitted:
-                entries[2 * way : 2 * way + 2] = fingerprint, after
-                self._table.write(offset, _SET.pack(*entries))
-            return result
+            self._own = _MemoryTable()
 
     def _count_alone(self, error: OSError) -> None:
         self.health_issue = (
@@ -212,4 +236,19 @@ class RateLimiter:
         )
         if self._table is not None:
             self._table.close()
-        self._path, self._table = None, _MemoryTable()
+        self._path, self._table = None, None
+
+
+def _spend(table: _Table, name: str, rate: Rate) -> RateLimitResult:
+    fingerprint = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT).digest()
+    offset = int.from_bytes(fingerprint[:4]) % SETS * _SET.size
+    with table.locked(offset):
+        now = time.monotonic_ns()
+        entries = list(_SET.unpack(table.read(offset)))
+        fingerprints, times = entries[::2], entries[1::2]
+        way = fingerprints.index(fingerprint) if fingerprint in fingerprints else times.index(min(times))
+        result, after = conform(times[way], now, rate)
+        if result.admitted:
+            entries[2 * way : 2 * way + 2] = fingerprint, after
+            table.write(offset, _SET.pack(*entries))
+        return result

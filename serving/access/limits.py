@@ -4,11 +4,15 @@ Every counted response says what is left of the limit (`RateLimit-Policy` and `R
 draft-ietf-httpapi-ratelimit-headers), and a refusal when to ask again (`Retry-After`). A caller
 with a good key is never refused for what somebody at the same address has sent, as behind a proxy all come
 from one.
+
+The counts that all workers share are in a file, and a thread of its own reads and writes it. Where that takes
+longer than `PATIENCE`, as on a disk that hangs, a request is counted by this worker alone.
 """
 
 import ipaddress
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +22,17 @@ from registry.records import ApiKey
 from serving.access.gcra import MINUTE, Rate, RateLimiter, RateLimitResult
 from serving.metrics.metrics import Metrics
 from serving.metrics.multiprocess import SHARED_FOLDER
+from serving.one_thread import LineFullError, NotYetError, OneThread
 from serving.protocol.problems import TooManyRequests
 from serving.settings import ServeSettings
 
 UNKNOWN_KEY_RATE: Final = Rate(per_minute=30, burst=30)
 """How often an address may send a key that does not exist."""
 
+PATIENCE: Final = 0.25
+"""How long a request waits for the counts of all workers; seconds."""
+
+_WAITING: Final = 1000  # requests whose counts may wait for a disk that hangs; one more is not counted there
 _SECOND: Final = MINUTE // 60
 _NETWORK_BITS: Final = 64  # of IPv6, that is what one caller is given
 
@@ -41,13 +50,21 @@ class Limits:
         self._metrics = metrics
         self._keys = RateLimiter(folder and folder / "keys")
         self._guesses = RateLimiter(folder and folder / "guesses")
+        self._folder = folder
+        self._thread = OneThread("rates", _WAITING, PATIENCE)
 
     @property
     def health_issues(self) -> list[str]:
         """Why the limits cannot be shared by all workers; empty where they are."""
-        return sorted({limiter.health_issue for limiter in (self._keys, self._guesses)} - {""})
+        found = {limiter.health_issue for limiter in (self._keys, self._guesses)}
+        if seconds := self._thread.stuck_for:
+            found.add(
+                f"rates are not shared by the workers: {self._folder} has not answered for {seconds:.0f} s, "
+                "so each counts by itself; look at its disk"
+            )
+        return sorted(found - {""})
 
-    def count(self, request: Request, key: ApiKey | None) -> None:
+    async def count(self, request: Request, key: ApiKey | None) -> None:
         """Counts an authorised request, and leaves its rate limit headers in `request.state.headers`.
 
         Raises:
@@ -56,7 +73,7 @@ class Limits:
         rate = self._rate(key)
         if rate is None:
             return
-        result = self._keys.spend("open" if key is None else key.id, rate)
+        result = await self._spend(self._keys, "open" if key is None else key.id, rate)
         headers = rate_limit_headers(rate, result)
         if not result.admitted:
             who = "this machine" if key is None else f"the API key {key.id}"
@@ -67,22 +84,31 @@ class Limits:
             )
         request.state.headers = headers
 
-    def count_unknown_key(self, request: Request) -> None:
+    async def count_unknown_key(self, request: Request) -> None:
         """Counts a request with a key that does not exist, by its address.
 
         Raises:
             TooManyRequests: its address has sent too many.
         """
-        result = self._guesses.spend(network_address(request), UNKNOWN_KEY_RATE)
+        result = await self._spend(self._guesses, network_address(request), UNKNOWN_KEY_RATE)
         if not result.admitted:
             raise self._refusal(
                 result, "too many API keys that are not known came from this address; use one that is"
             )
 
     def close(self) -> None:
-        """Closes the files."""
-        self._keys.close()
-        self._guesses.close()
+        """Closes the files; a disk that hangs is not waited for."""
+        if not self._thread.close(PATIENCE):
+            self._keys.close()
+            self._guesses.close()
+
+    async def _spend(self, limiter: RateLimiter, name: str, rate: Rate) -> RateLimitResult:
+        if not limiter.may_block:
+            return limiter.spend(name, rate)
+        try:
+            return await self._thread.run(partial(limiter.spend, name, rate))
+        except (NotYetError, LineFullError):
+            return limiter.spend_alone(name, rate)
 
     def _refusal(
         self, result: RateLimitResult, why: str, headers: Mapping[str, str] | None = None

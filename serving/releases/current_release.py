@@ -15,6 +15,10 @@ and so is the old release as soon as the registry points back to it.
 A version that was withdrawn is another matter: the poll that learns of it drops the release at once, whether
 or not the next one has been loaded, and the model answers 503 until it has. What a withdrawn version was
 computing when that happened is not answered either (`may_answer`).
+
+While the registry cannot be read, what was served goes on. Where it is not there any more, or another one is
+in its place, that is known, and nobody can say who may ask: then nothing is answered `max_age_seconds` later,
+until the right one is back.
 """
 
 import logging
@@ -25,11 +29,12 @@ from dataclasses import dataclass, field, replace
 
 from registry.bundle.errors import BundleError
 from registry.bundle.plain_text import shown, shown_name
-from registry.errors import RegistryError
+from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Release, Version
 from registry.signing.trust import trust_in
 from serving.metrics.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader, RegistrySource, standing_of
+from serving.releases.same_history import History, without_return
 from serving.settings import ServeSettings
 
 __all__ = ["REGISTRY", "CurrentRelease", "LoadedRelease", "RegistrySource", "ServedRelease"]
@@ -47,6 +52,9 @@ SILENT_SECONDS = 10.0
 
 WITHDRAWN_SECONDS = 2.0
 """How long after a version was withdrawn an answer of it may still leave."""
+
+LOOK_SECONDS = 3600.0
+"""How long the keys of a registry that was lost still let somebody look at what is wrong."""
 
 STOPPED = "{model} was stopped, and nothing answers in its place until somebody promotes or goes back"
 WITHDRAWN = "the version of {model} that answered was withdrawn, and what takes its place is not loaded yet"
@@ -69,6 +77,7 @@ class ServedRelease:
         silenced: why models that were served have no release, by model, in a sentence for callers: the alias
             was stopped, or a version was withdrawn and what takes its place is not loaded yet.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
+        lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -78,6 +87,7 @@ class ServedRelease:
     loading: Mapping[str, float] = field(default_factory=dict)
     silenced: Mapping[str, str] = field(default_factory=dict)
     withdrawn: frozenset[tuple[str, str]] = frozenset()
+    lost: float | None = None
 
     def is_withdrawn(self, version: Version) -> bool:
         """Whether a version was withdrawn, as far as the registry has told."""
@@ -125,6 +135,7 @@ class CurrentRelease:
         self._shared = threading.Lock()  # for what the loading thread leaves behind
         self._ready: dict[int, LoadedRelease] = {}  # loaded, and not put in place yet; by the release's id
         self._failed: dict[int, tuple[float, str]] = {}  # when a release failed to load and why, by its id
+        self._history = History()
         self._stop, self._poll_now = threading.Event(), threading.Event()
         self._loading: dict[int, threading.Thread] = {}  # by the release's id
         self.refresh()
@@ -143,6 +154,11 @@ class CurrentRelease:
     def served(self) -> ServedRelease:
         """The snapshot of what is served now."""
         served = self._served
+        if (
+            served.lost is not None
+            and (since := time.monotonic() - served.lost) > self._settings.max_age_seconds
+        ):
+            return replace(served, releases={}, keys=served.keys if since <= LOOK_SECONDS else None)
         if self._unanswered_for() <= SILENT_SECONDS or REGISTRY in served.health_issues:
             return served
         silent = f"the registry cannot be read: it has not answered for {self._unanswered_for():.0f} s"
@@ -156,6 +172,8 @@ class CurrentRelease:
             model: the model that it asks; all of them have to be current where it names none.
         """
         served = self.served
+        if served.lost is not None and not served.releases:
+            return served  # which says why nothing answers
         recent = served.confirmed_for(model) >= began - self._settings.max_age_seconds
         # Nobody can say what is current; what was goes on serving, as if asking had failed.
         return served if recent or self._unanswered_for() > SILENT_SECONDS else None
@@ -186,23 +204,33 @@ class CurrentRelease:
         try:
             standing = standing_of(self._source, self.alias)
             current = standing.releases
-            keys = self._source.keys()
+            keys = without_return(before.keys or (), self._source.keys())
+            set_back = self._history.issue
+            self._history.look(standing, getattr(self._source, "has_event", None))
+        except DatabaseLost as error:
+            self._log_once(REGISTRY, error, before.health_issues)
+            issues = {**before.health_issues, REGISTRY: f"the registry was lost: {error}"}
+            self._publish(replace(before, health_issues=issues, lost=before.lost or asked))
+            return []
         except Exception as error:  # noqa: BLE001 - whatever it is, and however long it took
             # Nobody can say what is current; what was goes on serving, and /readyz reports it.
             self._log_once(REGISTRY, error, before.health_issues)
             issues = {**before.health_issues, REGISTRY: f"the registry cannot be read: {error}"}
             # A release that was already known to be replaced is not confirmed by a moment's failure.
             recently = asked - self._answered < SILENT_SECONDS
-            loading = before.loading if recently else {}
-            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=loading))
+            still = before.loading if recently else {}
+            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=still))
             return []
         finally:
             self._asked = None
         self._answered = asked
+        if self._history.issue != set_back:
+            log.error("%s", self._history.issue)
         with self._shared:
             ready, failed = self._take_finished(current)
         releases: dict[str, LoadedRelease] = {}
-        issues, loading = {}, {}
+        issues = {REGISTRY: self._history.issue} if self._history.issue else {}
+        loading: dict[str, float] = {}
         withdrawn = standing.withdrawn | before.withdrawn  # there is no way back
         silenced = {model: STOPPED.format(model=model) for model in standing.stopped}
         new, retries = [], []
@@ -220,9 +248,9 @@ class CurrentRelease:
                 old, silenced[model] = None, told
             elif old is None and before.silenced.get(model) == told:
                 silenced[model] = told
-            if old and old.release.id == release.id:
+            if old and old.release == release:
                 releases[model] = old
-            elif release.id in ready:
+            elif release.id in ready and ready[release.id].release == release:
                 releases[model] = ready[release.id]
                 silenced.pop(model, None)
                 log.info(

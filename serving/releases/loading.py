@@ -32,8 +32,9 @@ class RegistrySource(Protocol):
     """What the service reads from the registry.
 
     A source may have `standing(alias) -> Standing` too, which tells in the same moment what was stopped and
-    withdrawn; of one without, nothing ever was. And `forged(events) -> frozenset[int] | None`, which tells
-    whose signature does not hold; of one without, signatures are shown as not checked.
+    withdrawn; of one without, nothing ever was. And `has_event(digest) -> bool`, by which one that was set
+    back is noticed. And `forged(events) -> frozenset[int] | None`, which tells whose signature does not
+    hold; of one without, signatures are shown as not checked.
     """
 
     def current(self, alias: str = ...) -> dict[str, Release]:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
+from registry.registry import Registry
 from serving.cli import main
 
 
@@ -109,11 +110,14 @@ def test_it_becomes_bentoml_which_tells_nobody(command, tmp_path):
         "--port",
         "8123",
     ]
+    with Registry.open(url, store) as registry:
+        identity = registry.identity()
     said = {name: os.environ[name] for name in os.environ if name.startswith(("DERMFED_", "BENTOML_"))}
     assert said == {
         "DERMFED_REGISTRY_URL": url,
         "DERMFED_STORE": store,
         "DERMFED_SERVE_WORKERS": "3",
+        "DERMFED_SERVE_REGISTRY_ID": identity,
         "BENTOML_DO_NOT_TRACK": "True",
         "BENTOML_HOME": str(tmp_path / ".cache" / "dermfed" / "bentoml" / "8123"),
     }
@@ -128,6 +132,20 @@ def test_a_registry_that_cannot_be_opened_ends_with_2(command, tmp_path):
     code, _, err, became = command("--url", "postgresql://somewhere")
     assert (code, became) == (2, None)
     assert "postgresql" in err
+
+
+def test_another_registry_than_the_one_that_is_said_ends_with_2(command, tmp_path):
+    database, store = tmp_path / "registry.db", str(tmp_path / "store")
+    other = {"DERMFED_SERVE_REGISTRY_ID": "0" * 32}
+    arguments = ("--url", f"sqlite:///{database}", "--store", store)
+    code, _, err, became = command(*arguments, **other)
+    assert (code, became) == (2, None)
+    assert "is not there" in err
+    assert not database.exists()
+    Registry.open(f"sqlite:///{database}", store).close()
+    code, _, err, became = command(*arguments, **other)
+    assert (code, became) == (2, None)
+    assert f"was the registry {'0' * 32}" in err
 
 
 def test_the_workers_may_be_in_the_environment(command):

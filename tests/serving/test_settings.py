@@ -28,6 +28,7 @@ GOOD = {
     "records_picture_hash": ("yes", True),
     "shadow_alias": ("staging", "staging"),
     "shadow_share": ("0.25", 0.25),
+    "registry_id": ("0123456789abcdef" * 2, "0123456789abcdef" * 2),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
 }
 BAD = {
@@ -50,6 +51,7 @@ BAD = {
     "records_picture_hash": ("perhaps",),
     "shadow_alias": ("", "production"),
     "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
+    "registry_id": ("", "mine", "0" * 31),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
 }
 

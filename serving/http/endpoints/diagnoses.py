@@ -40,7 +40,7 @@ class Diagnoses:
 
     async def diagnose(self, request: Request) -> Response:
         """Answers `POST /v1/diagnoses`, with one entry in the decision log."""
-        with self._service.decision_log.entry_of(request) as entry:
+        async with self._service.decision_log.entry_of(request) as entry:
             return await self._diagnose(request, entry)
 
     async def _diagnose(self, request: Request, entry: PendingEntry) -> Response:
@@ -54,14 +54,14 @@ class Diagnoses:
             answer = JSONResponse(bundle, media_type=FHIR)
         else:
             answer = Response(result.diagnosis.model_dump_json(), media_type="application/json")
-        return self.respond(request, entry, result, answer)
+        return await self.respond(request, entry, result, answer)
 
-    def respond(
+    async def respond(
         self, request: Request, entry: PendingEntry, result: "DiagnosisResult", answer: Response
     ) -> Response:
         """Counts and logs a diagnosis whose answer is built, and attaches the work to do after sending it."""
         self._service.metrics.diagnosis(result.diagnosis, time.monotonic() - request.state.began)
-        entry.diagnosed(result.diagnosis)
+        await entry.diagnosed(result.diagnosis)
         answer.background = result.after_response
         return answer
 

@@ -85,11 +85,11 @@ class Pages:
     async def diagnose(self, request: Request) -> Response:
         """The form with the answer for the picture in it."""
         refuse_other_sites(request)  # first, for it would count for the user whose browser sends it
-        with self._service.decision_log.entry_of(request) as entry:
+        async with self._service.decision_log.entry_of(request) as entry:
             await self._service.authorise(request, "diagnose", page=True)
             result = await self._diagnoses.run_diagnosis(request, entry, read_form)
             shown = picture_page(self._service.current_release.served, result.diagnosis, result.parameters)
-            return self._diagnoses.respond(request, entry, result, page(shown))
+            return await self._diagnoses.respond(request, entry, result, page(shown))
 
     @problems_as_pages
     async def operator(self, request: Request) -> Response:

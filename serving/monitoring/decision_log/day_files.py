@@ -7,27 +7,42 @@ none; a power cut may take the last seconds. Keep the folder on a local disk: wh
 
 import errno
 import fcntl
-import logging
 import os
 import re
 import threading
-from datetime import date, timedelta
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Final
-
-log = logging.getLogger("dermfed.serve")
 
 NAME: Final = "diagnoses-{}.jsonl"
 _NAME: Final = re.compile(r"diagnoses-(\d{4}-\d\d-\d\d)\.jsonl")
 
 
-class DayFiles:
-    """Appends lines to the file of their day, and removes files past their retention."""
+def path_of(folder: Path, day: date) -> Path:
+    """The file of a day."""
+    return folder / NAME.format(day.isoformat())
 
-    def __init__(self, folder: Path, days: int) -> None:
-        """Keeps each file for so many days; nothing is made before the first line."""
+
+def days_in(folder: Path) -> list[date]:
+    """The days of which a folder holds a file; none where there is no such folder."""
+    try:
+        found = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
+    except OSError:
+        return []  # not there yet, or to be reported when a line is written
+    days = []
+    for named in found:
+        with suppress(ValueError):  # no day of the calendar, and no file of ours
+            days += [date.fromisoformat(named[1])] if named else []
+    return days
+
+
+class DayFiles:
+    """Appends lines to the file of their day."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keeps the folder; nothing is made before the first line."""
         self.folder = folder
-        self._days = days
         self._day: date | None = None
         self._file: int | None = None
         self._lock = threading.Lock()  # a lock on a file is of the whole process
@@ -41,25 +56,10 @@ class DayFiles:
         with self._lock:
             if day != self._day:
                 self._close()
-                self.remove_old(day)
             if self._file is None or os.fstat(self._file).st_nlink == 0:  # somebody has removed it
                 self._close()
                 self._file, self._day = self._open(day), day
             _write(self._file, line)
-
-    def remove_old(self, today: date) -> None:
-        """Removes files past their retention; logs those that cannot be removed."""
-        try:
-            found = [(path, _NAME.fullmatch(path.name)) for path in self.folder.iterdir()]
-        except OSError:
-            return  # not there yet, or to be reported when a line is written
-        oldest = (today - timedelta(days=self._days)).isoformat()
-        for path, named in found:
-            if named and named[1] < oldest:
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError as error:
-                    log.warning("the old records %s cannot be removed: %s", path, error.strerror)
 
     def close(self) -> None:
         """Closes the file."""
@@ -69,7 +69,7 @@ class DayFiles:
     def _open(self, day: date) -> int:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(self.folder / NAME.format(day.isoformat()), flags, 0o600)
+        return os.open(path_of(self.folder, day), flags, 0o600)
 
     def _close(self) -> None:
         if self._file is not None:

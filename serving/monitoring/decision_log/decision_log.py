@@ -1,12 +1,18 @@
-"""Writes the entry of each request when its outcome is known; a failure to write never fails the request."""
+"""Writes the entry of each request when its outcome is known; a failure to write never fails the request.
+
+One thread writes, and a request waits for its line to be with the operating system. A disk that takes longer
+than `PATIENCE` keeps nobody: the answer goes out, the line stays in the thread's line, and that is told. What
+finds that line full is lost, and counted.
+"""
 
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any, Final
 
 import anyio.to_thread
 from starlette.exceptions import HTTPException
@@ -15,11 +21,22 @@ from starlette.requests import Request
 from serving.metrics.metrics import Metrics
 from serving.monitoring.decision_log.day_files import DayFiles
 from serving.monitoring.decision_log.entry import DiagnosedEntry, RefusedEntry
+from serving.monitoring.decision_log.retention import Retention
+from serving.one_thread import LineFullError, NotYetError, OneThread
 from serving.protocol.problems import ProblemResponse, TooManyRequests
 from serving.protocol.schemas import Diagnosis
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
+
+PATIENCE: Final = 1.0
+"""How long an answer waits for its entry to be written; seconds."""
+
+WAITING: Final = 10_000
+"""How many entries may wait for a disk that does not take them."""
+
+_CLOSING_SECONDS: Final = 5.0
+"""How long closing waits for the disk."""
 
 
 class PendingEntry:
@@ -40,11 +57,11 @@ class PendingEntry:
             one = len(digests) == 1
             self._picture_digests = {"picture": digests[0]} if one else {"pictures": digests}
 
-    def diagnosed(self, diagnosis: Diagnosis) -> None:
+    async def diagnosed(self, diagnosis: Diagnosis) -> None:
         """Writes the entry of a diagnosis that is about to be sent."""
         self._written = True
         model = diagnosis.model
-        self._log.write(
+        await self._log.write(
             DiagnosedEntry(
                 time=datetime.now(UTC),
                 request=diagnosis.id,
@@ -62,7 +79,7 @@ class PendingEntry:
             )
         )
 
-    def refused(self, status: int) -> None:
+    async def refused(self, status: int) -> None:
         """Writes the entry of a request that got no diagnosis, if its caller is known.
 
         Anybody could fill the disk with requests without a good key.
@@ -70,7 +87,7 @@ class PendingEntry:
         state = self._request.state
         if self._written or not hasattr(state, "key"):
             return
-        self._log.write(
+        await self._log.write(
             RefusedEntry(time=datetime.now(UTC), request=state.request_id, key=state.key, status=status)
         )
 
@@ -82,20 +99,32 @@ class DecisionLog:
         self._health_issue = ""
         self.hashes_pictures = settings.records_picture_hash and settings.records is not None
         self._metrics = metrics
-        self._files = None if settings.records is None else DayFiles(settings.records, settings.records_days)
+        self._files: DayFiles | None = None
+        self._retention: Retention | None = None
+        self._writer = OneThread("records", WAITING, PATIENCE)
+        if settings.records is not None:
+            self._files = DayFiles(settings.records)
+            self._retention = Retention(settings.records, settings.records_days)
 
     @property
     def health_issues(self) -> list[str]:
-        """Why the last entry could not be written, if it could not."""
-        return [self._health_issue] if self._health_issue else []
+        """Why entries cannot be written, and why old ones are not removed; empty where all is well."""
+        found = [self._health_issue, self._retention.doubt if self._retention else ""]
+        if self._files is not None and (seconds := self._writer.stuck_for):
+            found.append(
+                f"{self._writer.waiting + 1} records of diagnoses wait for {self._files.folder}, which has "
+                f"not taken one for {seconds:.0f} s; look at its disk, or set DERMFED_SERVE_RECORDS to "
+                "another folder"
+            )
+        return [one for one in found if one]
 
     def start(self) -> None:
-        """Removes files that are older than they are kept."""
-        if self._files is not None:
-            self._files.remove_old(datetime.now(UTC).date())
+        """Begins to remove files that are older than they are kept."""
+        if self._retention is not None:
+            self._retention.start()
 
-    @contextmanager
-    def entry_of(self, request: Request) -> Iterator[PendingEntry]:
+    @asynccontextmanager
+    async def entry_of(self, request: Request) -> AsyncIterator[PendingEntry]:
         """The entry of a request; an exception within the block is logged with its HTTP status."""
         entry = PendingEntry(self, request)
         try:
@@ -103,31 +132,47 @@ class DecisionLog:
         except TooManyRequests:
             raise  # counted, and no more: whoever asks too often could fill the disk with them
         except ProblemResponse as problem:
-            entry.refused(problem.status)
+            await entry.refused(problem.status)
             raise
         except HTTPException as error:
-            entry.refused(error.status_code)
+            await entry.refused(error.status_code)
             raise
         except Exception:
-            entry.refused(500)
+            await entry.refused(500)
             raise
 
-    def write(self, entry: RefusedEntry) -> None:
+    async def write(self, entry: RefusedEntry) -> None:
         """Writes an entry; a failure is counted and reported, and the request goes on."""
         if self._files is None:
             return
         try:
-            self._files.append(entry.line, entry.time.date())
+            await self._writer.run(partial(self._append, self._files, entry.line, entry.time.date()))
+        except NotYetError:
+            pass  # it is written when the disk takes it; `health_issues` tells
+        except LineFullError:
+            self._metrics.record_lost()
+            self._report_failure(f"{self._writer.waiting} of them wait already")
+
+    def close(self) -> None:
+        """Writes what waits, and closes the file; what a disk does not take in time is lost."""
+        if self._files is None or self._retention is None:
+            return
+        self._retention.close(_CLOSING_SECONDS)
+        if lost := self._writer.close(_CLOSING_SECONDS):
+            log.error("%d records of diagnoses were lost: %s did not take them", lost, self._files.folder)
+            for _ in range(lost):
+                self._metrics.record_lost()
+            return
+        self._files.close()
+
+    def _append(self, files: DayFiles, line: bytes, day: date) -> None:
+        try:
+            files.append(line, day)
         except OSError as error:
             self._metrics.record_lost()
             self._report_failure(error.strerror or str(error))
         else:
             self._health_issue = ""
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._files is not None:
-            self._files.close()
 
     def _report_failure(self, why: str) -> None:
         """Reports a failure: to the service's log once, and as a health issue until an entry is written."""

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from fractions import Fraction
 
 import pytest
@@ -178,6 +179,38 @@ def test_what_is_in_the_file_can_be_anything(tmp_path):
     rate = Rate(per_minute=1_000_000, burst=100)
     answers = [kept.spend(f"{n}", rate) for n in range(300)]
     assert all(one.wait <= rate.interval for one in answers)
+    assert kept.health_issue == ""
+    kept.close()
+
+
+HOLD = """
+import fcntl, os, sys
+from serving.access.gcra import SETS, _SET
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(file, fcntl.LOCK_EX, SETS * _SET.size, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path):
+    """The rates in a file, held by another process, as by a worker that was stopped."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holding:
+        assert holding.stdout.readline() == b"held\n"
+        yield
+        holding.stdin.close()
+
+
+def test_a_set_that_another_process_holds_is_waited_for_only_so_long(tmp_path):
+    path = tmp_path / "rates" / "keys"
+    kept, rate = RateLimiter(path), Rate(per_minute=1, burst=2)
+    assert kept.spend("a", rate).admitted
+    with held(path):
+        assert [kept.spend("a", rate).admitted for _ in range(3)] == [True, True, False]  # it counts alone
+        assert "just now" in kept.health_issue
+    assert [kept.spend("a", rate).admitted for _ in range(2)] == [True, False]  # and together again
     assert kept.health_issue == ""
     kept.close()
 

@@ -3,11 +3,11 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 
-from serving.monitoring.decision_log.day_files import DayFiles
+from serving.monitoring.decision_log.day_files import DayFiles, days_in
 
 DAY = date(2026, 1, 31)
 NEXT = date(2026, 2, 1)
@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def files(folder):
-    kept = DayFiles(folder, days=30)
+    kept = DayFiles(folder)
     yield kept
     kept.close()
 
@@ -45,7 +45,7 @@ def test_each_day_has_a_file_that_nobody_else_can_read(files, folder):
 def test_what_is_there_stays(files, folder):
     files.append(b"one\n", DAY)
     files.close()
-    again = DayFiles(folder, days=30)
+    again = DayFiles(folder)
     again.append(b"two\n", DAY)
     again.close()
     assert held(folder) == {"diagnoses-2026-01-31.jsonl": b"one\ntwo\n"}
@@ -87,39 +87,29 @@ def test_a_link_is_not_followed(files, folder, tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_files_go_when_they_are_old_and_nothing_else_does(files, folder):
-    folder.mkdir(parents=True)
-    kept = ["diagnoses-2026-01-01.jsonl", "diagnoses-2027-01-01.jsonl"]
+def test_the_days_of_a_folder_are_those_of_its_files(files, folder):
+    assert days_in(folder) == []
+    files.append(b"one\n", DAY)
+    files.append(b"one\n", NEXT)
     others = [
         "notes.txt",
         "diagnoses-2020.jsonl",
         "diagnoses-2020-01-01.jsonl.gz",
         "x-diagnoses-2020-01-01.jsonl",
     ]
-    for name in ("diagnoses-2025-12-31.jsonl", "diagnoses-2020-02-29.jsonl", *kept, *others):
-        (folder / name).write_text("")
-    files.remove_old(DAY)
-    assert set(held(folder)) == {*kept, *others}
+    for name in (*others, "diagnoses-2020-02-31.jsonl"):
+        (folder / name).touch()
+    assert sorted(days_in(folder)) == [DAY, NEXT]
 
 
-def test_they_go_when_a_new_day_begins(files, folder):
-    for days in range(33):
-        files.append(b"one\n", DAY + timedelta(days=days))
-    names = sorted(held(folder))
-    assert (names[0], names[-1]) == ("diagnoses-2026-02-02.jsonl", "diagnoses-2026-03-04.jsonl")
-    assert len(names) == 31  # today's, and of so many days before
-
-
-def test_what_cannot_be_removed_is_told_and_stops_nothing(files, folder, caplog):
-    (folder / "diagnoses-2020-01-01.jsonl").mkdir(parents=True)
-    files.append(b"one\n", DAY)
-    assert (folder / "diagnoses-2026-01-31.jsonl").read_bytes() == b"one\n"
-    assert "diagnoses-2020-01-01.jsonl cannot be removed" in caplog.text
-
-
-def test_a_folder_that_is_not_there_has_nothing_old(files, folder):
-    files.remove_old(DAY)
-    assert not folder.exists()
+def test_a_clock_that_goes_back_writes_over_nothing(files, folder):
+    """It is set back by a day, and on again: lines are appended to the file of the day that they say."""
+    for line, day in ((b"one\n", NEXT), (b"two\n", DAY), (b"three\n", DAY), (b"four\n", NEXT)):
+        files.append(line, day)
+    assert held(folder) == {
+        "diagnoses-2026-01-31.jsonl": b"two\nthree\n",
+        "diagnoses-2026-02-01.jsonl": b"one\nfour\n",
+    }
 
 
 WRITE = """
@@ -127,7 +117,7 @@ import json, sys
 from datetime import date
 from pathlib import Path
 from serving.monitoring.decision_log.day_files import DayFiles
-files = DayFiles(Path(sys.argv[1]), 30)
+files = DayFiles(Path(sys.argv[1]))
 for n in range(500):
     line = json.dumps([sys.argv[2], n, "x" * (n % 200)]).encode() + b"\\n"
     files.append(line, date(2026, 1, 31 - n // 250))

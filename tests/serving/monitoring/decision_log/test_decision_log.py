@@ -1,10 +1,14 @@
 import hashlib
 import json
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from serving.monitoring.decision_log import day_files, decision_log, retention
 
 FIELDS = [
     "time", "request", "key", "status", "model", "version", "digest", "subgroup", "route", "decision",
@@ -153,14 +157,99 @@ def test_none_are_kept_where_none_are_to_be(serve, secret, folder, tmp_path, mon
     assert set(tmp_path.iterdir()) == before
 
 
-def test_old_ones_go_when_the_service_starts(serve, secret, folder):
+def test_old_ones_go_while_the_service_runs(serve, secret, folder, monkeypatch):
+    monkeypatch.setattr(retention, "LASTS_SECONDS", 0.0)  # the clock is believed at once
     folder.mkdir()
     today = datetime.now(UTC).date()
     names = {days: f"diagnoses-{today - timedelta(days=days)}.jsonl" for days in (2, 3, 4, 400)}
     for name in names.values():
         (folder / name).write_text("")
-    with serve(records=folder, records_days=3):
-        assert {path.name for path in folder.iterdir()} == {names[2], names[3]}
+    with serve(records=folder, records_days=3) as service:
+        service.eventually(lambda: {path.name for path in folder.iterdir()} == {names[2], names[3]})
+
+
+def test_a_clock_that_is_doubted_is_told_and_removes_nothing(serve, secret, folder):
+    folder.mkdir()
+    (folder / "diagnoses-2001-02-03.jsonl").write_text("")
+    with serve(records=folder) as service:
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "degraded")
+        (trouble,) = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
+        assert "the newest records before that" in trouble
+        assert "2001-02-03" in trouble
+        assert (
+            "the newest records before that" in service.client.get("/operator", headers=bearer(secret)).text
+        )
+    assert (folder / "diagnoses-2001-02-03.jsonl").exists()
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that can hang: `hanging` tells that a line waits for it, `go` lets it through."""
+    found = SimpleNamespace(hanging=threading.Event(), go=threading.Event())
+    write = day_files._write
+
+    def hang(file, line):
+        found.hanging.set()
+        assert found.go.wait(120)
+        write(file, line)
+
+    monkeypatch.setattr(day_files, "_write", hang)
+    yield found
+    found.go.set()
+
+
+def test_a_disk_that_hangs_stops_nobody_and_loses_nothing(serve, secret, folder, disk, monkeypatch):
+    monkeypatch.setattr(decision_log, "PATIENCE", 120.0)
+    got = []
+    with serve(records=folder) as service:
+        asking = threading.Thread(
+            target=lambda: got.append(service.diagnose(headers=bearer(secret)).status_code)
+        )
+        asking.start()
+        assert disk.hanging.wait(60)
+        assert service.client.get("/livez").status_code == 200  # others are answered meanwhile
+        assert service.client.get("/v1/models", headers=bearer(secret)).status_code == 200
+        assert got == []  # and its own answer waits for the line
+        disk.go.set()
+        asking.join(60)
+        assert got == [200]
+    assert [line["status"] for line in lines(folder)] == [200]
+
+
+def test_an_answer_waits_for_a_disk_that_hangs_only_so_long(serve, secret, folder, disk, monkeypatch):
+    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
+    with serve(records=folder) as service:
+        answers = [service.diagnose(headers=bearer(secret)).status_code for _ in range(4)]
+        assert answers == [200] * 4
+        ready = service.client.get("/readyz", headers=bearer(secret)).json()
+        assert ready["status"] == "degraded"
+        assert "4 records of diagnoses wait" in ready["troubles"][0]
+        assert not any(path.read_bytes() for path in folder.iterdir())
+        disk.go.set()
+        service.eventually(lambda: len(lines(folder)) == 4)  # none was lost
+        assert service.client.get("/readyz").json()["status"] == "ready"
+
+
+def test_what_does_not_fit_into_the_line_is_lost_and_told(serve, secret, folder, disk, monkeypatch, caplog):
+    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
+    monkeypatch.setattr(decision_log, "WAITING", 2)
+    with serve(records=folder) as service:
+        assert [service.diagnose(headers=bearer(secret)).status_code for _ in range(5)] == [200] * 5
+        found = service.client.get("/metrics", headers=bearer(secret)).text
+        assert "dermfed_records_lost_total 2.0" in found
+        troubles = service.client.get("/readyz", headers=bearer(secret)).json()["troubles"]
+        assert any("2 of them wait already" in trouble for trouble in troubles)
+        disk.go.set()
+        service.eventually(lambda: len(lines(folder)) == 3)
+
+
+def test_what_a_disk_does_not_take_until_the_end_is_told(serve, secret, folder, disk, monkeypatch, caplog):
+    monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
+    monkeypatch.setattr(decision_log, "_CLOSING_SECONDS", 0.05)
+    with serve(records=folder) as service:
+        for _ in range(3):
+            service.diagnose(headers=bearer(secret))
+    assert "3 records of diagnoses were lost" in caplog.text
 
 
 def test_a_disk_that_is_full_fails_no_request_and_is_told(serve, secret, folder, caplog, monkeypatch):
