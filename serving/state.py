@@ -5,6 +5,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,6 +25,11 @@ from serving.monitoring.monitor import Monitoring
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
 from serving.settings import ServeSettings
+
+Told = TypeVar("Told")
+
+NOT_TOLD = "no model can answer; the service's log says why, and a key with the scope operate is told"
+"""In place of health issues, for whoever does not operate the service."""
 
 POLL = 0.02
 """How often a waiting request looks whether its release has been loaded; seconds."""
@@ -144,15 +150,13 @@ class ServiceState:
             NothingServed: no model can answer.
         """
         current, began = self.current_release, request.state.began
-        while (served := current.served_for(began, model)) is None:
-            if time.monotonic() - began > self.settings.patience_seconds:
-                raise NothingServed(
-                    "a new release has been loading for too long; try again", {"Retry-After": "5"}
-                )
-            await anyio.sleep(POLL)
-        request.state.check(keys=served.keys)  # a key may have been revoked while the body came in
+        served = await self._told(
+            partial(current.served_for, began, model), began, "a new release has been loading for too long"
+        )
+        key = request.state.check(keys=served.keys)  # it may have been revoked while the body came in
         if not served.releases:
-            raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
+            told = nothing_served(served, self.settings.alias, in_full=key is None or "operate" in key.scopes)
+            raise NothingServed(told, {"Retry-After": "5"})
         return served
 
     async def may_leave(self, version: Version) -> None:
@@ -164,21 +168,31 @@ class ServiceState:
         Raises:
             NothingServed: it was withdrawn, or the registry does not say for too long.
         """
-        current, began = self.current_release, time.monotonic()
-        while (may := current.may_answer(version)) is None:
-            if (served := current.served).lost is not None and not served.releases:
-                raise NothingServed(nothing_served(served, self.settings.alias), {"Retry-After": "5"})
-            if time.monotonic() - began > self.settings.patience_seconds:
-                raise NothingServed(
-                    "the registry does not say whether this answer may be given; try again",
-                    {"Retry-After": "5"},
-                )
-            await anyio.sleep(POLL)
+        current = self.current_release
+
+        def may_answer() -> bool | None:
+            may, served = current.may_answer(version), current.served
+            if may is None and served.lost is not None and not served.releases:
+                told = nothing_served(served, self.settings.alias, in_full=False)
+                raise NothingServed(told, {"Retry-After": "5"})
+            return may
+
+        may = await self._told(
+            may_answer, time.monotonic(), "the registry does not say whether this answer may be given"
+        )
         if not may:
             raise NothingServed(
                 f"the version of {version.model} that was answering was withdrawn; ask again",
                 {"Retry-After": "1"},
             )
+
+    async def _told(self, ask: Callable[[], Told | None], began: float, otherwise: str) -> Told:
+        """What the registry has told, waited for from `began` on and no longer than the settings say."""
+        while (told := ask()) is None:
+            if time.monotonic() - began > self.settings.patience_seconds:
+                raise NothingServed(f"{otherwise}; try again", {"Retry-After": "5"})
+            await anyio.sleep(POLL)
+        return told
 
 
 def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
@@ -205,8 +219,18 @@ def _not_started() -> NothingServed:
     return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
 
 
-def nothing_served(served: ServedRelease, alias: str) -> str:
-    """The sentence for a caller when no model can answer: why, and what to do."""
-    if told := [*served.silenced.values(), *served.health_issues.values()]:
+def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
+    """The sentence for a caller when no model can answer: why, and what to do.
+
+    Args:
+        served: what is served, which is nothing.
+        alias: whose releases.
+        in_full: whether health issues are told, which name folders, hosts and objects; else only that the log
+            has them.
+    """
+    issues = [*served.health_issues.values()] if in_full else []
+    if told := [*served.silenced.values(), *issues]:
         return "; ".join(told)
+    if served.health_issues:
+        return NOT_TOLD
     return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"

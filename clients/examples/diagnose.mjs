@@ -4,11 +4,13 @@ import { readFile } from "node:fs/promises";
 
 const [path, tone, ...more] = process.argv.slice(2);
 const url = new URL("v1/diagnoses", (process.env.DERMFED_URL ?? "http://127.0.0.1:3000").replace(/\/?$/, "/"));
+const kind = (bytes) => (bytes.toString("latin1", 128, 132) === "DICM" ? "application/dicom" : ""); // other formats the service tells
+const file = (name) => readFile(name).then((bytes) => new Blob([bytes], { type: kind(bytes) }));
 const body = new FormData();
-body.append("image", new Blob([await readFile(path)])); // the service tells formats by content
+body.append("image", await file(path));
 if (tone) body.append("skin_tone", tone);
 for (const [, name, value] of more.map((part) => part.match(/^(\w+)=(.*)$/)))
-  body.append(name, ["close_up", "dermoscopic", "overview"].includes(name) ? new Blob([await readFile(value)]) : value);
+  body.append(name, ["close_up", "dermoscopic", "overview"].includes(name) ? await file(value) : value);
 const headers = process.env.DERMFED_API_KEY ? { Authorization: `Bearer ${process.env.DERMFED_API_KEY}` } : {};
 
 const ask = () => fetch(url, { method: "POST", body, headers, redirect: "error", signal: AbortSignal.timeout(30_000) });

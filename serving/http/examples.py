@@ -84,15 +84,17 @@ PARAMETERS: Final[Mapping[str, Any]] = {
 REQUESTS: Final[Mapping[str, str]] = {
     "the picture is the body": "curl --data-binary @lesion.jpg -H 'Content-Type: image/jpeg' "
     "'http://localhost:3000/v1/diagnoses?skin_tone=V'",
+    "a photograph in a DICOM file": "curl --data-binary @lesion.dcm -H 'Content-Type: application/dicom' "
+    "'http://localhost:3000/v1/diagnoses?skin_tone=V'",
     "a form": "curl -F 'image=@lesion.jpg;type=image/jpeg' -F skin_tone=V http://localhost:3000/v1/diagnoses",
     "a case": "curl -F 'close_up=@close.jpg;type=image/jpeg' -F 'dermoscopic=@derm.jpg;type=image/jpeg' "
     "-F age=70 -F site=trunk http://localhost:3000/v1/diagnoses",
 }
 """Whole requests: a document in JSON cannot hold a picture as an example of a body."""
 
-CASE: Final[Mapping[str, str]] = {
-    "close_up": "(the bytes of a picture)",
-    "dermoscopic": "(the bytes of a picture)",
+CASE: Final[Mapping[str, str | list[str]]] = {
+    "close_up": ["(the bytes of a picture)"],
+    "dermoscopic": ["(the bytes of a picture)"],
     "age": "70",
     "site": "trunk",
     "skin_tone": "V",

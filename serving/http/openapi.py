@@ -6,19 +6,13 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from registry.bundle.cases.facts import KNOWN
-from registry.bundle.cases.kinds import KINDS as KINDS_OF_PICTURE
 from registry.own_version import own_version
 from serving.fhir.description import described
 from serving.fhir.negotiation import FHIR
-from serving.http import examples
-from serving.http.upload import FORM, KINDS, MAX_PICTURES
-from serving.protocol.parameters import DEFAULT_SCALE, MAX_TOP, scales
+from serving.http import asking, examples
 from serving.protocol.problems import MEDIA_TYPE as PROBLEM
 from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
 from serving.settings import ServeSettings
-
-PICTURES = ("image/jpeg", "image/png", "image/webp", "application/dicom")
 
 _REASONS = {
     "400": "the image or the request cannot be read",
@@ -62,7 +56,7 @@ def describe(settings: ServeSettings) -> dict[str, Any]:
             "/docs": {"get": _open(_page("This description as a page", "docs", "text/html"))},
         },
         "components": {
-            "schemas": schemas["$defs"],
+            "schemas": {**schemas["$defs"], asking.FORM_SCHEMA: asking.form(settings.max_bytes)},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}, {}],
@@ -70,104 +64,15 @@ def describe(settings: ServeSettings) -> dict[str, Any]:
 
 
 def _diagnose(settings: ServeSettings) -> dict[str, Any]:
-    picture = {"type": "string", "format": "binary", "maxLength": settings.max_bytes}
-    parameters = _parameters()
-    fields = {parameter["name"]: parameter["schema"] for parameter in parameters}
-    form = {
-        "schema": {
-            "type": "object",
-            "anyOf": [{"required": [name]} for name in KINDS],
-            "properties": {
-                **{name: {**picture, "description": _file(kind)} for name, kind in KINDS.items()},
-                **fields,
-                **{name: _fact(name) for name in KNOWN},
-            },
-            "additionalProperties": {
-                "type": "string",
-                "maxLength": 200,
-                "description": "Any other fact that the model takes, by its name; see `GET /v1/models`.",
-            },
-        },
-        "encoding": {name: {"contentType": ", ".join(PICTURES)} for name in KINDS},
-        "examples": {"a case": {"value": examples.CASE}},
-    }
     return {
         "operationId": "diagnose",
         "summary": "Diagnose one lesion",
-        "description": "The body is a picture itself, or a form with files; a model that takes cases may be "
-        f"sent several of one lesion ({', '.join(KINDS)}), and facts ({', '.join(KNOWN)}, or others that it "
-        f"takes; see GET /v1/models). A form holds at most {MAX_PICTURES} files, which together "
-        "may be as large as one picture. All parameters may be in the query or the form, each once; facts "
-        "about a patient in the form alone.",
-        "parameters": parameters,
-        "x-codeSamples": [
-            {"lang": "Shell", "label": label, "source": source} for label, source in examples.REQUESTS.items()
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                **{kind: {"schema": picture} for kind in PICTURES},
-                FORM: form,
-            },
-        },
+        **asking.described(settings.max_bytes),
         "responses": {
             "200": _diagnosis(),
             **_problems("400", "401", "403", "404", "413", "415", "422", "429", "503"),
         },
     }
-
-
-def _file(kind: str | None) -> str:
-    what = "A picture, of the kind that `image_kind` says" if kind is None else f"A picture, {kind}"
-    return f"{what}; the field may be repeated."
-
-
-def _fact(name: str) -> dict[str, Any]:
-    fact = KNOWN[name]
-    allowed = (
-        f"from {fact.low:g} to {fact.high:g} {fact.unit}"
-        if fact.kind == "number"
-        else f"one of {', '.join(fact.values)}, or a usual spelling of one"
-    )
-    return {
-        "type": "string",
-        "maxLength": 200,
-        "description": f"Where the model takes it: {allowed}; empty where it is not known.",
-    }
-
-
-def _parameters() -> list[dict[str, Any]]:
-    tones = "; ".join(f"{name}: {', '.join(values)}" for name, values in scales().items())
-    described: list[tuple[str, dict[str, Any], str]] = [
-        ("skin_tone", {"type": "string"}, f"The declared skin tone ({tones}; fitzpatrick also I to VI)."),
-        (
-            "skin_tone_scale",
-            {"type": "string", "enum": [*scales(), ""], "default": DEFAULT_SCALE},
-            "The scale it is declared on; scales are never converted.",
-        ),
-        ("model", {"type": "string"}, "The model to ask, where several are served."),
-        (
-            "top",
-            {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_TOP}, {"const": ""}]},
-            "List only so many findings.",
-        ),
-        (
-            "image_kind",
-            {"type": "string", "enum": [*KINDS_OF_PICTURE, "unknown", ""]},
-            "Of what kind the picture `image` or the body is, where the model takes cases.",
-        ),
-    ]
-    return [
-        {
-            "name": name,
-            "in": "query",
-            "required": False,
-            "schema": schema,
-            "description": text,
-            "example": examples.PARAMETERS[name],
-        }
-        for name, schema, text in described
-    ]
 
 
 def _card() -> dict[str, Any]:

@@ -5,19 +5,21 @@ written to disk: the form parser's own habit of spooling large files to a tempor
 URL is ever fetched: a string where a picture belongs is refused.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from registry.bundle.cases.kinds import Kind
 from registry.bundle.errors import NotAPicture, UnsupportedPicture
 from registry.bundle.pictures.open_file import Format, picture_format
+from serving.http.body import read_body, stream_body
 from serving.http.polyglot import other_format
+from serving.protocol.parameters import one_value_each
 from serving.protocol.problems import (
     BodyTooLarge,
     InvalidParameter,
@@ -48,8 +50,11 @@ MEDIA_TYPES: Final[Mapping[str, Format]] = {
     "application/dicom": "DICOM",
 }
 
-# What a form's file is called by senders who do not look.
-_UNDECLARED = frozenset({"", "application/octet-stream"})
+BYTES: Final = "application/octet-stream"
+"""A picture of which its sender does not say the format; it is told by content, as of every other."""
+
+# A form's file may also come without a media type.
+_UNDECLARED = frozenset({"", BYTES})
 
 # Starlette decodes by whichever of Python's codecs a form names; not all of them are for text.
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
@@ -112,12 +117,12 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
         raise WrongMediaType(f"the body is declared as compressed ({coding[:100]}); send it as it is")
     if declared == FORM:
         return await _from_form(request, max_bytes)
-    if declared not in MEDIA_TYPES:
+    if declared not in MEDIA_TYPES and declared != BYTES:
         raise WrongMediaType(
             f"the body is declared as {declared[:100] or 'nothing'}; send the picture itself as image/jpeg, "
-            f"image/png, image/webp or application/dicom, or a form ({FORM}) with a file `{FIELD}`"
+            f"image/png, image/webp, application/dicom or {BYTES}, or a form ({FORM}) with a file `{FIELD}`"
         )
-    content = b"".join([chunk async for chunk in _body(request, max_bytes, max_bytes)])
+    content = await read_body(request, max_bytes, _too_large(max_bytes), "picture")
     return Upload((UploadedPicture(content, declared),))
 
 
@@ -144,25 +149,8 @@ def check_format(content: bytes, declared: str) -> None:
         raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
 
 
-async def _body(request: Request, ceiling: int, max_bytes: int) -> AsyncGenerator[bytes, None]:
-    """Streams the body, and refuses it past `ceiling` bytes."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > ceiling:
-        raise _too_large(max_bytes)
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > ceiling:
-                raise _too_large(max_bytes)
-            yield chunk
-    except ClientDisconnect as error:
-        raise MalformedRequest("the connection ended before the picture did; send it again") from error
-
-
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    # The connection stays open: closing it on a sender who is still sending loses him the answer.
-    return BodyTooLarge(
+def _too_large(max_bytes: int) -> str:
+    return (
         f"the picture has more than {max_bytes:,} bytes, or all pictures together have; send a smaller copy"
     )
 
@@ -172,7 +160,7 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
     charset = options.get(b"charset", b"utf-8").decode("latin-1").lower()
     if charset not in _CHARSETS:
         raise MalformedRequest(f"the form is declared as {charset[:100]}; send its fields as UTF-8")
-    stream = _body(request, max_bytes + _FORM_OVERHEAD, max_bytes)
+    stream = stream_body(request, max_bytes + _FORM_OVERHEAD, _too_large(max_bytes), "picture")
     parser = _InMemory(request.headers, stream, max_files=MAX_PICTURES, max_fields=_MAX_FIELDS)
     try:
         form = await parser.parse()
@@ -186,10 +174,10 @@ async def _from_form(request: Request, max_bytes: int) -> Upload:
     finally:
         parser.close()
     if sum(len(picture.content) for picture in pictures) > max_bytes:
-        raise _too_large(max_bytes)
-    fields = _fields(form.multi_items())
+        raise BodyTooLarge(_too_large(max_bytes))
+    fields = one_value_each((name, value) for name, value in form.multi_items() if isinstance(value, str))
     for name in KINDS:
-        if fields.pop(name, "").strip():  # an empty one is a picture that was not chosen
+        if fields.pop(name, ""):  # an empty one is a picture that was not chosen
             raise _no_file(name)
     if not pictures:
         raise _no_file(FIELD)
@@ -215,13 +203,3 @@ async def _picture(name: str, file: UploadFile) -> UploadedPicture:
             f"the file `{name}` is declared as {declared[:100]}; allowed are {', '.join(MEDIA_TYPES)}"
         )
     return UploadedPicture(await file.read(), declared, KINDS[name])
-
-
-def _fields(items: list[tuple[str, UploadFile | str]]) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for name, value in items:
-        if isinstance(value, str):
-            if name in fields:
-                raise InvalidParameter(f"`{name}` is given twice; give it once")
-            fields[name] = value
-    return fields

@@ -5,7 +5,7 @@ way. Which facts there are is the model's to say, so that a field of a form that
 the model is known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,13 +51,9 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     """Reads and validates the parameters of a request; an empty value counts as none.
 
     Raises:
-        InvalidParameter: an unknown name in the query, one given twice, or a value that is not allowed.
+        InvalidParameter: an unknown name in the query, two values of one name, or one that is not allowed.
     """
-    given: dict[str, str] = {}
-    for name, value in [*query, *form.items()]:
-        if name in given:
-            raise InvalidParameter(f"`{name[:_LONGEST]}` is given twice; give it once")
-        given[name] = value.strip()[:_LONGEST]
+    given = {name: value[:_LONGEST] for name, value in one_value_each([*query, *form.items()]).items()}
     for name, _ in query:
         if name in KNOWN:
             raise InvalidParameter(
@@ -73,6 +69,21 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
         raise InvalidParameter(f"`image_kind`: {error}") from error
     facts = {name: value for name, value in given.items() if name not in NAMES}
     return Parameters(tone, scale, given.get("model") or None, _top(given.get("top", "")), kind, facts)
+
+
+def one_value_each(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The value of each name, without space around it; a name that is given again has to say the same.
+
+    Programs that were generated from the description send a parameter in the query and in the form.
+
+    Raises:
+        InvalidParameter: two values of one name, of which nobody can say which is meant.
+    """
+    given: dict[str, str] = {}
+    for name, value in items:
+        if given.setdefault(name, value.strip()) != value.strip():
+            raise InvalidParameter(f"`{name[:_LONGEST]}` is given twice, with two values; give it once")
+    return given
 
 
 def read_case(

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -21,9 +21,10 @@ from serving.access.auth import refuse_other_sites
 from serving.console import requests, signing
 from serving.console.page import console_page, look
 from serving.console.refusals import as_problems
+from serving.http.body import read_body
 from serving.http.endpoints.pages import page, problems_as_pages
 from serving.http.upload import media_type
-from serving.protocol.problems import BodyTooLarge, MalformedRequest, RefusedByRegistry, WrongMediaType
+from serving.protocol.problems import RefusedByRegistry, WrongMediaType
 from serving.state import ServiceState
 
 _AT_ONCE = 4
@@ -80,7 +81,8 @@ class Console:
         self._service.admission.check_open()
         if media_type(request.headers.get("content-type", "")) != JSON:
             raise WrongMediaType(f"send {JSON}")
-        asked = requests.read_request(kind, await _body(request))
+        too_large = f"the body has more than {requests.LARGEST:,} bytes; name fewer versions"
+        asked = requests.read_request(kind, await read_body(request, requests.LARGEST, too_large))
         signing.reason_needed(asked.action)
         return asked
 
@@ -95,16 +97,3 @@ class Console:
                 return work(registry)
 
         return await anyio.to_thread.run_sync(worked, limiter=self._threads)
-
-
-async def _body(request: Request) -> bytes:
-    """The body, of so many bytes at most."""
-    found = b""
-    try:
-        async for chunk in request.stream():
-            found += chunk
-            if len(found) > requests.LARGEST:
-                raise BodyTooLarge(f"the body has more than {requests.LARGEST:,} bytes; name fewer versions")
-    except ClientDisconnect as error:
-        raise MalformedRequest("the connection ended before the body did; send it again") from error
-    return found

@@ -9,7 +9,7 @@ from serving.metrics.metrics import MEDIA_TYPE
 from serving.protocol.problems import NothingServed
 from serving.protocol.schemas import Readiness
 from serving.releases.current_release import ServedRelease
-from serving.state import ServiceState, nothing_served
+from serving.state import NOT_TOLD, ServiceState, nothing_served
 
 
 class Health:
@@ -46,8 +46,8 @@ class Health:
 
     def _why(self, served: ServedRelease, request: Request) -> str:
         if self._service.may(request, "operate"):
-            return nothing_served(served, self._service.settings.alias)
-        return "no model can answer; the service's log says why, and a key with the scope operate is told"
+            return nothing_served(served, self._service.settings.alias, in_full=True)
+        return NOT_TOLD
 
     async def prometheus(self, request: Request) -> Response:
         """All metrics in Prometheus' text format."""

@@ -258,7 +258,7 @@ def test_what_needs_a_reason_asks_for_one(tab, desk):
     assert "without a reason" in page.inner_text("dialog")
 
 
-def test_another_name_than_localhost_is_no_secure_context_and_says_so(chromium, desk):
+def test_where_the_browser_signs_nothing_the_page_says_so(chromium, desk):
     context = chromium.new_context()
     page = context.new_page()
     page.add_init_script("Object.defineProperty(Crypto.prototype, 'subtle', {value: undefined})")

@@ -13,7 +13,7 @@ from PIL import Image
 from schemathesis.generation import GenerationMode
 
 from registry.bundle.skin_tone.scales import SCALES
-from serving.http.upload import FIELD, KINDS
+from serving.http.upload import BYTES, FIELD, KINDS
 from serving.protocol.parameters import NAMES
 from tests.dicom_files import dicom_file, noise
 
@@ -25,17 +25,19 @@ def picture(form: str, colour: tuple[int, int, int], size: tuple[int, int]) -> b
 
 
 channels = st.integers(0, 255)
-for form in ("JPEG", "PNG", "WEBP"):
-    schemathesis.openapi.media_type(
-        f"image/{form.lower()}",
-        st.builds(
-            picture,
-            st.just(form),
-            st.tuples(channels, channels, channels),
-            st.tuples(st.integers(1, 40), st.integers(1, 40)),
-        ),
+pictures = {
+    form: st.builds(
+        picture,
+        st.just(form),
+        st.tuples(channels, channels, channels),
+        st.tuples(st.integers(1, 40), st.integers(1, 40)),
     )
+    for form in ("JPEG", "PNG", "WEBP")
+}
+for form, drawn in pictures.items():
+    schemathesis.openapi.media_type(f"image/{form.lower()}", drawn)
 
+schemathesis.openapi.media_type(BYTES, st.one_of(*pictures.values()))
 schemathesis.openapi.media_type("application/dicom", st.just(dicom_file(noise(9, 7, 3))))
 
 
@@ -50,7 +52,7 @@ def map_case(context: Any, case: Any) -> Any:
         content, types = form[sent], case.multipart_content_types or {}
         for name in [name for name in form if name not in NAMES]:
             del form[name]
-        form[FIELD] = content
+        form[FIELD] = content[:1] if isinstance(content, list) else [content]
         if sent in types:
             types[FIELD] = types[sent]
     for place in (form, case.query):

@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import urllib.parse
 
 import jsonschema_rs
@@ -10,11 +12,14 @@ import pytest
 
 from serving.fhir.negotiation import FHIR
 from serving.http.openapi import describe
+from serving.http.upload import FORM
 from serving.inference.reasons import CODES
 from serving.protocol.parameters import read_case, read_parameters
 from serving.protocol.problems import MEDIA_TYPE
 from serving.settings import ServeSettings
 from tests.case_bundles import case_bundle
+from tests.dicom_files import dicom_file, noise
+from tests.serving.conftest import Places, encode, paint, release, running
 
 API = describe(ServeSettings())
 OPERATIONS = {f"{verb} {path}": said for path, verbs in API["paths"].items() for verb, said in verbs.items()}
@@ -87,10 +92,11 @@ def test_each_problem_is_of_the_status_that_it_is_shown_for():
 
 def test_whole_requests_send_what_the_description_asks_for():
     operation = OPERATIONS["post /v1/diagnoses"]
-    body, form, case = (shlex.split(sample["source"]) for sample in operation["x-codeSamples"])
-    assert body[0] == form[0] == "curl"
-    kind = body[body.index("-H") + 1].removeprefix("Content-Type: ")
-    assert kind in operation["requestBody"]["content"]
+    body, dicom, form, case = (shlex.split(sample["source"]) for sample in operation["x-codeSamples"])
+    assert body[0] == dicom[0] == form[0] == "curl"
+    for one, kind in ((body, "image/jpeg"), (dicom, "application/dicom")):
+        assert one[one.index("-H") + 1] == f"Content-Type: {kind}"
+        assert kind in operation["requestBody"]["content"]
     sent = urllib.parse.urlsplit(body[-1])
     assert f"post {sent.path}" in OPERATIONS
     assert read_parameters(urllib.parse.parse_qsl(sent.query), {}).skin_tone == "5"
@@ -102,6 +108,42 @@ def test_whole_requests_send_what_the_description_asks_for():
     assert {name for name, value in sent.items() if value.startswith("@")} == {"close_up", "dermoscopic"}
     facts = {name: value for name, value in sent.items() if not value.startswith("@")}
     assert read_case(case_bundle().manifest, [b"", b""], ["close-up", "dermoscopic"], facts).facts == facts
+
+
+SAMPLES = {one["label"]: one["source"] for one in OPERATIONS["post /v1/diagnoses"]["x-codeSamples"]}
+
+
+@pytest.fixture(scope="module")
+def of_cases(tmp_path_factory):
+    """A service with a model of cases, which takes single pictures too."""
+    places = Places(tmp_path_factory.mktemp("registry"))
+    with places.open() as registry:
+        release(registry, case_bundle())
+    with running(places.open) as service:
+        yield service
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
+@pytest.mark.parametrize("label", SAMPLES)
+def test_whole_requests_are_answered(of_cases, tmp_path, label):
+    for name in ("lesion.jpg", "close.jpg", "derm.jpg"):
+        (tmp_path / name).write_bytes(encode(paint()))
+    (tmp_path / "lesion.dcm").write_bytes(dicom_file(noise(24, 32, 3)))
+    command = shlex.split(SAMPLES[label].replace("http://localhost:3000", of_cases.url))
+    ended = subprocess.run(
+        [*command, "--silent", "--show-error"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    answer = json.loads(ended.stdout)
+    assert answer["decision"] in ("report", "refer", "retake"), answer
+    assert len(answer["inputs"]["pictures"]) == (2 if label == "a case" else 1)
+
+
+def test_the_form_may_be_what_its_example_is():
+    body = OPERATIONS["post /v1/diagnoses"]["requestBody"]["content"][FORM]
+    (example,) = examples(body).values()
+    schema = {**body["schema"], "components": API["components"]}
+    jsonschema_rs.validate(schema, example)
+    assert refuses(body["schema"], {**example, "close_up": "a text"})
 
 
 def test_parameters_may_be_what_their_examples_are():

@@ -7,7 +7,7 @@ from serving.http.app import build_app
 from serving.http.docs_page import docs_page, kind
 from serving.http.openapi import describe
 from serving.metrics.metrics import OTHER
-from serving.protocol.parameters import NAMES
+from serving.protocol.parameters import DEFAULT_SCALE, NAMES
 from serving.protocol.problems import MEDIA_TYPE
 from serving.settings import ServeSettings
 
@@ -81,17 +81,24 @@ def test_what_needs_no_key_says_so():
 def test_every_parameter_is_described_in_query_and_form():
     operation = API["paths"]["/v1/diagnoses"]["post"]
     assert [one["name"] for one in operation["parameters"]] == list(NAMES)
-    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
+    bodies = operation["requestBody"]["content"]
+    assert bodies["multipart/form-data"]["schema"] == {"$ref": "#/components/schemas/DiagnosisForm"}
+    form = API["components"]["schemas"]["DiagnosisForm"]
     files = {"image", "close_up", "dermoscopic", "overview"}
     assert set(form["properties"]) == {*files, *NAMES, "age", "sex", "site"}
-    assert {one["required"][0] for one in form["anyOf"]} == files
-    assert set(operation["requestBody"]["content"]) == {
-        "image/jpeg",
-        "image/png",
-        "image/webp",
-        "application/dicom",
-        "multipart/form-data",
-    }
+    assert {name for name, field in form["properties"].items() if field.get("type") == "array"} == files
+    assert list(bodies) == [
+        *("multipart/form-data", "image/jpeg", "image/png", "image/webp"),
+        *("application/dicom", "application/octet-stream"),
+    ]
+
+
+def test_no_parameter_has_a_default_that_a_generated_client_would_send_beside_another_value():
+    form = API["components"]["schemas"]["DiagnosisForm"]["properties"]
+    query = {one["name"]: one["schema"] for one in API["paths"]["/v1/diagnoses"]["post"]["parameters"]}
+    assert not [name for place in (form, query) for name, schema in place.items() if "default" in schema]
+    said = API["paths"]["/v1/diagnoses"]["post"]["parameters"][NAMES.index("skin_tone_scale")]
+    assert f"{DEFAULT_SCALE} where none is named" in said["description"]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,8 @@ GOOD = {
     ),
     "a PNG with transparency": (lambda image: encoded(image().convert("RGBA"), "PNG"), "image/png"),
     "a two-colour PNG": (lambda image: encoded(image().convert("1"), "PNG"), "image/png"),
+    "a JPEG whose format nobody says": (lambda image: encoded(image()), "application/octet-stream"),
+    "a WebP whose format nobody says": (lambda image: encoded(image(), "WEBP"), "application/octet-stream"),
     "a WebP": (lambda image: encoded(image(), "WEBP"), "image/webp"),
     "a lossless WebP": (lambda image: encoded(image(), "WEBP", lossless=True), "image/webp"),
 }

@@ -19,8 +19,12 @@ REFUSED = [
     ([("skintone", "5")], {}, "did you mean `skin_tone`"),
     ([("Top", "5")], {}, "did you mean `top`"),
     ([("wholly_other", "5")], {}, "valid: skin_tone, skin_tone_scale, model, top, image_kind"),
-    ([("skin_tone", "5"), ("skin_tone", "5")], {}, "`skin_tone` is given twice"),
-    ([("top", "5")], {"top": "5"}, "`top` is given twice"),
+    ([("skin_tone", "5"), ("skin_tone", "6")], {}, "`skin_tone` is given twice, with two values"),
+    ([("skin_tone", "5"), ("skin_tone", "V")], {}, "`skin_tone` is given twice, with two values"),
+    ([("skin_tone", "5"), ("skin_tone", "")], {}, "`skin_tone` is given twice, with two values"),
+    ([("top", "5")], {"top": "6"}, "`top` is given twice, with two values"),
+    ([("model", "m" * 300)], {"model": "m" * 299 + "n"}, "`model` is given twice, with two values"),
+    ([("skin_tone_scale", "monk")], {"skin_tone_scale": "ddi"}, "`skin_tone_scale` is given twice"),
     ([("skin_tone", "7")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
     ([("skin_tone", "VII")], {}, "allowed: 1, 2, 3, 4, 5, 6 (or I to VI)"),
     ([("skin_tone", "I"), ("skin_tone_scale", "monk")], {}, "allowed: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"),
@@ -69,13 +73,23 @@ def test_parameters_may_be_in_the_query_or_the_form(service):
     assert in_query["findings"] == in_form["findings"] == in_both["findings"]
 
 
-@pytest.mark.parametrize("place", ["form", "query and form"])
-def test_given_twice_it_is_refused(service, problem, place):
-    if place == "form":
-        answer = service.form({"skin_tone": ["5", "5"]})
-    else:
-        answer = service.form({"skin_tone": "5"}, params={"skin_tone": "5"})
-    assert "`skin_tone` is given twice" in problem(answer, 422)["detail"]
+PLACES = {
+    "query": lambda service, values: service.diagnose(params=[("skin_tone", one) for one in values]),
+    "form": lambda service, values: service.form({"skin_tone": values}),
+    "query and form": lambda service, values: service.form(
+        {"skin_tone": values[0]}, params={"skin_tone": values[1]}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_given_twice_it_has_to_say_the_same(service, problem, place):
+    once, twice = service.form({"skin_tone": "5"}).json(), PLACES[place](service, ["5", " 5"])
+    assert twice.status_code == 200
+    assert twice.json()["model"] == once["model"]
+    assert once["model"]["route"] == "declared"
+    said = problem(PLACES[place](service, ["5", "6"]), 422)["detail"]
+    assert said == "`skin_tone` is given twice, with two values; give it once"
 
 
 @pytest.mark.parametrize("top", [1, 2, 3, 1000])

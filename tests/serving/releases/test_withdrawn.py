@@ -85,7 +85,7 @@ def test_it_is_dropped_at_the_next_poll_though_the_one_before_is_still_loading(f
         assert following.served_for(following.served.confirmed, MODEL) is following.served  # nobody waits
     with pytest.raises(NothingServed, match="withdrawn, and what takes its place is not loaded yet") as told:
         select_release(served, MODEL)
-    assert "secret" not in told.value.detail + nothing_served(served, "production")
+    assert "secret" not in told.value.detail + nothing_served(served, "production", in_full=True)
     following.load(before)
     assert following.poll() == []
     assert following.served.releases[MODEL].release == before
@@ -192,7 +192,8 @@ def test_a_request_on_its_way_is_not_answered_by_it(serve, source, problem, monk
         go.set()
         asking.join(60)
         told = problem(got[0], 503)["detail"]
-        assert "was withdrawn" in told
+        assert "was withdrawn; ask again" in told
+        assert got[0].headers["retry-after"] == "1"
         assert "secret" not in told
         assert "withdrawn" in problem(service.diagnose(), 503)["detail"]
         source.go.set()
