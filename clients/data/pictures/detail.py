@@ -29,6 +29,7 @@ _STEPS = 4
 _STEP = 0.03  # the most that one step moves an edge, shares of the picture
 _PROMISING = 0.25  # a first guess whose details correlate less leads nowhere
 _TINY = 1e-6
+_ROUNDING = 0.05  # grey levels that float32 may leave of a mean: a picture of no more than that is empty
 
 
 def likeness(copies: NDArray[np.uint8], others: NDArray[np.uint8], parts: NDArray[np.float64]) -> Real:
@@ -55,6 +56,8 @@ def detail(pictures: NDArray[np.generic]) -> Real:
     """The details d of pictures `(n, SIDE, SIDE)`, of mean 0 and length 1; of an empty picture 0."""
     x = pictures.astype(np.float32)
     rest = np.asarray(np.where(_rim(x), 0, x - _mean_around(x)), dtype=np.float32)
+    # Else the rounding of an empty picture would be brought to length 1, and be like that of another.
+    rest = np.where(np.abs(rest).max(axis=(1, 2), keepdims=True) < _ROUNDING, np.float32(0), rest)
     around = np.sqrt(np.maximum(_mean_around(rest**2), 0) + np.float32(_NOISE**2))
     return _unit(np.asarray(rest / around, dtype=np.float32))
 

@@ -106,6 +106,19 @@ def test_empty_pictures_are_not_alike():
     assert find_near_duplicates(Fingerprints.joined([])) == []
 
 
+def test_the_rounding_of_two_sheets_of_one_colour_is_no_likeness():
+    sheets = [np.full((SIZE, SIZE, 3), grey, dtype=np.uint8) for grey in range(0, 256, 9)]
+    prints = joined(sheets)
+    assert float(np.abs(detail(prints.copies)).max()) == 0
+    assert find_near_duplicates(prints) == []
+
+
+def test_a_faint_texture_counts_all_the_same():
+    faint = np.full((1, SIDE, SIDE), 120, dtype=np.uint8)
+    faint[0, 20:24, 30:34] += 1
+    assert likeness(faint, faint, WHOLE)[0] == pytest.approx(1, abs=1e-4)
+
+
 def disc(grey: int, radius: float) -> NDArray[np.uint8]:
     """What a dermatoscope shows of skin, `(1, SIDE, SIDE)`: bright in a disc, black around."""
     down, right = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
