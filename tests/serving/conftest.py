@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -32,6 +31,9 @@ from registry.records import Release
 from registry.registry import Registry
 from serving.http.app import build_app
 from serving.settings import ServeSettings
+from serving.transport.config import Bounds
+from serving.transport.listening import listen
+from serving.transport.server import Server
 from tests.thresholds import at_log_odds
 
 MODEL = "skin-lesion"
@@ -255,17 +257,10 @@ def running(
 ) -> Iterator[Service]:
     """The service over a source of releases, on a free port; keywords are settings."""
     settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, "records": None, **set_to})
-    config = uvicorn.Config(
-        build_app(settings, source),
-        log_config=None,
-        ws="wsproto",
-        timeout_graceful_shutdown=5,
-        access_log=False,
-    )
-    server = uvicorn.Server(config)
-    # asyncio sends small packets at once only where the protocol is named.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
+    bounds = Bounds(settings.header_seconds, settings.deadline_seconds)
+    server = Server(build_app(settings, source), bounds, settings.connections)
+    (listening,) = listen("127.0.0.1", 0)
+    with listening:
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
