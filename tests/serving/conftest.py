@@ -221,14 +221,17 @@ class Service:
         files = {"image": ("lesion.jpg", encode(paint()), "image/jpeg")} if files is None else files
         return self.client.post("/v1/diagnoses", data=dict(parts), files=files, **options)
 
-    def raw(self, sent: bytes, seconds: float = 60, *, end: bool = False) -> bytes:
-        """Sends bytes as they are over a socket of its own and reads until the service closes or waits."""
+    def raw(self, sent: bytes, seconds: float = 60, *, end: bool = False, all_of_it: bool = False) -> bytes:
+        """Sends bytes as they are over a socket of its own and reads until the service closes or waits.
+
+        With `all_of_it` only until it closes.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as line:
             line.sendall(sent)
             if end:
                 line.shutdown(socket.SHUT_WR)
             got = b""
-            while b"\r\n\r\n" not in got or len(got.partition(b"\r\n\r\n")[2]) < length(got):
+            while all_of_it or b"\r\n\r\n" not in got or len(got.partition(b"\r\n\r\n")[2]) < length(got):
                 if not (more := line.recv(65536)):
                     break
                 got += more
