@@ -1,11 +1,11 @@
 """Where a request ends: one that says so in two ways may be read in two, by a proxy and by us."""
 
-from collections import Counter
-
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from serving.protocol.problems import MalformedRequest
+
+_LENGTHS = (b"content-length", b"transfer-encoding")
 
 
 def refuse_two_lengths(scope: Scope) -> None:
@@ -15,9 +15,8 @@ def refuse_two_lengths(scope: Scope) -> None:
         MalformedRequest: it has a `Content-Length` beside a `Transfer-Encoding`, several of one, or a
             `Transfer-Encoding` in HTTP/1.0, which has none.
     """
-    named = Counter(name for name, _ in scope["headers"])
-    coded, sized = named[b"transfer-encoding"], named[b"content-length"]
-    if coded + sized > 1 or (coded and scope.get("http_version") == "1.0"):
+    said = sum(name in _LENGTHS for name, _ in scope["headers"])
+    if said > 1 or (said and scope.get("http_version") == "1.0" and _is_coded(scope)):
         raise MalformedRequest(
             "it says in more than one way where its body ends; send either Content-Length or, in HTTP/1.1, "
             "Transfer-Encoding, once",
@@ -33,3 +32,7 @@ def refuse_websocket(scope: Scope) -> None:
     """
     if any(name == b"upgrade" and b"websocket" in value.lower() for name, value in scope["headers"]):
         raise HTTPException(404, headers={"Connection": "close"})
+
+
+def _is_coded(scope: Scope) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in scope["headers"])

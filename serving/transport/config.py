@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from serving.transport.connections import Connections
 
-HEAD_BYTES: Final = 16 * 2**10
+HEAD_BYTES: Final = 64 * 2**10
 """How many bytes of a head may be waiting for their end."""
 
 ACCEPTED_AT_ONCE: Final = 64

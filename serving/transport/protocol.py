@@ -4,7 +4,7 @@
 | --- | --- |
 | sends a head too slowly | 408 after `header_seconds` |
 | sends nothing | closed after `header_seconds` |
-| sends a head of more than 16 to 32 KiB | 431 |
+| sends a head of more than 64 to 128 KiB | 431 |
 | sends what is no HTTP | 400 |
 | sends a body too slowly | closed `header_seconds` after the application's own deadline |
 | goes on sending after the answer | read past as long as that deadline, then closed |
@@ -88,16 +88,14 @@ class HttpProtocol(H11Protocol):
         """Bytes have come."""
         if self.transport.is_closing():
             return  # the answer was given and the connection ended: what still comes is read past
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
         # h11 holds against its bound what is left without an end, so it is shown no more at once.
-        while self.phase is Phase.HEAD and len(data) > HEAD_BYTES and not self.transport.is_closing():
+        while len(data) > HEAD_BYTES and self.phase in (Phase.HEAD, Phase.IDLE):
             super().data_received(data[:HEAD_BYTES])
             data = data[HEAD_BYTES:]
             self._look()
-        if not self.transport.is_closing():
+        if self.phase is not Phase.CLOSING:
             super().data_received(data)
-        self._look()
+            self._look()
 
     def on_response_complete(self) -> None:
         """The whole answer was handed to the transport."""
