@@ -28,7 +28,7 @@ from serving.metrics.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
 GRACE = 25.0
-"""Seconds that a service may go on answering after SIGTERM; BentoML kills it after 30."""
+"""Seconds that a service may go on answering after SIGTERM; BentoML, where it is used, kills it after 30."""
 
 
 class Admitted:

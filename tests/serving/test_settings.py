@@ -30,6 +30,8 @@ GOOD = {
     "shadow_share": ("0.25", 0.25),
     "registry_id": ("0123456789abcdef" * 2, "0123456789abcdef" * 2),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
+    "header_seconds": ("2.5", 2.5),
+    "connections": ("100", 100),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -53,6 +55,8 @@ BAD = {
     "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
     "registry_id": ("", "mine", "0" * 31),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
+    "header_seconds": ("0", "-1", "601", "nan"),
+    "connections": ("0", "-1", "100001", "many"),
 }
 
 
