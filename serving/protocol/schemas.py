@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Coding, Malignancy
 from registry.bundle.manifest.schema import Guarantee
+from registry.bundle.message import KEEPS_MESSAGES, Message
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 
-DISCLAIMER = (
+DISCLAIMER = Message(
     "Research software, not a medical device. This is no medical advice; a clinician has to judge the lesion."
 )
 
@@ -190,7 +191,7 @@ class Quality(Answer):
     """Whether the picture can be judged, and what is wrong with it."""
 
     acceptable: Annotated[bool, Fact("where it is false, the decision is `retake`", True)]
-    issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]
+    issues: Annotated[list[str], KEEPS_MESSAGES, Fact("what is wrong with the picture, and what to do", [])]
 
 
 class Reason(Answer):
@@ -202,6 +203,7 @@ class Reason(Answer):
     ]
     text: Annotated[
         str,
+        KEEPS_MESSAGES,
         Fact(
             "for people",
             "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
@@ -275,8 +277,10 @@ class Diagnosis(Answer):
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
     confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
-    warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
-    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
+    warnings: Annotated[
+        list[str], KEEPS_MESSAGES, Fact("what a clinician has to know, one sentence each", [])
+    ]
+    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER.template
     inputs: Annotated[
         Inputs | None,
         Field(exclude_if=lambda inputs: inputs is None),
