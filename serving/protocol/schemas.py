@@ -108,7 +108,7 @@ class MalignancyRisk(Answer):
             "the sum over malignant classes; null where no class of the model is malignant",
             0.52,
             PROBABILITY,
-            page=Figure("Malignant", "probability, all malignant classes together"),
+            page=Figure(Message("Malignant"), Message("probability, all malignant classes together")),
         ),
     ]
     threshold: Annotated[
@@ -118,7 +118,7 @@ class MalignancyRisk(Answer):
             "all below are",
             0.2,
             PROBABILITY,
-            page=Figure("Suspicious", "or more: the working point"),
+            page=Figure(Message("Suspicious"), Message("or more: the working point")),
             later=True,
         ),
     ] = None
@@ -138,7 +138,10 @@ class MalignancyRisk(Answer):
             0.94,
             PROBABILITY,
             fhir=Coded("sensitivity", "Sensitivity at the working point, on test pictures"),
-            page=Figure("Malignant ones found", "of {n} malignant test pictures, at the working point"),
+            page=Figure(
+                Message("Malignant ones found"),
+                Message("of {n} malignant test pictures, at the working point"),
+            ),
             later=True,
         ),
     ] = None
@@ -149,7 +152,9 @@ class MalignancyRisk(Answer):
             0.61,
             PROBABILITY,
             fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
-            page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
+            page=Figure(
+                Message("Others not suspicious"), Message("of the other test pictures, at the working point")
+            ),
             later=True,
         ),
     ] = None
@@ -173,7 +178,7 @@ class Confidence(Answer):
             "the highest probability",
             0.52,
             PROBABILITY,
-            page=Figure("Confidence", "reported from {threshold}"),
+            page=Figure(Message("Confidence"), Message("reported from {threshold}")),
         ),
     ]
     threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]

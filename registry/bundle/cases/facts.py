@@ -56,7 +56,7 @@ class NumberFact(Frozen):
             raise ValueError(
                 Message(
                     "{fact} {value} is no number; it is {allowed}, or empty",
-                    fact=self.name,
+                    fact=Message(self.name),
                     value=repr(text.strip()),
                     allowed=self._allowed,
                 )
@@ -65,7 +65,7 @@ class NumberFact(Frozen):
             raise ValueError(
                 Message(
                     "{fact} {value} is out of bounds; it is {allowed}, or empty",
-                    fact=self.name,
+                    fact=Message(self.name),
                     value=text.strip(),
                     allowed=self._allowed,
                 )
@@ -118,7 +118,7 @@ class CategoryFact(Frozen):
             raise ValueError(
                 Message(
                     "{fact} {value} is none that is known; {hint}, or empty",
-                    fact=self.name,
+                    fact=Message(self.name),
                     value=repr(text.strip()),
                     hint=nearest(word, list(self.values)),
                 )
