@@ -17,6 +17,7 @@ from registry.bundle.decision import Decision, decide
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.pictures.open_file import open_picture
 from registry.bundle.pictures.rule import decode_opened
@@ -31,7 +32,7 @@ from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse,
 from serving.protocol.routing import Route
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
-SAME_FILE: Final = (
+SAME_FILE: Final = Message(
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
 )
 

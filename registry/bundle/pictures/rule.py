@@ -25,6 +25,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
+from registry.bundle.message import Message, Number
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
 
 PICTURE_VERSION = 1
@@ -94,12 +95,18 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     pixels = image.width * image.height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
-            f"the picture has {image.width} x {image.height} = {pixels:,} pixels; at most "
-            f"{rule.max_pixels:,} are accepted. Send a smaller copy"
+            Message(
+                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
+                "smaller copy",
+                width=image.width,
+                height=image.height,
+                pixels=Number(f"{pixels:,}"),
+                most=Number(f"{rule.max_pixels:,}"),
+            )
         )
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
-        raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
+        raise UnsupportedPicture(Message("the picture is animated; send the one frame that is meant"))
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import measure
 from serving.inference.quality.rules import QualityIssue, blurred, light, nothing_to_see, too_small
@@ -33,7 +34,12 @@ def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> Qual
     """The quality of several pictures of a lesion, of which each has to be good; issues say of which."""
     return QualityAssessment(
         tuple(
-            replace(issue, text=f"Picture {number} ({kind}): {issue.text}")
+            replace(
+                issue,
+                text=Message(
+                    "Picture {number} ({kind}): {issue}", number=number, kind=Message(kind), issue=issue.text
+                ),
+            )
             for number, (quality, kind) in enumerate(zip(qualities, kinds, strict=True), start=1)
             for issue in quality.issues
         )
