@@ -25,6 +25,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
+from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
 
 PICTURE_VERSION = 1
@@ -102,18 +103,15 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
         raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
-    try:
-        image.load()
-    except DECODER_ERRORS as error:
-        raise refusal(error) from error
-    square = _rgb(image).resize(
+    square = _rgb(_loaded(image)).resize(
         (rule.size, rule.size),
         _RESAMPLING[rule.interpolation],
         box=_box(image.size, rule.fit),
         reducing_gap=2.0,
     )
     turn = _turn(image)
-    return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
+    upright = square if turn is None else square.transpose(turn)
+    return np.array(upright.convert("RGB"), dtype=np.uint8)
 
 
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -132,9 +130,24 @@ _TURNS = {
 }
 
 
+def _loaded(image: Image.Image) -> Image.Image:
+    """The picture with its pixels.
+
+    Raises:
+        TruncatedPicture, DamagedPicture: they end early, or do not decode.
+    """
+    try:
+        if isinstance(image, JpegImagePlugin.JpegImageFile):
+            return load_jpeg(image)
+        image.load()
+    except DECODER_ERRORS as error:
+        raise refusal(error) from error
+    return image
+
+
 def _rgb(image: Image.Image) -> Image.Image:
-    """Every mode the three formats come in, as RGB."""
-    if image.mode == "RGB" and "transparency" not in image.info:
+    """Every mode the three formats come in, as RGB, or as RGBX, whose fourth channel is nothing."""
+    if image.mode in ("RGB", "RGBX") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight
         return Image.fromarray(
