@@ -5,8 +5,8 @@ same library, gives the same pixels to the bit, and raises on warnings. Those th
 errors here; others, such as of bytes that a camera put between two segments, are none.
 
 Two things simplejpeg cannot tell. A file that ends between two of its scans lacks nothing that was begun, so
-what its scans hold is added up here. And a JPEG whose colours are sampled in a way that no encoder we know
-uses is Pillow's to decode, without this check.
+what its scans hold is added up here. And a header that no encoder we know writes (another sampling of
+colours, an unknown revision of JFIF) it does not read at all: such a JPEG is Pillow's, without this check.
 """
 
 import io
@@ -23,7 +23,8 @@ from registry.bundle.errors import DamagedPicture, TruncatedPicture
 # What libjpeg warns of where pixels are lost.
 _ENDS_EARLY: Final = re.compile("premature end|found marker 0xd9", re.IGNORECASE)
 _SPOILT: Final = re.compile("bad Huffman code|bad arithmetic code|found marker")
-_OTHER_SAMPLING: Final = "subsampling"
+# A broken colour profile does not break the picture, but stops simplejpeg: it must not be known as one.
+_PROFILE, _NO_PROFILE = b"ICC_PROFILE\0", b"ICC_UNKNOWN\0"
 
 # How Pillow's modes are asked for; the fourth byte of a pixel lets Pillow take the array without a copy.
 _ASKED: Final[dict[str, Literal["GRAY", "RGBX", "CMYK"]]] = {"L": "GRAY", "RGB": "RGBX", "CMYK": "CMYK"}
@@ -48,11 +49,8 @@ def load_jpeg(image: JpegImagePlugin.JpegImageFile) -> Image.Image:
     """
     assert isinstance(image.fp, io.BytesIO)
     content = image.fp.getvalue()
-    try:
-        pixels = _strictly(content, image)
-    except ValueError as error:
-        if _OTHER_SAMPLING not in str(error):
-            raise
+    pixels = _whole(content, image)
+    if pixels is None:
         image.load()
         return image
     _refuse_missing_scans(content)
@@ -62,20 +60,35 @@ def load_jpeg(image: JpegImagePlugin.JpegImageFile) -> Image.Image:
     return Image.frombuffer(mode, image.size, pixels, "raw", mode, 0, 1)
 
 
-def _strictly(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.uint8]:
-    """The samples, `(height, width, channels)`, of a picture of which none are missing."""
-    try:
-        return _decoded(content, image, strict=True)
-    except ValueError as error:
-        if _ENDS_EARLY.search(str(error)):
-            raise TruncatedPicture(
-                f"the JPEG's bytes end before its picture does ({error}); send the whole file again"
-            ) from error
-        if _SPOILT.search(str(error)):
-            raise DamagedPicture(
-                f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
-            ) from error
-        return _decoded(content, image, strict=False)
+def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.uint8] | None:
+    """The samples, `(height, width, channels)`, none of them missing; None where simplejpeg reads no header.
+
+    Raises:
+        TruncatedPicture, DamagedPicture: some are missing.
+    """
+    strict = True
+    while True:
+        try:
+            return _decoded(content, image, strict=strict)
+        except ValueError as error:
+            _refuse_loss(error)
+            if "ICC marker" in str(error) and _PROFILE in content:
+                content = content.replace(_PROFILE, _NO_PROFILE)
+            elif strict:
+                strict = False
+            else:
+                return None
+
+
+def _refuse_loss(error: ValueError) -> None:
+    if _ENDS_EARLY.search(str(error)):
+        raise TruncatedPicture(
+            f"the JPEG's bytes end before its picture does ({error}); send the whole file again"
+        ) from error
+    if _SPOILT.search(str(error)):
+        raise DamagedPicture(
+            f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
+        ) from error
 
 
 def _decoded(content: bytes, image: JpegImagePlugin.JpegImageFile, *, strict: bool) -> NDArray[np.uint8]:

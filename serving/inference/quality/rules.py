@@ -17,7 +17,7 @@ from typing import Final, Literal
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import Measures
 
-IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred"]
+IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred", "colours-unknown"]
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,14 @@ def blurred(found: Measures) -> QualityIssue | None:
         bad,
         f"The picture is {'too' if bad else 'rather'} blurred. Wipe the lens, hold the camera still and let "
         "it focus on the lesion.",
+    )
+
+
+def colours_unknown(why: str) -> QualityIssue:
+    """The issue of a colour profile that cannot be used, `why` being "it …"."""
+    return QualityIssue(
+        "colours-unknown",
+        False,
+        f"The picture has a colour profile that cannot be used: {why}. Its colours were taken as sRGB, and "
+        "may be off. Send the picture as the camera made it, or save it in sRGB.",
     )

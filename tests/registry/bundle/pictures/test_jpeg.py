@@ -17,7 +17,7 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.dicom_files import dicom_file
 
 END = b"\xff\xd9"
-RULES = (PictureRule(size=16), PictureRule(size=16, draft=False), PictureRule(size=16, fit="crop"))
+RULES = (PictureRule(size=16), PictureRule(size=16, draft=False), PictureRule(size=16, version=1))
 
 
 def drawn(width: int = 120, height: int = 90) -> Image.Image:
@@ -143,6 +143,17 @@ def test_colours_sampled_as_no_encoder_does_are_decoded_by_pillow():
     expected = Image.open(io.BytesIO(bytes(jpeg)))
     found = load_jpeg(JpegImagePlugin.JpegImageFile(io.BytesIO(bytes(jpeg))))
     np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def test_a_broken_colour_profile_does_not_hide_that_bytes_are_missing():
+    jpeg = encoded(icc_profile=bytes(90_000))
+    at = jpeg.index(b"ICC_PROFILE\0\x02") - 4
+    broken = jpeg[:at] + jpeg[at + 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big") :]
+    np.testing.assert_array_equal(
+        decode_picture(broken, RULES[0]), decode_picture(KINDS["baseline"], RULES[0])
+    )
+    with pytest.raises(TruncatedPicture, match="end before its picture does"):
+        decode_picture(broken[:-200] + END, RULES[0])
 
 
 @pytest.mark.real
