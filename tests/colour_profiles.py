@@ -113,3 +113,31 @@ def cmyk() -> bytes:
     lut += straight * 4 + table + straight * 3
     tags = {b"desc": text("inks"), b"cprt": text("none"), b"wtpt": xyz(*D50), b"A2B0": lut}
     return profile(tags, space=b"CMYK", kind=b"prtr", connection=b"Lab ", version=0x02400000)
+
+
+def table(channels: int, side: int) -> bytes:
+    """The tag type of a table of eight bits, of `side` colours along each of its sides, drawn at random."""
+    colours = np.random.default_rng(0).integers(0, 256, 3 * side**channels, dtype=np.uint8).tobytes()
+    head = b"mft1\0\0\0\0" + bytes([channels, 3, side, 0]) + fixed(1, 0, 0, 0, 1, 0, 0, 0, 1)
+    return head + bytes(range(256)) * channels + colours + bytes(range(256)) * 3
+
+
+def steps(side: int) -> bytes:
+    """The tag type of curves, a table, curves, a matrix and curves, one after the other."""
+    curves = parametric(*SRGB_CURVE) * 3
+    colours = np.random.default_rng(0).integers(0, 256, 3 * side**3, dtype=np.uint8).tobytes()
+    grid = bytes([side] * 3).ljust(16, b"\0") + b"\1\0\0\0" + colours
+    grid += bytes(-len(grid) % 4)
+    matrix = fixed(1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0)
+    at = [32, 32 + len(curves), 32 + len(curves) + len(matrix)]
+    places = (at[0], at[1], at[2], at[2] + len(curves), at[2] + len(curves) + len(grid))
+    return (
+        b"mAB \0\0\0\0"
+        + bytes([3, 3, 0, 0])
+        + struct.pack(">5I", *places)
+        + curves
+        + matrix
+        + curves
+        + grid
+        + curves
+    )
