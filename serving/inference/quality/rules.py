@@ -18,7 +18,7 @@ from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import Measures
 
-IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred"]
+IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred", "colours-unknown"]
 
 
 @dataclass(frozen=True)
@@ -136,3 +136,16 @@ def blurred(found: Measures) -> QualityIssue | None:
         return None
     bad = found.blur > threshold.bad
     return QualityIssue("blurred", bad, _TOO_BLURRED if bad else _BLURRED)
+
+
+def colours_unknown(why: str) -> QualityIssue:
+    """The issue of a colour profile that cannot be used, `why` being "it …"."""
+    return QualityIssue(
+        "colours-unknown",
+        False,
+        Message(
+            "The picture has a colour profile that cannot be used: {why}. Its colours were taken as sRGB, "
+            "and may be off. Send the picture as the camera made it, or save it in sRGB.",
+            why=why,
+        ),
+    )
