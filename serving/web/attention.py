@@ -61,8 +61,8 @@ def is_overridden(release: LoadedRelease, history: Sequence[Event]) -> bool:
 
 
 def _trouble(text: str) -> Matter:
-    said = text[:1].upper() + text[1:]
-    return Matter(said if said.endswith(".") else f"{said}.", "The service’s log tells more.", wrong=True)
+    said = text if text.endswith(".") else f"{text}."  # as the log has it, so that it is found there
+    return Matter(said, "The service’s log tells more.", wrong=True)
 
 
 def _nobody(state: ServedRelease, silenced: Mapping[str, str]) -> Iterator[Matter]:

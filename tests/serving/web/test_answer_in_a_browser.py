@@ -2,8 +2,11 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.schema import Conformal
 from tests.serving.web.conftest import PHONE, ask
 
 pytestmark = pytest.mark.browser
@@ -99,6 +102,28 @@ def test_the_language_is_kept_from_page_to_page(tab, lesion):
     assert "version 3 (dark)" in page.inner_text(".answer")
 
 
+@pytest.fixture
+def many_diseases(serve, registry, promote, bundle):
+    """The service with a model that knows eleven diseases and rules none of them out."""
+    labels = tuple(Label(code=f"D{n}", name=f"Actinic keratosis, kind {n}") for n in range(11))
+    conformal = Conformal(alpha=0.1, threshold_bin=0, n=3, guarantee="none")
+    promote(registry, bundle(labels=labels, weights=np.full((3, 11), 0.001), conformal=conformal))
+    with serve() as started:
+        yield started
+
+
+def pages_of(page):
+    return len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True)))
+
+
+def test_paper_holds_an_answer_of_many_diseases_on_one_page(tab, many_diseases, lesion):
+    page = tab()
+    page.goto(f"{many_diseases.url}/?lang=de")
+    ask(page, lesion)
+    assert page.locator(".findings tbody tr").count() == 11
+    assert pages_of(page) == 1
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_paper_has_picture_answer_version_time_and_limits_on_one_page(tab, lesion, language):
     page = tab()
@@ -109,4 +134,4 @@ def test_paper_has_picture_answer_version_time_and_limits_on_one_page(tab, lesio
     for part in (".decision", ".figures", ".findings", ".answer time", "footer"):
         assert page.locator(part).is_visible(), part
     assert page.locator(".ask").is_hidden()
-    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) == 1
+    assert pages_of(page) == 1

@@ -24,7 +24,7 @@ def test_nothing_is_wrong():
 def test_health_comes_before_all_else():
     found = look(troubles=["the disk is full"], history={"skin-lesion": [event()]})
     assert [one.text for one in found.matters] == [
-        "The disk is full.",
+        "the disk is full.",
         "A gate had refused release 7 of skin-lesion and was overridden.",
     ]
     assert found.sentence == "Something is wrong: one thing to act on."

@@ -234,7 +234,7 @@ def test_the_operators_page_is_there_when_the_registry_is_not(service, monkeypat
     answer = service.client.get("/operator", headers=HTML)
     assert answer.status_code == 200
     page = Texts(answer.text)
-    assert "What was done to skin-lesion cannot be read: the disk is gone." in page.text
+    assert "what was done to skin-lesion cannot be read: the disk is gone." in page.text
     assert "Versions that answer" in page.text
 
 
