@@ -10,8 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from registry.signing.envelope import TRUSTED_KEYS
 from serving.cores import cores
+from serving.memory import memory
 
 PREFIX: Final = "DERMFED_SERVE_"
+
+DECODE_SHARE: Final = 0.4
+"""The share of the memory that the service may use which decoders may take, where nothing else is set."""
 
 SHARED: Final = {"trusted_keys": TRUSTED_KEYS}
 """Settings with a variable that the registry's commands read too."""
@@ -47,6 +51,9 @@ class ServeSettings(BaseModel):
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
+        decode_memory: bytes that all decoders of the service may take together.
+        decode_seconds: seconds of one core that decoding a picture may take; by the clock four times as many.
+        workers: processes of the service, which share `decode_memory`; `dermfed-serve --workers` sets it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -76,6 +83,9 @@ class ServeSettings(BaseModel):
     shadow_share: float = Field(0.1, gt=0, le=1)
     registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
+    decode_memory: int = Field(default_factory=lambda: int(DECODE_SHARE * memory()), ge=64 * 2**20)
+    decode_seconds: float = Field(10.0, ge=1, le=600)
+    workers: int = Field(1, ge=1)
 
     @field_validator("shadow_alias")
     @classmethod

@@ -91,12 +91,7 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     Raises:
         UnsupportedPicture, PictureTooLarge, TruncatedPicture, DamagedPicture: likewise.
     """
-    pixels = image.width * image.height
-    if pixels > rule.max_pixels:
-        raise PictureTooLarge(
-            f"the picture has {image.width} x {image.height} = {pixels:,} pixels; at most "
-            f"{rule.max_pixels:,} are accepted. Send a smaller copy"
-        )
+    refuse_too_large(image.width, image.height, rule)
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
         raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
@@ -114,6 +109,20 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     )
     turn = _turn(image)
     return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
+
+
+def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
+    """Refuses a picture of so many pixels that the rule does not let it be decoded.
+
+    Raises:
+        PictureTooLarge: saying how many there are, and how many are accepted.
+    """
+    pixels = width * height
+    if pixels > rule.max_pixels:
+        raise PictureTooLarge(
+            f"the picture has {width} x {height} = {pixels:,} pixels; at most "
+            f"{rule.max_pixels:,} are accepted. Send a smaller copy"
+        )
 
 
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
