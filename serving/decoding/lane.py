@@ -57,8 +57,8 @@ class Lane:
             try:
                 answer = decoder.ask(question, self.seconds)
                 found = decoder.pixels(rule.size) if isinstance(answer, Pixels) else None
-                # What was refused may have spoilt it without ending it; to fork another is quickly done.
-                keep = decoder.questions < ENOUGH and not isinstance(answer, Refused)
+                full = isinstance(answer, Refused) and answer.error == "MemoryError"
+                keep = decoder.questions < ENOUGH and not full
             finally:
                 self._give(decoder, keep=keep)
         return answer, found

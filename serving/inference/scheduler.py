@@ -196,9 +196,11 @@ class Scheduler:
             raise RuntimeError("the picture is costly, and nothing decodes such a one")
         picture.put_by = True
         self._costly.put(picture)
+        self._count_waiting()
 
     def _decode_costly(self, picture: QueuedPicture) -> None:
         """Decodes a picture of the line for costly ones, and puts it where decoded ones wait."""
+        self._count_waiting()
         if picture.answer.done() or picture.decode_costly is None:
             return
         try:

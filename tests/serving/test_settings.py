@@ -29,6 +29,9 @@ GOOD = {
     "shadow_alias": ("staging", "staging"),
     "shadow_share": ("0.25", 0.25),
     "registry_id": ("0123456789abcdef" * 2, "0123456789abcdef" * 2),
+    "decode_memory": ("1000000000", 10**9),
+    "decode_seconds": ("5", 5.0),
+    "workers": ("4", 4),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
 }
 BAD = {
@@ -52,6 +55,9 @@ BAD = {
     "shadow_alias": ("", "production"),
     "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
     "registry_id": ("", "mine", "0" * 31),
+    "decode_memory": ("0", "1000", "1GB"),
+    "decode_seconds": ("0", "-1", "nan", "1000"),
+    "workers": ("0", "many"),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
 }
 
