@@ -86,7 +86,7 @@ class Decoder:
         try:
             self._limit = self._used() + seconds
             self._cap(self._limit + 1)  # should nobody look, the system does
-            for part in question_parts(question):
+            for part in question_parts(question, self._pixels):
                 self._send(part)
             return read_answer(self._read)
         except (EOFError, ConnectionError, ProcessLookupError) as error:

@@ -1,8 +1,9 @@
 """What the service and a worker say to each other over a socket: a question, and one answer to it.
 
-A question is a head of fixed length, a picture rule as JSON and the picture. An answer is a head and a short
-JSON, which is read strictly: a worker may have been taken over by what it decoded. Pixels are not in it; they
-are in memory that both share.
+A question is a head of fixed length, a picture rule as JSON and the picture, which lies in memory that both
+share where it has room there: sent in pieces, each would wait for its turn on a core. An answer is a head and a
+short JSON, which is read strictly: a worker may have been taken over by what it decoded. Pixels are not in it;
+they are in the shared memory.
 """
 
 import struct
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from registry.bundle.frozen import Frozen
@@ -108,16 +111,22 @@ class Question:
     memory: int
 
 
-def question_parts(question: Question) -> list[bytes]:
-    """A question's bytes, to be sent one part after the other."""
+def question_parts(question: Question, shared: NDArray[np.uint8]) -> list[bytes]:
+    """A question's bytes, to be sent one part after the other, but for what is put into the shared memory."""
     rule, content = question.rule, question.content
-    return [_QUESTION.pack(len(rule), len(content), question.memory, question.seconds) + rule, content]
+    head = _QUESTION.pack(len(rule), len(content), question.memory, question.seconds) + rule
+    if len(content) > len(shared):
+        return [head, content]
+    shared[: len(content)] = np.frombuffer(content, np.uint8)
+    return [head]
 
 
-def read_question(read: Read) -> Question:
+def read_question(read: Read, shared: NDArray[np.uint8]) -> Question:
     """Reads a question; only the service writes them."""
-    rule, content, memory, seconds = _QUESTION.unpack(read(_QUESTION.size))
-    return Question(read(rule), read(content), seconds, memory)
+    rule, length, memory, seconds = _QUESTION.unpack(read(_QUESTION.size))
+    told = read(rule)
+    content = read(length) if length > len(shared) else shared[:length].tobytes()
+    return Question(told, content, seconds, memory)
 
 
 def answer_bytes(answer: Answer) -> bytes:

@@ -46,13 +46,13 @@ def work(line: int, shared: int, memory: int, rules: Any, parent: int) -> None:
     close_others(LINE + 1)
     with socket.socket(fileno=LINE) as asked:
         confine(memory, rules)
-        while (question := _next(asked)) is not None:
+        while (question := _next(asked, pixels)) is not None:
             answer = decode(question, pixels)
             del question
             asked.sendall(answer_bytes(answer))
 
 
-def _next(asked: socket.socket) -> Question | None:
+def _next(asked: socket.socket, shared: NDArray[np.uint8]) -> Question | None:
     def read(length: int) -> bytes:
         content = bytearray(length)
         view, got = memoryview(content), 0
@@ -64,7 +64,7 @@ def _next(asked: socket.socket) -> Question | None:
         return bytes(content)
 
     try:
-        return read_question(read)
+        return read_question(read, shared)
     except (EOFError, ConnectionError):
         return None
 

@@ -12,6 +12,7 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.decoding.decoder import DecoderEnded
 from serving.decoding.decoders import OFTEN, CostlyPicture
 from serving.decoding.forking import NoTemplateError
+from serving.decoding.wire import SHARED
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from tests.serving.hostile.corpus import corpus
@@ -51,6 +52,11 @@ def test_the_size_is_that_of_the_picture_as_it_was_sent(decoders):
     wide = encoded(Image.new("RGB", (900, 600)), "JPEG")
     decoded = decoders().decode(wide, RULE)
     assert (decoded.width, decoded.height, decoded.pixels.shape) == (900, 600, (16, 16, 3))
+
+
+def test_a_file_that_is_larger_than_the_shared_memory_comes_whole(decoders):
+    whole = SOUND + bytes(SHARED)  # phones append films
+    assert (decoders().decode(whole, RULE).pixels == decode_picture(SOUND, RULE)).all()
 
 
 def test_the_largest_rule_fits(decoders):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from serving.decoding.decoder import Decoder, DecoderEnded
@@ -59,7 +60,7 @@ class Pretended:
 
 def hear(line: socket.socket) -> None:
     """Reads the question."""
-    read_question(lambda length: line.recv(length, socket.MSG_WAITALL))
+    read_question(lambda length: line.recv(length, socket.MSG_WAITALL), np.zeros(SHARED, np.uint8))
 
 
 def asked(said: bytes) -> Any:
