@@ -4,11 +4,10 @@ import math
 import os
 from pathlib import Path
 
-_MEMBERSHIP = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
+from serving.control_groups import GROUPS, MEMBERSHIP, group_folders
 
 
-def cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
+def cores(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
     """The number of cores in the process's CPU affinity, at most the smallest quota of its control groups.
 
     Args:
@@ -21,15 +20,8 @@ def cores(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> int:
 
 def _quotas(membership: Path, groups: Path) -> list[int]:
     """The CPU quotas of the process's control group and of its parents, in cores, rounded up."""
-    try:
-        named = next(line[3:] for line in membership.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        return []
-    own = groups / named.strip("/")
     found = []
-    for group in (own, *own.parents):
-        if not group.is_relative_to(groups):
-            break
+    for group in group_folders(membership, groups):
         try:
             quota, period = (group / "cpu.max").read_text().split()
         except (OSError, ValueError):

@@ -10,8 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from registry.signing.envelope import TRUSTED_KEYS
 from serving.cores import cores
+from serving.memory import memory
 
 PREFIX: Final = "DERMFED_SERVE_"
+
+DECODE_SHARE: Final = 0.4
+"""The share of the memory that the service may use which decoders may take, where nothing else is set."""
 
 SHARED: Final = {"trusted_keys": TRUSTED_KEYS}
 """Settings with a variable that the registry's commands read too."""
@@ -50,6 +54,9 @@ class ServeSettings(BaseModel):
         header_seconds: how long the head of a request may take to come in.
         connections: how many connections one process holds; one more takes the place of one on which
             nothing is asked.
+        decode_memory: bytes that all decoders of the service may take together.
+        decode_seconds: seconds of one core that decoding a picture may take; by the clock four times as many.
+        workers: processes of the service, which share `decode_memory`; `dermfed-serve --workers` sets it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -81,6 +88,9 @@ class ServeSettings(BaseModel):
     trusted_keys: tuple[Path, ...] = ()
     header_seconds: float = Field(10.0, gt=0, le=600)
     connections: int = Field(512, ge=1, le=100_000)
+    decode_memory: int = Field(default_factory=lambda: int(DECODE_SHARE * memory()), ge=64 * 2**20)
+    decode_seconds: float = Field(10.0, ge=1, le=600)
+    workers: int = Field(1, ge=1)
 
     @field_validator("shadow_alias")
     @classmethod

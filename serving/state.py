@@ -18,6 +18,7 @@ from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
 from serving.access.clock import SteadyClock
 from serving.access.limits import Limits, shared_folder
+from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
@@ -46,6 +47,7 @@ class ServiceState:
         self.settings = settings
         self.metrics = Metrics()
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
+        self.decoders = Decoders(settings, self.metrics)
         self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
@@ -62,17 +64,21 @@ class ServiceState:
         # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
         self.decision_log.start()
+        self.decoders.start()  # first: it is ready by the time that a release is
         with source() as registry:
             self._current_release = await anyio.to_thread.run_sync(
                 CurrentRelease, registry, self.settings, self.metrics
             )
             self._registry = registry
-            self.monitoring.start(registry, self._current_release)
+            await anyio.to_thread.run_sync(self.decoders.wait)
+            self.monitoring.start(registry, self._current_release, partial(self.decoders.decode, costly=True))
             try:
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:
                 current, self._current_release, self._registry = self._current_release, None, None
+                # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
+                await anyio.to_thread.run_sync(self.decoders.close)
                 await anyio.to_thread.run_sync(self.scheduler.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
                 await anyio.to_thread.run_sync(current.close)
@@ -109,6 +115,7 @@ class ServiceState:
             *self.monitoring.health_issues(),
             *self.limits.health_issues,
             *self.decision_log.health_issues,
+            *self.decoders.health_issues,
         ]
 
     async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -24,6 +23,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.model_file.promise import Promise
+from registry.confined import ENVIRONMENT, import_roots, kept_variables
 from registry.errors import BundleRefused, InvalidName
 
 SECONDS: Final = 120
@@ -44,7 +44,7 @@ _VARIABLE = "DERMFED_PROBE_SECONDS"
 _LONGEST_ANSWER = 2**16  # bytes
 _LONGEST_TEXT = 600  # characters
 _MOST_SECONDS = 86_400
-_ENVIRONMENT: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+_ENVIRONMENT: Final = {**ENVIRONMENT, "ORT_DISABLE_TELEMETRY": "1"}
 
 PROGRAM: Final = (
     "import json, sys; sys.path += json.loads(sys.argv.pop(1)); "
@@ -211,7 +211,7 @@ def _run(file: IO[bytes], told: str, seconds: int, memory: int) -> _Ended:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=empty,
-                env={**_ENVIRONMENT, **_kept()},
+                env={**_ENVIRONMENT, **kept_variables()},
             )
         except OSError as error:
             raise BundleRefused(f"a model cannot be probed: no process can be started ({error})") from error
@@ -232,18 +232,12 @@ def _run(file: IO[bytes], told: str, seconds: int, memory: int) -> _Ended:
 
 def _roots() -> list[str]:
     """The folders that the packages which the child imports are in."""
-    roots = []
-    for name in ("registry", "numpy", "onnxruntime"):
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            raise BundleRefused(f"a model cannot be probed without {name}; pip install dermfed[cpu]")
-        roots.append(str(Path(spec.origin).parents[1]))
-    return list(dict.fromkeys(roots))
-
-
-def _kept() -> dict[str, str]:
-    """What is kept of the environment: where some Pythons find their own libraries."""
-    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    try:
+        return import_roots(("registry", "numpy", "onnxruntime"))
+    except ModuleNotFoundError as error:
+        raise BundleRefused(
+            f"a model cannot be probed without {error.name}; pip install dermfed[cpu]"
+        ) from error
 
 
 def _read(said: bytes) -> Answer | None:

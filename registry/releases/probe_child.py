@@ -12,9 +12,10 @@ import json
 import resource
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from registry.confined import limit
 
 if TYPE_CHECKING:  # every other import waits until the limits hold
     from registry.bundle.model_file.promise import Promise
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # every other import waits until the limits hold
 def main() -> None:
     """Probes the model on standard input."""
     limits, promised = (json.loads(text) for text in sys.argv[1:3])
-    _limit(limits)
+    limit(limits)
     answer: dict[str, Any] = {"found": None, "refused": None, "text": ""}
     try:
         _probe(promised, answer)
@@ -34,21 +35,6 @@ def main() -> None:
     except ImportError as error:
         answer.update(refused="import", text=str(error))
     print(json.dumps(answer), flush=True)
-
-
-def _limit(limits: dict[str, int]) -> None:
-    with suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as file:
-        file.write("1000")  # where memory runs out all the same, this process ends and no other
-    for name, value in limits.items():
-        kind = getattr(resource, name)
-        _, most = resource.getrlimit(kind)
-        # A second beyond the limit on time, so that the signal of that limit comes, which tells what it was.
-        hard = value + (name == "RLIMIT_CPU")
-        if most != resource.RLIM_INFINITY:
-            hard = min(hard, most)
-        # Some systems know no such limit; the others and the parent's clock hold.
-        with suppress(ValueError, OSError):
-            resource.setrlimit(kind, (min(value, hard), hard))
 
 
 def _probe(promised: dict[str, Any], answer: dict[str, Any]) -> None:

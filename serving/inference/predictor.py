@@ -1,7 +1,8 @@
 """The predictor: from the bytes of the pictures of one lesion to a diagnosis, by one loaded version.
 
-In three steps: `decode` blocks and runs in a thread, the model's run is up to `serving.inference.scheduler`,
-which may batch several lesions, and `build_diagnosis` is a pure function of both.
+In three steps: `decode` blocks, in a thread, while a process of its own decodes; the model's run is up to
+`serving.inference.scheduler`, which may batch several lesions; and `build_diagnosis` is a pure function of
+both.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,10 @@ from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
-from registry.bundle.pictures.open_file import open_picture
-from registry.bundle.pictures.rule import decode_opened, unused_profile
 from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
 from registry.records import Version
+from serving.decoding.decoded import Decode, decode_here
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons
 from serving.inference.tone import skin_angle, tone_warnings
@@ -88,7 +88,11 @@ class Decoded:
 
 
 def decode(
-    loaded: LoadedVersion, pictures: Sequence[bytes], max_pixels: int, given: GivenCase | None = None
+    loaded: LoadedVersion,
+    pictures: Sequence[bytes],
+    max_pixels: int,
+    given: GivenCase | None = None,
+    decode_one: Decode = decode_here,
 ) -> Decoded:
     """Decodes pictures by the version's picture rule, within the service's limit of pixels.
 
@@ -97,6 +101,7 @@ def decode(
         pictures: the bytes of each.
         max_pixels: the limit, for each.
         given: what is given beside them; None for a model of single pictures.
+        decode_one: decodes each; by default in this process.
 
     Raises:
         NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
@@ -106,13 +111,13 @@ def decode(
     decoded, qualities = [], []
     for content in pictures:
         try:
-            image = open_picture(content)
-            width, height = image.size  # before the decoder scales down
-            decoded.append(decode_opened(image, bounded))
+            picture = decode_one(content, bounded)
         except PictureError as error:
             raise picture_problem(error) from error
-        not_used = unused_profile(image, rule)
-        qualities.append(assess_quality(width, height, rule, decoded[-1], not_used))
+        decoded.append(picture.pixels)
+        qualities.append(
+            assess_quality(picture.width, picture.height, rule, picture.pixels, picture.unused_profile)
+        )
     shown = _skin_shown(decoded, given)
     return Decoded(
         Question(np.stack(decoded), given),

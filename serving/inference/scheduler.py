@@ -10,48 +10,27 @@ itself.
 The threads hand work to each other and call the event loop with answers alone, so that a loop that is busy
 with requests keeps no core idle.
 
+A picture whose decoding costs more than its share is put by (`serving.inference.costly_line`): no
+other waits for it.
+
 A picture whose request was given up is neither decoded nor run. A version is referenced by its pictures only:
 one that was replaced is freed with the last of them.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from registry.bundle.model_file.graph import Graph, Outputs
+from registry.bundle.model_file.graph import Graph
+from serving.decoding.decoders import CostlyPicture
+from serving.inference.costly_line import CostlyLine
 from serving.inference.predictor import Decoded, LoadedVersion
+from serving.inference.queued_picture import Answer, Answers, QueuedPicture, deliver
 from serving.inference.run_batch import run_batch
 from serving.metrics.metrics import Metrics
-
-log = logging.getLogger("dermfed.serve")
-
-Answer = tuple[Decoded, Outputs]
-Answers = Sequence[tuple["asyncio.Future[Answer]", Answer | Exception]]
-
-
-@dataclass(eq=False)
-class QueuedPicture:
-    """A picture in the queue of the batcher.
-
-    Attributes:
-        loaded: the version that it is for.
-        decode: decodes it for the version's model.
-        answer: the future of the decoded picture and the model's outputs.
-        waiting_since: when it began to wait, to be decoded or to be run; on the monotonic clock.
-        waited: seconds that it waited to be decoded.
-        decoded: what `decode` returned; None before.
-    """
-
-    loaded: LoadedVersion
-    decode: Callable[[], Decoded]
-    answer: "asyncio.Future[Answer]"
-    waiting_since: float = field(default_factory=time.monotonic)
-    waited: float = 0.0
-    decoded: Decoded | None = None
 
 
 @dataclass(frozen=True)
@@ -88,25 +67,31 @@ class Scheduler:
         self._busy = 0  # threads whose answers are not there yet
         self._closed = False
         self._work = threading.Condition()
+        self._costly = CostlyLine(self._decode_costly, metrics)
 
-    async def infer(self, loaded: LoadedVersion, decode: Callable[[], Decoded]) -> Answer:
+    async def infer(
+        self,
+        loaded: LoadedVersion,
+        decode: Callable[[], Decoded],
+        decode_costly: Callable[[], Decoded] | None = None,
+    ) -> Answer:
         """Decodes one picture and runs the version's model; returns both, the outputs as a batch of one.
 
+        Args:
+            loaded: the version.
+            decode: decodes the picture.
+            decode_costly: decodes it where `decode` raises `CostlyPicture`.
+
         Raises:
-            Exception: whatever `decode` raises.
+            Exception: whatever the one that decodes it raises.
+            Busy: as many costly pictures wait as may.
             GraphError: the picture is not what the model takes, or its outputs are broken.
         """
-        picture = QueuedPicture(loaded, decode, asyncio.get_running_loop().create_future())
+        picture = QueuedPicture(loaded, decode, decode_costly, asyncio.get_running_loop().create_future())
         with self._work:
             self._undecoded.append(picture)
             self._count_waiting()
-            if self._idle:
-                self._idle -= 1  # here, for it may take a while to wake up
-                self._work.notify()
-            elif len(self._threads) < self._max_threads:
-                thread = threading.Thread(target=self._run, name="pictures", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            self._wake()
         try:
             return await picture.answer
         finally:
@@ -120,8 +105,20 @@ class Scheduler:
             self._work.notify_all()
         for thread in self._threads:
             thread.join()
+        self._costly.close()
+
+    def _wake(self) -> None:
+        """Has a thread look for the next step, if there is one more that may."""
+        if self._idle:
+            self._idle -= 1  # here, for it may take a while to wake up
+            self._work.notify()
+        elif len(self._threads) < self._max_threads:
+            thread = threading.Thread(target=self._run, name="pictures", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _discard(self, picture: QueuedPicture) -> None:
+        self._costly.discard(picture)
         with self._work:
             for waiting in (self._undecoded, self._decoded):
                 if picture in waiting:
@@ -129,7 +126,7 @@ class Scheduler:
             self._count_waiting()
 
     def _count_waiting(self) -> None:
-        self._metrics.waiting(len(self._undecoded) + len(self._decoded))
+        self._metrics.waiting(len(self._undecoded) + len(self._costly) + len(self._decoded))
 
     def _run(self) -> None:
         """The loop of every thread."""
@@ -161,7 +158,9 @@ class Scheduler:
             self._busy -= 1
             if step.graph is None:
                 # The thread that decoded looks for the next step at once: no other need be woken for these.
-                self._decoded += [one for one in step.pictures if one.decoded and not one.answer.done()]
+                self._decoded += [
+                    one for one in step.pictures if one.decoded and not (one.put_by or one.answer.done())
+                ]
 
     def _choose_step(self) -> SchedulerStep | None:
         if not self._decoded:
@@ -185,13 +184,39 @@ class Scheduler:
             return self._run_model(step.graph, step.pictures)
         for picture in step.pictures:
             if not picture.answer.done():  # not given up
-                self._decode(picture)
+                try:
+                    self._decode(picture, picture.decode)
+                except CostlyPicture:
+                    self._put_by(picture)
         return ()
 
-    def _decode(self, picture: QueuedPicture) -> None:
+    def _put_by(self, picture: QueuedPicture) -> None:
+        """Leaves a costly picture to the line for such ones."""
+        if picture.decode_costly is None:
+            raise RuntimeError("the picture is costly, and nothing decodes such a one")
+        picture.put_by = True
+        self._costly.put(picture)
+        self._count_waiting()
+
+    def _decode_costly(self, picture: QueuedPicture) -> None:
+        """Decodes a picture of the line for costly ones, and puts it where decoded ones wait."""
+        self._count_waiting()
+        if picture.answer.done() or picture.decode_costly is None:
+            return
+        try:
+            self._decode(picture, picture.decode_costly)
+        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+            deliver([(picture.answer, error)])
+            return
+        with self._work:
+            if not picture.answer.done():
+                self._decoded.append(picture)
+                self._wake()
+
+    def _decode(self, picture: QueuedPicture, decode: Callable[[], Decoded]) -> None:
         began = time.monotonic()
         picture.waited = began - picture.waiting_since
-        picture.decoded = picture.decode()
+        picture.decoded = decode()
         picture.waiting_since = time.monotonic()
         version = picture.loaded.version
         self._metrics.stage(version.model, version.number, "decoding", picture.waiting_since - began)
@@ -223,21 +248,3 @@ def fits_beside(one: QueuedPicture, other: QueuedPicture) -> bool:
         and other.decoded is not None
         and len(one.decoded.question.images) == len(other.decoded.question.images)
     )
-
-
-def deliver(answers: Answers) -> None:
-    """Resolves the futures of answers in their event loop, from another thread."""
-    try:
-        answers[0][0].get_loop().call_soon_threadsafe(_resolve, answers)
-    except RuntimeError:  # the loop has ended, and with it whoever waited
-        log.warning("%d answers came after the service had ended", len(answers))
-
-
-def _resolve(answers: Answers) -> None:
-    for future, answer in answers:
-        if future.done():
-            continue  # nobody waits for it any more
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)

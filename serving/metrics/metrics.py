@@ -130,6 +130,15 @@ class Metrics:
             registry=own,
             multiprocess_mode="livesum",
         )
+        self._decoders_killed = Counter(
+            "dermfed_decoders_killed", "Decoders that ended with a picture, by why", ["reason"], registry=own
+        )
+        self._decoders_unfiltered = Gauge(
+            "dermfed_decoders_unfiltered",
+            "Workers whose decoders may make any system call",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
         self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}
 
@@ -210,6 +219,14 @@ class Metrics:
         for model in past[1] ^ present[1]:
             self._health_issues.labels(alias, model).set(int(model in present[1]))
         self._present[alias] = present
+
+    def decoder_killed(self, reason: str) -> None:
+        """Counts a decoder that ended with a picture: for `time`, `memory` or as a `crash`."""
+        self._decoders_killed.labels(reason).inc()
+
+    def decoders_unfiltered(self, *, unfiltered: bool) -> None:
+        """Sets whether this process's decoders may make any system call."""
+        self._decoders_unfiltered.set(int(unfiltered))
 
     def add_computed(self, figures: Callable[[WorkerTotals], Iterable[Metric]]) -> None:
         """Adds metrics that are computed from the totals at every scrape."""

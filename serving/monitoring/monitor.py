@@ -7,6 +7,7 @@ from starlette.background import BackgroundTask
 
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Outputs
+from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import BackgroundDriftCounter
@@ -37,13 +38,26 @@ class Monitoring:
         self._shadow: ShadowComparison | None = None
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
 
-    def start(self, source: RegistrySource, current_release: CurrentRelease) -> None:
-        """Starts counting drift, and the shadow comparison where there is an alias for candidates."""
+    def start(
+        self, source: RegistrySource, current_release: CurrentRelease, decode_one: Decode = decode_here
+    ) -> None:
+        """Starts counting drift, and the shadow comparison where there is an alias for candidates.
+
+        Args:
+            source: the registry.
+            current_release: what is served.
+            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
+        """
         self._current_release = current_release
         self._drift_counter = BackgroundDriftCounter(self._drift)
         if self._settings.shadow_alias is not None:
             self._shadow = ShadowComparison(
-                source, self._settings, self._metrics, self._comparisons, current_release.loader
+                source,
+                self._settings,
+                self._metrics,
+                self._comparisons,
+                current_release.loader,
+                decode_one,
             )
 
     def close(self) -> None:

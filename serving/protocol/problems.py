@@ -12,12 +12,14 @@ ProblemResponse
 ├── RefusedByRegistry   409  a rule of the registry says no
 ├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
+├── PictureTooCostly    413  decoding the picture would take too long, or too much memory
 ├── WrongMediaType      415  not a type, or not the type, that was declared
 ├── InvalidParameter    422  a parameter cannot be what it is
 ├── TooManyRequests     429  more requests than a key or an address may make
 ├── HeadTooLarge        431  more headers than are read
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone
 ├── NothingServed       503  no model can answer at the moment
+├── NoDecoder           503  there is no process to decode a picture in
 ├── Busy                503  as many requests are waiting as may
 ├── TooManyConnections  503  as many connections are open as may be
 ├── DeadlinePassed      503  the answer was not ready in time
@@ -135,6 +137,12 @@ class BodyTooLarge(ProblemResponse):
     status, name, title = 413, "too-large", "The image is too large"
 
 
+class PictureTooCostly(ProblemResponse):
+    """Decoding the picture would take too long or too much memory, or ended its decoder."""
+
+    status, name, title = 413, "too-costly", "The image takes too much to decode"
+
+
 class WrongMediaType(ProblemResponse):
     """Not a type, or not the type, that was declared."""
 
@@ -157,6 +165,12 @@ class CallerGone(ProblemResponse):
     """The caller closed the connection; the answer is for the log and the counters alone."""
 
     status, name, title = 499, "caller-gone", "The caller went away"
+
+
+class NoDecoder(ProblemResponse):
+    """There is no process to decode a picture in."""
+
+    status, name, title = 503, "no-decoder", "No picture can be decoded"
 
 
 class Busy(ProblemResponse):

@@ -29,6 +29,7 @@ from registry.bundle.manifest.schema import (
 from registry.bundle.pictures.rule import PictureRule
 from registry.records import Release
 from registry.registry import Registry
+from serving.decoding.forking import Template
 from serving.http.app import build_app
 from serving.settings import ServeSettings
 from serving.transport.config import Bounds
@@ -278,6 +279,23 @@ def running(
         finally:
             server.should_exit = True
             thread.join()
+
+
+class SharedTemplate(Template):
+    """One that stays when a service closes it; to start one for each service would take long."""
+
+    def close(self) -> None:
+        """Stays."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_template() -> Iterator[Template]:
+    """What the decoders of all services under test are forked from."""
+    template = SharedTemplate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("serving.decoding.decoders.Template", lambda: template)
+        yield template
+    Template.close(template)
 
 
 @pytest.fixture(scope="session")

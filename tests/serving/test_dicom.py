@@ -1,7 +1,6 @@
 """Photographs in DICOM files, over HTTP."""
 
 import logging
-import sys
 import zlib
 
 import numpy as np
@@ -10,6 +9,7 @@ from pydicom import uid
 from pydicom.dataset import Dataset
 
 from clients.api import DermFed
+from serving.decoding.forking import PROGRAM, Template
 from tests.dicom_files import PATIENT, dicom_file, noise, saved
 
 DICOM = "application/dicom"
@@ -125,7 +125,13 @@ def test_no_flipped_bit_and_no_lost_byte_is_a_failure(service, problem, pixels):
                     problem(answer, answer.status_code)
 
 
-def test_without_the_extra_it_says_what_to_install(service, problem, pixels, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    assert "dermfed[dicom]" in problem(service.diagnose(dicom_file(pixels), DICOM), 415)["detail"]
-    assert service.diagnose().status_code == 200
+def test_without_the_extra_it_says_what_to_install(
+    places, registry, bundle, promote, serve, problem, pixels, monkeypatch
+):
+    promote(registry, bundle())
+    hidden = f"import sys; sys.modules['pydicom'] = None; {PROGRAM}"
+    monkeypatch.setattr("serving.decoding.forking.PROGRAM", hidden)
+    monkeypatch.setattr("serving.decoding.decoders.Template", Template)
+    with serve() as service:
+        assert "dermfed[dicom]" in problem(service.diagnose(dicom_file(pixels), DICOM), 415)["detail"]
+        assert service.diagnose().status_code == 200

@@ -101,18 +101,7 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     Raises:
         UnsupportedPicture, PictureTooLarge, TruncatedPicture, DamagedPicture: likewise.
     """
-    pixels = image.width * image.height
-    if pixels > rule.max_pixels:
-        raise PictureTooLarge(
-            Message(
-                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
-                "smaller copy",
-                width=image.width,
-                height=image.height,
-                pixels=Number(f"{pixels:,}"),
-                most=Number(f"{rule.max_pixels:,}"),
-            )
-        )
+    refuse_too_large(image.width, image.height, rule)
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
         raise UnsupportedPicture(Message("the picture is animated; send the one frame that is meant"))
@@ -152,6 +141,26 @@ def _conversion(image: Image.Image, rule: PictureRule) -> Conversion | None:
         return conversion_of(image) if rule.version > 1 else None
     except ProfileNotUsed:
         return None
+
+
+def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
+    """Refuses a picture of so many pixels that the rule does not let it be decoded.
+
+    Raises:
+        PictureTooLarge: saying how many there are, and how many are accepted.
+    """
+    pixels = width * height
+    if pixels > rule.max_pixels:
+        raise PictureTooLarge(
+            Message(
+                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
+                "smaller copy",
+                width=width,
+                height=height,
+                pixels=Number(f"{pixels:,}"),
+                most=Number(f"{rule.max_pixels:,}"),
+            )
+        )
 
 
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

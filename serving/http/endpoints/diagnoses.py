@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from registry.bundle.cases.kinds import Kind
 from serving.access.auth import refuse_other_sites
+from serving.decoding.decoded import Decode, decode_here
 from serving.fhir.bundle import fhir_bundle
 from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import request_id
@@ -86,8 +87,11 @@ class Diagnoses:
             release = select_release(await service.served(request, asked), asked)
             routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
             loaded = release.versions[routed.subgroup]
+            decode_in = partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
             decoded, outputs = await service.scheduler.infer(
-                loaded, partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
+                loaded,
+                partial(decode_in, service.decoders.decode),
+                partial(decode_in, partial(service.decoders.decode, costly=True)),
             )
             await service.may_leave(loaded.version)
             diagnosis = build_diagnosis(
@@ -99,7 +103,13 @@ class Diagnoses:
         return DiagnosisResult(diagnosis, loaded, parameters, after_response)
 
 
-def prepare(loaded: LoadedVersion, upload: Upload, parameters: Parameters, max_pixels: int) -> Decoded:
+def prepare(
+    loaded: LoadedVersion,
+    upload: Upload,
+    parameters: Parameters,
+    max_pixels: int,
+    decode_one: Decode = decode_here,
+) -> Decoded:
     """Decodes an upload for one version's model, after checking formats; blocks, so run it in a thread.
 
     Raises:
@@ -110,7 +120,7 @@ def prepare(loaded: LoadedVersion, upload: Upload, parameters: Parameters, max_p
     given = read_case(loaded.manifest, contents, said_kinds(upload, parameters), parameters.facts)
     for picture in upload.pictures:
         check_format(picture.content, picture.declared)
-    return decode(loaded, contents, max_pixels, given)
+    return decode(loaded, contents, max_pixels, given, decode_one)
 
 
 def said_kinds(upload: Upload, parameters: Parameters) -> list[Kind | None]:

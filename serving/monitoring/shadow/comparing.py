@@ -23,6 +23,7 @@ from registry.bundle.cases.kinds import read_kind
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.question import Question, ask
+from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion, build_diagnosis, decode
 from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
@@ -95,6 +96,7 @@ class ShadowComparison:
         metrics: Metrics,
         counters: ShadowCounters,
         loader: Loader,
+        decode_one: Decode = decode_here,
     ) -> None:
         """Returns at once; the candidate is loaded by the thread.
 
@@ -104,7 +106,9 @@ class ShadowComparison:
             metrics: where candidates' releases are counted; knows whether pictures wait for production.
             counters: where the comparisons are counted.
             loader: production's, so that a candidate that becomes production is not loaded twice.
+            decode_one: decodes pictures for candidates with another picture rule; by default in this process.
         """
+        self._decode_one = decode_one
         self._settings = settings
         self._metrics = metrics
         self._counters = counters
@@ -197,7 +201,7 @@ class ShadowComparison:
         if isinstance(pictures, Decoded):
             decoded = replace(pictures, question=Question(pictures.question.images, given))
         else:
-            decoded = decode(candidate, pictures, self._settings.max_pixels, given)
+            decoded = decode(candidate, pictures, self._settings.max_pixels, given, self._decode_one)
         outputs = ask(candidate.graph, [decoded.question])
         diagnosis = build_diagnosis(
             candidate,

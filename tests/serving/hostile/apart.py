@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import uvicorn
 
 from registry.registry import Registry
@@ -50,9 +51,18 @@ class Apart:
         self.url = str(client.base_url).rstrip("/")
 
     def memory(self) -> int:
-        """The bytes of memory that it holds."""
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """The bytes of memory that it and all processes below it hold, shared pages counted once."""
+        service = psutil.Process(self._process.pid)
+        return sum(held(one.pid) for one in (service, *service.children(recursive=True)))
+
+
+def held(pid: int) -> int:
+    """The bytes of memory that a process holds, a page that several hold counted in parts."""
+    with suppress(OSError):  # it has just ended
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 @contextmanager

@@ -1,0 +1,136 @@
+"""Pictures through the decoders: the same pixels as anywhere, and what becomes of costly ones."""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from registry.bundle.errors import DamagedPicture, PictureError
+from registry.bundle.pictures.rule import PictureRule, decode_picture
+from serving.decoding.decoder import DecoderEnded
+from serving.decoding.decoders import OFTEN, CostlyPicture
+from serving.decoding.forking import NoTemplateError
+from serving.decoding.wire import SHARED
+from serving.metrics.metrics import Metrics
+from serving.protocol.problems import NoDecoder, PictureTooCostly
+from tests.serving.hostile.corpus import corpus
+from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
+from tests.serving.hostile.piece import encoded
+from tests.serving.hostile.real import real_pictures
+
+RULE = PictureRule(size=16)
+SOUND = encoded(Image.new("RGB", (40, 30), (200, 90, 30)), "JPEG")
+
+
+def result(decode: Callable[[], np.ndarray]) -> object:
+    try:
+        return decode().tobytes()
+    except PictureError as error:
+        return type(error)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+def test_every_picture_comes_out_as_in_this_process(decoders):
+    pool = decoders()
+    for one in corpus()[::4]:
+        here = result(lambda one=one: decode_picture(one.content, RULE))
+        assert result(lambda one=one: pool.decode(one.content, RULE, costly=True).pixels) == here, one.name
+
+
+@pytest.mark.real
+def test_real_pictures_come_out_to_the_last_bit(decoders):
+    if not os.environ.get("DERMFED_DATA"):
+        pytest.skip("DERMFED_DATA names no folder with pictures")
+    pool, rule = decoders(), PictureRule(size=64)
+    for content in real_pictures(20):
+        assert (pool.decode(content, rule).pixels == decode_picture(content, rule)).all()
+
+
+def test_the_size_is_that_of_the_picture_as_it_was_sent(decoders):
+    wide = encoded(Image.new("RGB", (900, 600)), "JPEG")
+    decoded = decoders().decode(wide, RULE)
+    assert (decoded.width, decoded.height, decoded.pixels.shape) == (900, 600, (16, 16, 3))
+
+
+def test_a_file_that_is_larger_than_the_shared_memory_comes_whole(decoders):
+    whole = SOUND + bytes(SHARED)  # phones append films
+    assert (decoders().decode(whole, RULE).pixels == decode_picture(SOUND, RULE)).all()
+
+
+def test_the_largest_rule_fits(decoders):
+    assert decoders().decode(SOUND, PictureRule(size=2048)).pixels.shape == (2048, 2048, 3)
+
+
+@pytest.mark.parametrize("bomb", [scan_bomb, dicom_scan_bomb])
+def test_scans_without_end_are_refused_by_their_number(decoders, bomb):
+    with pytest.raises(DamagedPicture, match="scans"):
+        decoders().decode(bomb(), RULE)
+
+
+def test_a_picture_that_costs_a_lot_is_for_the_costly_lane(decoders):
+    pool, bomb = decoders(), memory_bomb(4500)
+    with pytest.raises(CostlyPicture):
+        pool.decode(bomb, RULE)
+    assert pool.decode(bomb, RULE, costly=True).width == 4500
+
+
+def test_one_that_takes_more_memory_than_there_is_is_refused_before_it_is_decoded(decoders):
+    pool = decoders(decode_memory=300 * 2**20)
+    for costly in (False, True):
+        with pytest.raises(PictureTooCostly, match=r"some 1,\d\d\d MiB; at most 200 MiB"):
+            pool.decode(memory_bomb(), RULE, costly=costly)
+    assert pool.decode(SOUND, RULE).width == 40
+
+
+def test_one_that_would_take_too_long_is_refused_before_it_is_decoded(decoders):
+    with pytest.raises(PictureTooCostly, match="some 2 seconds of a core; at most 1 "):
+        decoders(decode_seconds=1).decode(memory_bomb(), RULE)
+
+
+def test_what_decoders_end_with_is_told_where_it_is_often(decoders, monkeypatch):
+    pool = decoders(metrics=(metrics := Metrics()))
+
+    def ended(content, rule, seconds):
+        raise DecoderEnded("crash")
+
+    monkeypatch.setattr(pool._costly, "ask", ended)
+    for number in range(OFTEN):
+        assert bool(pool.health_issues) == (number >= OFTEN)
+        with pytest.raises(PictureTooCostly, match="ended the decoder"):
+            pool.decode(SOUND, RULE, costly=True)
+    assert "somebody may send pictures" in pool.health_issues[0]
+    assert b'dermfed_decoders_killed_total{reason="crash"} 10.0' in metrics.render()
+
+
+def test_one_that_ended_the_quick_lane_has_another_try_with_more(decoders, monkeypatch):
+    pool = decoders()
+
+    def ended(content, rule, seconds):
+        raise DecoderEnded("time")
+
+    monkeypatch.setattr(pool._quick, "ask", ended)
+    with pytest.raises(CostlyPicture):
+        pool.decode(SOUND, RULE)
+    assert pool.decode(SOUND, RULE, costly=True).width == 40
+
+
+def test_where_none_can_be_forked_it_is_to_be_asked_again(decoders, monkeypatch):
+    pool = decoders()
+
+    def none(memory):
+        raise NoTemplateError(11, "no process can be forked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool._template, "fork", none)
+        with pytest.raises(NoDecoder) as caught:
+            pool.decode(SOUND, RULE)
+    assert caught.value.headers == {"Retry-After": "5"}
+    assert pool.decode(SOUND, RULE).width == 40
+
+
+def test_the_memory_is_divided_among_all_workers(decoders):
+    pool = decoders(decode_memory=1200 * 2**20, workers=2, threads=4)
+    assert pool._quick.memory == 50 * 2**20
+    assert pool._costly.memory == 400 * 2**20

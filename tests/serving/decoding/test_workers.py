@@ -1,0 +1,210 @@
+"""Workers that are ended, that end, and that outlive nobody; and what is in them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from PIL import Image
+
+from registry.bundle.pictures.rule import PictureRule
+from serving.decoding.decoder import DecoderEnded
+from serving.decoding.forking import Template
+from serving.decoding.lane import ENOUGH, Lane
+from serving.decoding.wire import Pixels, Refused, Takes
+from tests.serving.hostile.costly import memory_bomb
+from tests.serving.hostile.piece import encoded
+
+RULE = PictureRule(size=16)
+SOUND = encoded(Image.new("RGB", (40, 30), (200, 90, 30)), "JPEG")
+MEGABYTE = 2**20
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def lane(one_template: Any) -> Iterator[Lane]:
+    """A lane of one worker with little memory."""
+    made = Lane(one_template, 1, 100 * MEGABYTE, 60.0)
+    yield made
+    made.close()
+
+
+def worker(lane: Lane) -> psutil.Process:
+    """The worker that waits."""
+    return psutil.Process(lane._idle[0]._forked.pid)
+
+
+def until(process: psutil.Process, *states: str) -> None:
+    """Waits until the process is in one of these states."""
+    while process.status() not in states:
+        os.sched_yield()
+
+
+def sound(lane: Lane) -> bool:
+    """Whether a sound picture is decoded."""
+    answer, pixels = lane.ask(SOUND, RULE, 60.0)
+    return answer == Pixels(width=40, height=30) and pixels is not None and pixels.shape == (16, 16, 3)
+
+
+def test_a_worker_is_used_again_until_it_has_done_enough(lane, monkeypatch):
+    assert sound(lane)
+    first = worker(lane).pid
+    assert lane.ask(b"nothing", RULE, 60.0)[0].answer == "refused"
+    assert worker(lane).pid == first
+    monkeypatch.setattr(lane._idle[0], "questions", ENOUGH)
+    assert sound(lane)
+    assert not lane._idle
+
+
+def test_one_that_takes_too_long_is_ended_and_replaced(lane):
+    assert sound(lane)
+    before = worker(lane)
+    big = Lane(lane._template, 1, 2**31, 0.02)
+    with pytest.raises(DecoderEnded) as caught:
+        big.ask(memory_bomb(), RULE, 60.0)
+    assert caught.value.reason == "time"
+    big.seconds = 60.0
+    assert sound(big)
+    big.close()
+    assert before.is_running()  # others are left alone
+
+
+def test_memory_is_limited_whatever_a_header_says(lane):
+    """The worker is told that it may take all there is, and the system does not give it."""
+    assert isinstance(lane.ask(memory_bomb(), RULE, 60.0)[0], Takes)
+    lane.memory = 2**40
+    answer, pixels = lane.ask(memory_bomb(), RULE, 60.0)
+    assert isinstance(answer, Refused)
+    assert pixels is None
+    assert sound(lane)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_one_that_ended_between_two_pictures_is_replaced(lane, number):
+    assert sound(lane)
+    ended = worker(lane)
+    ended.send_signal(number)
+    until(ended, psutil.STATUS_ZOMBIE)
+    assert sound(lane)
+    assert not ended.is_running()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crash"), (signal.SIGXCPU, "time")]
+)
+def test_one_that_ends_with_a_picture_says_why(lane, number, reason):
+    assert sound(lane)
+    asked = worker(lane)
+    asked.suspend()
+    until(asked, psutil.STATUS_STOPPED)
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            lane.ask(SOUND, RULE, 60.0)
+        except DecoderEnded as ended:
+            found.append(ended.reason)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not lane._busy:
+        os.sched_yield()
+    asked.send_signal(number)
+    asked.resume()
+    asking.join()
+    assert found == [reason]
+    assert sound(lane)
+
+
+def test_closing_a_lane_ends_what_is_in_work(lane):
+    assert sound(lane)
+    asked = worker(lane)
+    asked.suspend()
+    until(asked, psutil.STATUS_STOPPED)
+    found: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            lane.ask(SOUND, RULE, 60.0)
+        except DecoderEnded as ended:
+            found.append(ended)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not lane._busy:
+        os.sched_yield()
+    lane.close()
+    asking.join()
+    assert len(found) == 1
+    assert not asked.is_running()
+    with pytest.raises(DecoderEnded):
+        lane.ask(SOUND, RULE, 60.0)
+
+
+def test_what_a_terminal_sends_to_all_is_left_to_the_service(lane):
+    assert sound(lane)
+    before = worker(lane)
+    for process in (before, before.parent()):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+    assert sound(lane)
+    assert worker(lane).pid == before.pid
+
+
+@pytest.fixture
+def template() -> Iterator[Template]:
+    """One of its own."""
+    made = Template()
+    yield made
+    made.close()
+
+
+def test_a_template_that_ended_is_started_again(template):
+    lane = Lane(template, 1, 100 * MEGABYTE, 60.0)
+    assert sound(lane)
+    ended = worker(lane)
+    ended.parent().kill()
+    psutil.wait_procs([ended], 60)
+    assert sound(lane)
+    lane.close()
+
+
+def test_nothing_of_the_service_is_in_them(template, monkeypatch):
+    monkeypatch.setenv("DERMFED_REGISTRY_URL", "postgresql://dermfed:secret@db/registry")
+    monkeypatch.setenv("DERMFED_STORE", "/srv/secret")
+    lane = Lane(template, 1, 100 * MEGABYTE, 60.0)
+    assert sound(lane)
+    decoder = worker(lane)
+    for process in (decoder, decoder.parent()):
+        assert "secret" not in f"{process.environ()}{process.cmdline()}"
+        assert process.environ()["OPENBLAS_NUM_THREADS"] == "1"
+    places = {one.readlink().name.partition(":")[0] for one in Path(f"/proc/{decoder.pid}/fd").iterdir()}
+    assert places == {"null", "socket"}
+    assert "Seccomp:\t2" in Path(f"/proc/{decoder.pid}/status").read_text()
+    lane.close()
+
+
+def test_they_end_with_the_service_however_it_ends():
+    program = (
+        "import json, sys\n"
+        "from serving.decoding.forking import Template\n"
+        "template = Template()\n"
+        "print(json.dumps([template.fork(2**28).pid for _ in range(3)]), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as service:
+        assert service.stdout is not None
+        below = [psutil.Process(pid) for pid in json.loads(service.stdout.readline())]
+        below.append(below[0].parent())
+        service.kill()
+    _, left = psutil.wait_procs(below, 60)
+    assert not left
