@@ -36,6 +36,9 @@ from typing import Annotated
 
 import httpx
 import typer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # beside this file serving.py is another benchmark
+
 from quick import start
 from services import TwoWorkers, running
 from small_model import NAME, small_bundle, small_picture
@@ -44,8 +47,6 @@ from workers import below, workers
 
 from registry.registry import Registry
 from serving.monitoring.decision_log.day_files import NAME as NAME_OF_DAY
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 CALLERS = 8
 PREFERRED = (Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"),)

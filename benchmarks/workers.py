@@ -7,8 +7,13 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def workers(root: int) -> list[int]:
-    """The processes below `root` that answer requests."""
-    return [pid for pid in below(root) if b"serving.worker" in _command(pid)]
+    """The processes that answer requests, below `root`; none that they have forked."""
+    parents = _parents()
+    return [
+        pid
+        for pid in below(root)
+        if b"serving.worker" in _command(pid) and b"serving.supervisor" in _command(parents.get(pid, 0))
+    ]
 
 
 def resident(pid: int) -> float:
@@ -28,6 +33,14 @@ def alive(pid: int) -> bool:
 
 def below(root: int) -> list[int]:
     """The processes that descend from `root`."""
+    parents = _parents()
+    found = [root]
+    for one in found:
+        found += [pid for pid, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -35,10 +48,7 @@ def below(root: int) -> list[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except (OSError, IndexError):
                 continue  # it has just ended
-    found = [root]
-    for one in found:
-        found += [pid for pid, parent in parents.items() if parent == one]
-    return found[1:]
+    return parents
 
 
 def _command(pid: int) -> bytes:

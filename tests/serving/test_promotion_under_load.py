@@ -91,7 +91,8 @@ def workers():
     found = [os.getpid()]
     for one in found:
         found += [pid for pid, parent in parents.items() if parent == one]
-    return [pid for pid in found if b"serving.worker" in commands.get(pid, b"")]
+    supervised = [pid for pid in found if b"serving.supervisor" in commands.get(parents.get(pid), b"")]
+    return [pid for pid in supervised if b"serving.worker" in commands[pid]]
 
 
 def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, answers: Answers) -> None:

@@ -30,11 +30,11 @@ class Started:
 
     def workers(self):
         """The processes that answer."""
-        below = descendants(self.process.pid)
+        below = descendants(self.process.pid, deep=False)
         return [pid for pid in below if "serving.worker" in command_line(pid)]
 
 
-def descendants(root):
+def descendants(root, *, deep=True):
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -43,7 +43,7 @@ def descendants(root):
             except (OSError, IndexError):
                 continue
     found = [root]
-    for one in found:
+    for one in found if deep else [root]:
         found += [pid for pid, parent in parents.items() if parent == one]
     return found[1:]
 
