@@ -30,6 +30,7 @@ from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
 
+GONE = Message("the version of {model} that was answering was withdrawn; ask again")
 NOT_TOLD = Message(
     "no model can answer; the service's log says why, and a key with the scope operate is told"
 )
@@ -189,18 +190,9 @@ class ServiceState:
                 raise NothingServed(told, {"Retry-After": "5"})
             return may
 
-        may = await self._told(
-            may_answer,
-            time.monotonic(),
-            Message("the registry does not say whether this answer may be given"),
-        )
-        if not may:
-            raise NothingServed(
-                Message(
-                    "the version of {model} that was answering was withdrawn; ask again", model=version.model
-                ),
-                {"Retry-After": "1"},
-            )
+        otherwise = Message("the registry does not say whether this answer may be given")
+        if not await self._told(may_answer, time.monotonic(), otherwise):
+            raise NothingServed(Message(GONE, model=version.model), {"Retry-After": "1"})
 
     async def _told(self, ask: Callable[[], Told | None], began: float, otherwise: str) -> Told:
         """What the registry has told, waited for from `began` on and no longer than the settings say."""

@@ -30,7 +30,6 @@ def problem_page(problem: ProblemResponse, request_id: str, chosen: Chosen, *, t
         title=Message(problem.title),
         advice=None if understood or told is None else told.advice,
         detail=problem.detail,
-        understood=understood,
         status=problem.status,
         request_id=request_id,
     )

@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
+from markupsafe import Markup
 
 from registry.bundle.message import Message
 from registry.card.page import shown_text
@@ -48,7 +49,7 @@ def asset(name: str) -> bytes:
 @cache
 def _templates(language: str) -> Environment:
     """The templates, whose messages are said in a language: `_` and `ngettext` make one."""
-    say = catalogue(language).say
+    say, knows = catalogue(language).say, catalogue(language).knows
 
     def shown(value: Any) -> Any:
         return shown_text(say(value) if isinstance(value, str) else value)
@@ -57,6 +58,10 @@ def _templates(language: str) -> Environment:
         """A text as a sentence begins."""
         said = say(text)
         return said[:1].upper() + said[1:]
+
+    def lang(text: str) -> Markup:
+        """The attribute of an element whose text is English where the page is not."""
+        return Markup("") if knows(text) else Markup(' lang="en"')
 
     environment = Environment(
         loader=ChoiceLoader(
@@ -72,5 +77,5 @@ def _templates(language: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "begin": begin}
-    environment.globals |= {"_": Message, "ngettext": Message.counted}
+    environment.globals |= {"_": Message, "ngettext": Message.counted, "lang": lang}
     return environment

@@ -2,6 +2,7 @@
 
 import pytest
 
+from serving.inference import predictor
 from serving.web.catalogue import catalogue
 from serving.web.languages import accepted
 from tests.case_bundles import case_bundle
@@ -103,6 +104,14 @@ def test_a_problem_is_told_in_the_language_of_the_page(service):
     assert "Kein Bild" in page.words
     assert "17 Byte, die kein Bild sind" in page.text
     assert page.all("p") == [one for one in page.all("p") if "lang" not in one]
+
+
+def test_a_sentence_without_a_translation_is_marked_as_english(service, picture, monkeypatch):
+    monkeypatch.setattr(predictor, "tone_warnings", lambda *_: ["Something that nobody has translated."])
+    for language, marked in (("de", True), ("en", False)):
+        html = send(service, picture, headers={"Accept-Language": language}).text
+        assert ('<li lang="en">Something that nobody has translated.</li>' in html) == marked
+        assert html.count('<li lang="en">') == marked
 
 
 def test_a_detail_without_a_translation_is_marked_and_explained(service):
