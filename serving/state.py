@@ -18,6 +18,8 @@ from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_
 from serving.access.clock import SteadyClock
 from serving.access.limits import Limits, shared_folder
 from serving.draining import draining_on_sigterm
+from serving.inference.device.choosing import choose_device
+from serving.inference.device.models import Models
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
 from serving.monitoring.decision_log.decision_log import DecisionLog
@@ -39,11 +41,18 @@ class ServiceState:
     """The parts of a running service, started and stopped together."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        """Makes the parts; nothing is read or started before `start`."""
+        """Makes the parts; nothing is read or started before `start`, but a GPU is tried.
+
+        Raises:
+            DeviceUnusable: models were to run on one that does not work.
+        """
         self.settings = settings
+        self.device = choose_device(settings)
+        self.models = Models.of(settings, self.device)
         self.metrics = Metrics()
+        self.metrics.on_device(settings.providers, self.device.kind)
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
-        self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
+        self.scheduler = Scheduler(settings.threads, self.models.batching.max_batch, self.metrics)
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
@@ -61,7 +70,7 @@ class ServiceState:
         self.decision_log.start()
         with source() as registry:
             self._current_release = await anyio.to_thread.run_sync(
-                CurrentRelease, registry, self.settings, self.metrics
+                partial(CurrentRelease, registry, self.settings, self.metrics, models=self.models)
             )
             self._registry = registry
             self.monitoring.start(registry, self._current_release)
@@ -102,6 +111,7 @@ class ServiceState:
     def health_issues(self) -> list[str]:
         """What degrades the service though it answers, one sentence each, for whoever operates it."""
         return [
+            *([self.device.health_issue] if self.device.health_issue else []),
             *self.current_release.served.health_issues.values(),
             *self.monitoring.health_issues(),
             *self.limits.health_issues,

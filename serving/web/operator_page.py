@@ -39,6 +39,7 @@ class Seen:
         decisions: how often what was decided, by model, version and subgroup.
         shadow: candidates beside what is served.
         shadow_alias: whose release is the candidate; None where none is followed.
+        device: on what models run and why, a sentence without its full stop.
     """
 
     state: ServedRelease
@@ -50,6 +51,7 @@ class Seen:
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
     shadow: Sequence[ShadowRow]
     shadow_alias: str | None
+    device: str = ""
 
 
 def operator_page(seen: Seen) -> str:
@@ -58,6 +60,7 @@ def operator_page(seen: Seen) -> str:
         "operator.html",
         here="operator",
         troubles=seen.troubles,
+        device=seen.device,
         shadow_alias=seen.shadow_alias,
         silenced=[
             said for name, said in sorted(seen.state.silenced.items()) if name not in seen.state.releases

@@ -30,6 +30,9 @@ GOOD = {
     "shadow_share": ("0.25", 0.25),
     "registry_id": ("0123456789abcdef" * 2, "0123456789abcdef" * 2),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
+    "providers": ("tensorrt", "tensorrt"),
+    "device_bytes": ("4000000000", 4_000_000_000),
+    "gather_seconds": ("0.005", 0.005),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -53,6 +56,9 @@ BAD = {
     "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
     "registry_id": ("", "mine", "0" * 31),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
+    "providers": ("gpu", "", "CUDA"),
+    "device_bytes": ("0", "4 GB"),
+    "gather_seconds": ("-1", "0.2", "nan"),
 }
 
 
