@@ -91,9 +91,10 @@ def _read(code: int, answer: str, said: str) -> str | None:
         return None
     # The first that ONNX Runtime says is the cause, what it raises only that there is one.
     cause = _WHY.search(said)
-    told = (next(one for one in cause.groups() if one) if cause else str(why))[:_LONGEST].strip().rstrip(".")
-    of = next((owner for name, owner in LIBRARIES.items() if told.startswith(name)), None)
-    return told if of is None else f"{told} ({of})"
+    named = next(one for one in cause.groups() if one) if cause else str(why)
+    named = named[:_LONGEST].strip().rstrip(".")
+    of = next((owner for name, owner in LIBRARIES.items() if named.startswith(name)), None)
+    return named if of is None else f"{named} ({of})"
 
 
 def main() -> None:
