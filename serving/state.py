@@ -52,7 +52,7 @@ class ServiceState:
         self.metrics = Metrics()
         self.metrics.on_device(settings.providers, self.device.kind)
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
-        self.scheduler = Scheduler(settings.threads, self.models.batching.max_batch, self.metrics)
+        self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)

@@ -1,6 +1,7 @@
 """Releases whose models run on a GPU that pretends: what answers, what is refused, and what is told."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,3 +117,25 @@ def test_a_service_on_a_gpu_answers_as_one_on_the_processor(
         told = 'dermfed_device_workers{device="cuda",wanted="cuda"} 1.0'
         assert told in service.client.get("/metrics").text
     assert runtime.ran
+
+
+def test_a_crowd_on_a_gpu_gets_the_answers_that_each_would_get_alone(
+    serve, registry, promote, bundle, picture, runtime, monkeypatch
+):
+    promote(registry, bundle())
+    sent = [picture(colour=(20 * number, 90, 250 - 20 * number)) for number in range(12)]
+    with serve() as service:
+        expected = [service.diagnose(one).json()["findings"] for one in sent]
+    monkeypatch.setattr(
+        "serving.state.choose_device", lambda settings: choose_device(settings, runtime, lambda kind: None)
+    )
+    with serve(providers="cuda", threads=3, max_batch=4) as service, ThreadPoolExecutor(12) as callers:
+        answers = list(callers.map(service.diagnose, sent))
+    for answer, findings in zip(answers, expected, strict=True):
+        found = answer.json()["findings"]
+        assert [one["code"] for one in found] == [one["code"] for one in findings]
+        np.testing.assert_allclose(
+            [one["probability"] for one in found], [one["probability"] for one in findings], atol=1e-6
+        )
+    assert runtime.most_at_once == 1
+    assert max(runtime.ran) <= 4
