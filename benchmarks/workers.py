@@ -8,7 +8,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def workers(root: int) -> list[int]:
     """The processes below `root` that answer requests."""
-    return [pid for pid in below(root) if b"_bentoml_impl.worker.service" in _command(pid)]
+    return [pid for pid in below(root) if b"serving.worker" in _command(pid)]
 
 
 def resident(pid: int) -> float:

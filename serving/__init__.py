@@ -2,7 +2,9 @@
 
 It knows the registry and nothing of how models were made: no torch is installed where it runs.
 
-- `service`: the BentoML service; `cli`: `dermfed-serve`; `settings`: what an operator can set.
+- `cli`: `dermfed-serve`; `supervisor`: opens the port and keeps workers on it; `worker`: one of them;
+  `service`: the same for BentoML; `settings`: what an operator can set; `logs`: what is written to the log.
+- `transport`: what lies between a socket and the application.
 - `state`: the parts of a running service, which all endpoints share; `draining`: its last second.
 - `http`: routes, middleware, uploads and the OpenAPI description; `web`: the pages for people.
 - `protocol`: parameters, answers, errors, and which version of a release answers.

@@ -1,8 +1,7 @@
 """`dermfed-serve`: the diagnosis service on a port, with whatever the registry holds."""
 
-import ipaddress
 import os
-import socket
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,12 +13,12 @@ import typer
 from dermfed.own_names import refuse_foreign
 from registry.errors import RegistryError
 
-SERVICE = "serving.service:DiagnosisService"
 EXAMPLES = """Examples:
 
 \b
   dermfed-serve
   dermfed-serve --port 8080 --workers 4
+  dermfed-serve --host localhost
   dermfed-serve --url sqlite:////srv/dermfed/registry.db --store /srv/dermfed/store
   curl --data-binary @lesion.jpg -H 'Content-Type: image/jpeg' 'localhost:3000/v1/diagnoses?skin_tone=5'
 """
@@ -30,7 +29,7 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=EXAMPLES)
 def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 3000,
-    host: Annotated[str, typer.Option(help="The address to listen on, as numbers.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on, or its name.")] = "127.0.0.1",
     workers: Annotated[
         int,
         typer.Option(min=1, envvar="DERMFED_SERVE_WORKERS", help="Processes; each holds the models once."),
@@ -46,18 +45,20 @@ def serve(
     if show_version:
         print(version("dermfed"))
         return
-    refuse_foreign(Path.cwd())  # BentoML looks there first
+    refuse_foreign(Path.cwd())
     from registry.registry import Registry
     from registry.signing.trust import trust_in
     from serving.inference.device.choosing import DeviceUnusable, choose_device
     from serving.settings import SettingsError, read_settings, variable_of
+    from serving.supervisor import COUNTS
+    from serving.transport.listening import close, listen
 
     try:
         settings = read_settings()
         if settings.providers != "auto":
             choose_device(settings)
         trust_in(settings.trusted_keys)
-        check_free(host, port)
+        close(listen(host, port))
         # A worker that cannot open it would end, and leave a port on which nobody answers.
         with Registry.open(url, store, identity=settings.registry_id) as registry:
             identity = registry.identity()
@@ -68,27 +69,18 @@ def serve(
     # A worker that is started again must not take another registry for it, nor make an empty one.
     given[variable_of("registry_id")] = identity or None
     os.environ.update({name: value for name, value in given.items() if value is not None})
-    os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
-    # Counts are kept there, and emptied by whoever starts: a folder for each service.
-    home = Path(platformdirs.user_cache_dir("dermfed")) / "bentoml" / str(port)
-    os.environ.setdefault("BENTOML_HOME", str(home))
-    command = [sys.executable, "-m", "bentoml", "serve", SERVICE, "--host", host, "--port", str(port)]
-    os.execv(sys.executable, command)
+    os.environ.setdefault(COUNTS, str(counts_folder(host, port)))
+    asked = ["--host", host, "--port", str(port), "--workers", str(workers)]
+    # `-P`: nothing is loaded from the folder that it is started in. What was loaded here to look goes.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "serving.supervisor", *asked])
 
 
-def check_free(host: str, port: int) -> None:
-    """Refuses an address that cannot be listened on.
-
-    Raises:
-        ValueError: saying why, and what to do.
-    """
-    family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
-    try:
-        socket.create_server((host, port), family=family).close()
-    except OSError as error:
-        raise ValueError(
-            f"{host} port {port} cannot be listened on ({error.strerror}); choose another with --port"
-        ) from error
+def counts_folder(host: str, port: int) -> Path:
+    """Where the workers count together: a folder for each service, emptied when it starts."""
+    if bentoml := os.environ.get("BENTOML_HOME"):
+        return Path(bentoml) / "prometheus_multiproc_dir"  # as before, when the service was BentoML's
+    name = f"{re.sub(r'[^0-9A-Za-z.-]', '_', host)}-{port}"
+    return Path(platformdirs.user_cache_dir("dermfed")) / "service" / name / "counts"
 
 
 def main() -> None:

@@ -1,17 +1,17 @@
-"""The BentoML service: `dermfed-serve` runs it, or `bentoml serve serving.service:DiagnosisService`.
+"""The service for `bentoml serve serving.service:DiagnosisService`, and for a bento.
 
-BentoML supervises the worker processes and owns the socket; every request is answered by our own
-routes (`serving.http.app`). They stand in front of all that BentoML has: its own routes would answer unknown
-paths, failures and health checks in other shapes, its tracing takes longer than all we do besides the
-picture, and its time-out keeps a timer for each request until it would have rung.
+By BentoML's public ways alone: our application is mounted, so that it lives with BentoML's worker, and a
+middleware stands before BentoML's own routes, which would answer unknown paths, failures and health checks
+in other shapes. What BentoML does before a middleware (its tracing, a time-out) stays. `dermfed-serve` has no
+part in this; `docs/deployment.md` says what it has that this has not.
 """
 
 import logging
 import os
 from functools import partial
+from typing import Any, cast
 
 import bentoml
-from bentoml._internal.utils.analytics import usage_stats
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dermfed.own_names import refuse_foreign
@@ -20,24 +20,24 @@ refuse_foreign()
 
 from registry.registry import Registry
 from serving.http.app import build_app
+from serving.logs import quieten
 from serving.settings import read_settings
 
-# Nothing goes over the network uninvited. BentoML may have asked itself before this was read.
+# Nothing goes over the network uninvited. BentoML asks before this is read: set it where you call `bentoml`.
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
-usage_stats.do_not_track.cache_clear()
-
-# We answer slowly rather than not at all: deadlines are not BentoML's, whose refusals have another shape.
-_NO_TIMEOUT = 365 * 24 * 3600
 
 settings = read_settings()
 app = build_app(settings, partial(Registry.open, identity=settings.registry_id))
 
+# BentoML's time-out answers in another shape, and keeps a timer for each request until it would have rung.
+_LATER_THAN_OURS = int(settings.deadline_seconds) + 60
 
-class Dispatcher:
-    """An ASGI dispatcher: requests go to our own routes, lifespan events to BentoML."""
+
+class OurRoutesFirst:
+    """An ASGI middleware: requests go to our own routes, lifespan events to BentoML's application."""
 
     def __init__(self, bento: ASGIApp) -> None:
-        """Wraps BentoML's application."""
+        """Wraps what BentoML has behind its middleware."""
         self._bento = bento
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,29 +47,18 @@ class Dispatcher:
 
 @bentoml.service(
     workers=int(os.environ.get("DERMFED_SERVE_WORKERS", "1")),
-    traffic={"timeout": _NO_TIMEOUT, "max_concurrency": None},
+    traffic={"timeout": _LATER_THAN_OURS, "max_concurrency": None},
     metrics={"enabled": False},
     logging={"access": {"enabled": False}},
 )
 @bentoml.asgi_app(app, path="/")
 class DiagnosisService:
-    """The service that BentoML loads; our application is mounted, so that it lives with the worker."""
+    """The service that BentoML loads."""
 
     def __init__(self) -> None:
         """Lets our request log through: one line for each request, without its contents."""
         logging.getLogger("dermfed").setLevel(logging.INFO)
-        # It quotes bytes of what is sent; what is wrong with a form is reported to its sender.
-        logging.getLogger("python_multipart").setLevel(logging.ERROR)
+        quieten()
 
 
-class _DispatchedService(type(DiagnosisService)):  # type: ignore[misc]
-    """A service whose workers serve `Dispatcher`; middleware added in BentoML's way comes after it."""
-
-    __slots__ = ()
-
-    def to_asgi(self, is_main: bool = True) -> ASGIApp:
-        """The ASGI application that a worker serves."""
-        return Dispatcher(super().to_asgi(is_main))
-
-
-DiagnosisService.__class__ = _DispatchedService  # type: ignore[method-assign]
+cast(Any, DiagnosisService).add_asgi_middleware(OurRoutesFirst)

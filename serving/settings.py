@@ -53,6 +53,9 @@ class ServeSettings(BaseModel):
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
+        header_seconds: how long the head of a request may take to come in.
+        connections: how many connections one process holds; one more takes the place of one on which
+            nothing is asked.
         providers: on what models run: `cuda` or `tensorrt` is a GPU, `cpu` the processor, `auto` what works.
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
         gather_seconds: how long a decoded picture waits at most for others that are being decoded; by default
@@ -86,6 +89,8 @@ class ServeSettings(BaseModel):
     shadow_share: float = Field(0.1, gt=0, le=1)
     registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
+    header_seconds: float = Field(10.0, gt=0, le=600)
+    connections: int = Field(512, ge=1, le=100_000)
     providers: DeviceKind | Literal["auto"] = "auto"
     device_bytes: int | None = Field(None, ge=2**26)
     gather_seconds: float | None = Field(None, ge=0, le=0.1)

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
+from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
@@ -30,7 +31,9 @@ from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
 
-NOT_TOLD = "no model can answer; the service's log says why, and a key with the scope operate is told"
+NOT_TOLD = Message(
+    "no model can answer; the service's log says why, and a key with the scope operate is told"
+)
 """In place of health issues, for whoever does not operate the service."""
 
 POLL = 0.02
@@ -161,7 +164,9 @@ class ServiceState:
         """
         current, began = self.current_release, request.state.began
         served = await self._told(
-            partial(current.served_for, began, model), began, "a new release has been loading for too long"
+            partial(current.served_for, began, model),
+            began,
+            Message("a new release has been loading for too long"),
         )
         key = request.state.check(keys=served.keys)  # it may have been revoked while the body came in
         if not served.releases:
@@ -188,11 +193,15 @@ class ServiceState:
             return may
 
         may = await self._told(
-            may_answer, time.monotonic(), "the registry does not say whether this answer may be given"
+            may_answer,
+            time.monotonic(),
+            Message("the registry does not say whether this answer may be given"),
         )
         if not may:
             raise NothingServed(
-                f"the version of {version.model} that was answering was withdrawn; ask again",
+                Message(
+                    "the version of {model} that was answering was withdrawn; ask again", model=version.model
+                ),
                 {"Retry-After": "1"},
             )
 
@@ -200,7 +209,7 @@ class ServiceState:
         """What the registry has told, waited for from `began` on and no longer than the settings say."""
         while (told := ask()) is None:
             if time.monotonic() - began > self.settings.patience_seconds:
-                raise NothingServed(f"{otherwise}; try again", {"Retry-After": "5"})
+                raise NothingServed(Message("{why}; try again", why=otherwise), {"Retry-After": "5"})
             await anyio.sleep(POLL)
         return told
 
@@ -216,17 +225,20 @@ def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
     if name is None:
         # One that is stopped counts: whoever named none before must not be answered by another now.
         if len(known := sorted({*served.releases, *served.silenced})) > 1:
-            raise InvalidParameter(f"several models are served; name one: `model` is {', '.join(known)}")
+            raise InvalidParameter(
+                Message("several models are served; name one: `model` is {models}", models=", ".join(known))
+            )
         return next(iter(served.releases.values()))
     if name in served.silenced:
         raise NothingServed(served.silenced[name], {"Retry-After": "5"})
     if name not in served.releases:
-        raise UnknownModel(f"no model {name[:100]!r} is served; {nearest(name, list(served.releases))}")
+        hint = nearest(name, list(served.releases))
+        raise UnknownModel(Message("no model {model} is served; {hint}", model=repr(name[:100]), hint=hint))
     return served.releases[name]
 
 
 def _not_started() -> NothingServed:
-    return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
+    return NothingServed(Message("the service is starting or ending; try again"), {"Retry-After": "1"})
 
 
 def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
@@ -240,7 +252,10 @@ def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
     """
     issues = [*served.health_issues.values()] if in_full else []
     if told := [*served.silenced.values(), *issues]:
-        return "; ".join(told)
+        return told[0] if len(told) == 1 else "; ".join(told)
     if served.health_issues:
         return NOT_TOLD
-    return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"
+    return Message(
+        "no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`",
+        alias=alias,
+    )

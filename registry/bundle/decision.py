@@ -29,6 +29,7 @@ from registry.bundle.errors import GraphError
 from registry.bundle.familiarity import distance_bin
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.schema import BundleManifest, Guarantee
+from registry.bundle.message import Message, Number, either
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def decide(
     )
 
 
-_HELD_BACK = (
+_HELD_BACK = Message(
     "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "
     "not ruled out, and the picture is referred."
 )
@@ -239,15 +240,19 @@ def _familiarity_warnings(manifest: BundleManifest, unfamiliar: bool | None) -> 
         return ()
     if known.threshold_bin is None:
         return (
-            "Too few pictures to tell what is unlike those the model was trained on: no picture is referred "
-            "for being unfamiliar.",
+            Message(
+                "Too few pictures to tell what is unlike those the model was trained on: no picture is "
+                "referred for being unfamiliar."
+            ),
         )
     if not unfamiliar:
         return ()
     return (
-        "The picture is unlike the pictures the model was trained on: "
-        f"{100 * known.rate:g} % or less of known pictures are as far from them. It is referred, however "
-        "high a probability is.",
+        Message(
+            "The picture is unlike the pictures the model was trained on: {rate} % or less of known pictures "
+            "are as far from them. It is referred, however high a probability is.",
+            rate=Number(f"{100 * known.rate:g}"),
+        ),
     )
 
 
@@ -260,13 +265,27 @@ def _guarantee(manifest: BundleManifest, skin_tone: str | None, scale: str | Non
     return manifest.conformal.guarantee if _is_for(manifest, skin_tone, scale) else "none"
 
 
-def _why_not_promised(manifest: BundleManifest, pattern: Pattern | None) -> str:
+def _scale(scale: str | None) -> str:
+    return scale or Message("no scale")
+
+
+def _not_promised(manifest: BundleManifest, pattern: Pattern | None) -> Message:
     """Why the prediction set of what is given promises nothing."""
     if pattern is None:
-        return "Too few pictures to calibrate on"
+        return Message(
+            "Too few pictures to calibrate on: the prediction set holds every class and promises nothing."
+        )
     if manifest.rules_of(pattern) is None:
-        return f"The model was not calibrated on {pattern.as_text}"
-    return f"Too few cases of {pattern.as_text} to calibrate on"
+        return Message(
+            "The model was not calibrated on {pattern}: the prediction set holds every class and promises "
+            "nothing.",
+            pattern=pattern.as_text,
+        )
+    return Message(
+        "Too few cases of {pattern} to calibrate on: the prediction set holds every class and promises "
+        "nothing.",
+        pattern=pattern.as_text,
+    )
 
 
 def _warnings(
@@ -277,38 +296,50 @@ def _warnings(
     pattern: Pattern | None,
 ) -> tuple[str, ...]:
     subgroup = manifest.subgroup
-    warnings = []
+    warnings: list[str] = []
     if subgroup.is_global and skin_tone is None:
-        warnings.append("No skin tone was declared: the model for all skin tones answered.")
+        warnings.append(Message("No skin tone was declared: the model for all skin tones answered."))
     elif subgroup.is_global:
         warnings.append(
-            f"The model for all skin tones answered; nothing is promised for skin tone {skin_tone} "
-            f"({scale or 'no scale'}) by itself."
+            Message(
+                "The model for all skin tones answered; nothing is promised for skin tone {tone} ({scale}) "
+                "by itself.",
+                tone=skin_tone,
+                scale=_scale(scale),
+            )
         )
     if not _is_for(manifest, skin_tone, scale):
         warnings.append(
-            f"The model for skin tones {subgroup.described} answered; it was not calibrated for "
-            f"{skin_tone or 'an undeclared tone'} ({scale or 'no scale'}). The prediction set "
-            "holds every class and promises nothing."
+            Message(
+                "The model for skin tones {tones} answered; it was not calibrated for {tone} ({scale}). The "
+                "prediction set holds every class and promises nothing.",
+                tones=subgroup.described,
+                tone=skin_tone or Message("an undeclared tone"),
+                scale=_scale(scale),
+            )
         )
     elif manifest.conformal.guarantee == "none":
-        warnings.append(
-            f"{_why_not_promised(manifest, pattern)}: the prediction set holds every class and promises "
-            "nothing."
-        )
+        warnings.append(_not_promised(manifest, pattern))
     if pattern is not None and UNKNOWN_KIND in pattern.kinds and manifest.case and manifest.case.kinds:
         warnings.append(
-            f"Nobody said of what kind each picture is: {' or '.join(manifest.case.kinds)}. Say it where it "
-            "is known."
+            Message(
+                "Nobody said of what kind each picture is: {kinds}. Say it where it is known.",
+                kinds=either([Message(kind) for kind in manifest.case.kinds]),
+            )
         )
     if not in_set:
         warnings.append(
-            "No class is likely enough for the prediction set: the picture is unlike those calibrated on. It "
-            "is referred."
+            Message(
+                "No class is likely enough for the prediction set: the picture is unlike those calibrated "
+                "on. It is referred."
+            )
         )
     unknown = [label.code for label in manifest.labels if label.malignancy == "unknown"]
     if unknown and malignant_classes(manifest.labels).any():
         warnings.append(
-            f"Malignancy leaves out {', '.join(unknown)}: it is not known whether they are malignant."
+            Message(
+                "Malignancy leaves out {codes}: it is not known whether they are malignant.",
+                codes=", ".join(unknown),
+            )
         )
     return tuple(warnings)

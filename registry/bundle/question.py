@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from registry.bundle.cases.case_input import EMPTY, CaseInput
 from registry.bundle.cases.given import GivenCase
 from registry.bundle.cases.kinds import Kind
+from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.pictures.dicom.picture import is_dermoscopic
 
@@ -46,8 +47,12 @@ def kinds_of(
         dermoscopic = is_dermoscopic(content)
         if dermoscopic and kind not in (None, "dermoscopic"):
             raise ValueError(
-                f"picture {number} was given as {kind}, and the DICOM file says that it is dermoscopic; give "
-                "it as what it is"
+                Message(
+                    "picture {number} was given as {kind}, and the DICOM file says that it is dermoscopic; "
+                    "give it as what it is",
+                    number=number,
+                    kind=Message(kind),
+                )
             )
         found.append("dermoscopic" if dermoscopic else kind)
     return found

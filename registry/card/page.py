@@ -9,7 +9,9 @@ from markupsafe import Markup
 
 from registry.bundle.plain_text import shown
 from registry.card import cases, sections
+from registry.card.answering import key_figures
 from registry.card.figures import ends_of
+from registry.card.standing import standing
 from registry.card.tables import figure, interval
 
 
@@ -34,6 +36,8 @@ def _shared(card: Mapping[str, Any]) -> dict[str, Any]:
         "labels": sections.labels(first),
         "picture": sections.picture(first),
         "taken": cases.taken(first),
+        "standing": standing(card),
+        "key": key_figures(versions),
     }
 
 

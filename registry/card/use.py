@@ -12,6 +12,7 @@ PURPOSE = (
 PURPOSE_OF_CASES = PURPOSE.replace(
     "one picture of one lesion", "pictures of one lesion, and what else is known of it,"
 )
+NEVER_REPORTS = "It never reports."
 USERS = "Clinicians and researchers who know its limits. It is never the only ground of a decision."
 
 
@@ -72,7 +73,7 @@ def _how_sure(abstention: Abstention) -> str:
 def _report(manifest: BundleManifest) -> str:
     abstention = manifest.abstention
     if manifest.refers_all:
-        return "It never reports."
+        return NEVER_REPORTS
     risk = (
         "how many were wrong is unknown"
         if abstention.risk is None or manifest.reports_from > abstention.threshold_bin

@@ -24,11 +24,12 @@ from contextlib import asynccontextmanager
 import anyio
 from starlette.requests import Request
 
+from registry.bundle.message import Message, Number
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 
 GRACE = 25.0
-"""Seconds that a service may go on answering after SIGTERM; BentoML kills it after 30."""
+"""Seconds that a service may go on answering after SIGTERM; BentoML, where it is used, kills it after 30."""
 
 
 class Admitted:
@@ -87,7 +88,7 @@ class Admission:
         """
         if self.draining:
             raise Draining(
-                "the service is ending and takes no new requests; ask again, on another connection",
+                Message("the service is ending and takes no new requests; ask again, on another connection"),
                 {"Retry-After": "1", "Connection": "close"},
             )
 
@@ -103,15 +104,23 @@ class Admission:
         if free <= 0:
             self._metrics.busy()
             raise Busy(
-                f"{self._queue} requests are waiting, which is as many as may; ask again a little later",
+                Message(
+                    "{n} requests are waiting, which is as many as may; ask again a little later",
+                    n=self._queue,
+                ),
                 {"Retry-After": "1"},
             )
         held = self._admitted_by_key[key]
         if key is not None and held >= free:
             self._metrics.over_share()
             raise Busy(
-                f"{held} requests with the API key {key} are waiting, and {free} places are left "
-                "for everybody else; ask again when some have been answered",
+                Message(
+                    "{held} requests with the API key {key} are waiting, and {free} places are left for "
+                    "everybody else; ask again when some have been answered",
+                    held=held,
+                    key=key,
+                    free=free,
+                ),
                 {"Retry-After": "1"},
             )
 
@@ -152,7 +161,10 @@ class Admission:
             raise CallerGone("the connection was closed before the answer was ready")
         self._metrics.deadline()
         raise DeadlinePassed(
-            f"the answer was not ready within {self._deadline:g} seconds; send the picture again, "
-            "a smaller copy if your connection is slow",
+            Message(
+                "the answer was not ready within {seconds} seconds; send the picture again, a smaller copy "
+                "if your connection is slow",
+                seconds=Number(f"{self._deadline:g}"),
+            ),
             {"Retry-After": "5"},
         )

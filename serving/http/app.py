@@ -43,7 +43,14 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
 
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(RequestMiddleware, routes=routes, metrics=service.metrics)],
+        middleware=[
+            Middleware(
+                RequestMiddleware,
+                routes=routes,
+                metrics=service.metrics,
+                ending=lambda: service.admission.draining,
+            )
+        ],
         # RequestMiddleware turns what goes wrong into an answer: let it through.
         exception_handlers={HTTPException: _pass_on},
         lifespan=lifespan,

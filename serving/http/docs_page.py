@@ -5,6 +5,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from serving.http.form_fields import form_fields, kind_of
+from serving.http.upload import FORM
+
 
 def docs_page(api: dict[str, Any], base: str) -> str:
     """The HTML of the documentation page for an OpenAPI document.
@@ -13,16 +16,17 @@ def docs_page(api: dict[str, Any], base: str) -> str:
         api: the document.
         base: the service's own address, for the example.
     """
-    return str(_pages().get_template("docs.html").render(api=api, base=base))
+    return str(_pages().get_template("docs.html").render(api=api, base=base, form=FORM))
 
 
 @cache
 def _pages() -> Environment:
     """The page's template; whatever is put into it is escaped."""
     environment = Environment(
-        loader=PackageLoader("serving", "pages"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("serving", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["kind"] = kind
+    environment.filters |= {"kind": kind, "kind_of": kind_of}
+    environment.globals["form_fields"] = form_fields
     return environment
 
 

@@ -7,7 +7,7 @@ time: never a query, a header, a body or a picture's name.
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -16,6 +16,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from serving.http.framing import refuse_two_lengths, refuse_websocket
 from serving.http.headers import with_security_headers
 from serving.metrics.metrics import OTHER, Metrics
 from serving.protocol.problems import ProblemResponse, problem_response, status_response
@@ -28,15 +29,28 @@ _STATUS_DETAILS: Final = {
     405: "the path does not take this method; the header Allow names those it takes, and /docs tells more",
 }
 
+_CLOSE: Final = (b"connection", b"close")
+_LONGEST_METHOD: Final = 20  # a caller may make up one of thousands of letters
+
 
 class RequestMiddleware:
     """Gives each request an id, times and logs it, and answers every exception with a problem document."""
 
-    def __init__(self, app: ASGIApp, routes: Sequence[Route], metrics: Metrics) -> None:
-        """Wraps `app`; requests are counted by the path templates of these routes."""
+    def __init__(
+        self, app: ASGIApp, routes: Sequence[Route], metrics: Metrics, ending: Callable[[], bool]
+    ) -> None:
+        """Wraps an application.
+
+        Args:
+            app: what answers.
+            routes: requests are counted by their path templates.
+            metrics: where they are counted.
+            ending: whether the service ends; then each answer says that its connection will be closed.
+        """
         self._app = app
         self._routes = routes
         self._metrics = metrics
+        self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI request; any exception becomes a problem document."""
@@ -60,10 +74,15 @@ class RequestMiddleware:
                 added = [(b"x-request-id", request_id.encode())]
                 rate_limit = scope["state"].get("headers", {}).items()
                 added += [(name.lower().encode(), value.encode()) for name, value in rate_limit]
-                message["headers"] = with_security_headers([*message.get("headers", []), *added])
+                headers = with_security_headers([*message.get("headers", []), *added])
+                if self._ending() and _CLOSE not in headers:
+                    headers.append(_CLOSE)
+                message["headers"] = headers
             await send(message)
 
         try:
+            refuse_two_lengths(scope)
+            refuse_websocket(scope)
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if status:
@@ -73,7 +92,8 @@ class RequestMiddleware:
         finally:
             seconds = time.monotonic() - began
             self._metrics.request(scope["method"], path, status, seconds)
-            log.info("%s %s %s %d %.1f ms", request_id, scope["method"], path, status, seconds * 1000)
+            method = ascii(scope["method"][:_LONGEST_METHOD])[1:-1]
+            log.info("%s %s %s %d %.1f ms", request_id, method, path, status, seconds * 1000)
 
     def _path_template(self, scope: Scope) -> str:
         matching = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)

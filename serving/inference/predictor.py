@@ -17,9 +17,10 @@ from registry.bundle.decision import Decision, decide
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.pictures.open_file import open_picture
-from registry.bundle.pictures.rule import decode_opened
+from registry.bundle.pictures.rule import decode_opened, unused_profile
 from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
 from registry.records import Version
@@ -32,7 +33,7 @@ from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse,
 from serving.protocol.routing import Route
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
-SAME_FILE: Final = (
+SAME_FILE: Final = Message(
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
 )
 
@@ -111,7 +112,8 @@ def decode(
             decoded.append(decode_opened(image, bounded))
         except PictureError as error:
             raise picture_problem(error) from error
-        qualities.append(assess_quality(width, height, rule, decoded[-1]))
+        not_used = unused_profile(image, rule)
+        qualities.append(assess_quality(width, height, rule, decoded[-1], not_used))
     shown = _skin_shown(decoded, given)
     return Decoded(
         Question(np.stack(decoded), given),

@@ -14,14 +14,15 @@ The last reason is the route's, by the route's own name. There may be new codes:
 does not know shows the text.
 """
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from registry.bundle.counts.probability_text import probability_text
 from registry.bundle.decision import Decision
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.message import Message, Number
 from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode
@@ -34,6 +35,14 @@ ReasonCode = Literal[
 ]
 CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTES)
 """Every reason code there is."""
+
+
+_ROUTES: Final[Mapping[Route, str]] = {
+    "declared": Message("A skin tone {tone} ({scale}) was declared: {answered}"),
+    "unknown-tone": Message("No skin tone was declared: {answered}"),
+    "other-scale": Message("No version is for tones on the scale {scale}: {answered}"),
+    "no-model-for-subgroup": Message("No version is for skin tone {tone} ({scale}): {answered}"),
+}
 
 
 def outcome(decision: Decision, quality: QualityAssessment) -> Literal["report", "refer", "retake"]:
@@ -73,24 +82,32 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
     confidence, threshold = _beside(decision.confidence, decision.confidence_threshold)
     found: list[tuple[ReasonCode, str]] = []
     if manifest.abstention.threshold_bin == len(manifest.bins):
-        why = f"on {n} pictures no confidence was high enough" if n else "it was not calibrated"
-        found.append(("refers-all", f"This version refers every picture: {why}."))
+        found.append(("refers-all", _refers_all(n)))
     elif not decision.in_set:
         confidence, from_ = _beside(decision.confidence, manifest.set_threshold)
         found.append(
             (
                 "empty-set",
-                f"The highest probability is {confidence}; below {from_}, chosen on "
-                f"{decision.set_calibrated_on} lesions, no class is in the prediction set, and none is "
-                "reported.",
+                Message(
+                    "The highest probability is {confidence}; below {threshold}, chosen on {n} lesions, no "
+                    "class is in the prediction set, and none is reported.",
+                    confidence=confidence,
+                    threshold=from_,
+                    n=decision.set_calibrated_on,
+                ),
             )
         )
     elif manifest.bins.bin(np.asarray(decision.confidence)) < manifest.reports_from:
         found.append(
             (
                 "low-confidence",
-                f"The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
-                "this version refers.",
+                Message(
+                    "The highest probability is {confidence}; below {threshold}, chosen on {n} pictures, "
+                    "this version refers.",
+                    confidence=confidence,
+                    threshold=threshold,
+                    n=n,
+                ),
             )
         )
     if decision.held_back:
@@ -99,33 +116,52 @@ def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[
         found.append(
             (
                 "unfamiliar",
-                "The picture is unlike those that this version was trained on, as are at most "
-                f"{100 * known.rate:g} % of known pictures.",
+                Message(
+                    "The picture is unlike those that this version was trained on, as are at most {rate} % "
+                    "of known pictures.",
+                    rate=Number(f"{100 * known.rate:g}"),
+                ),
             )
         )
     if not found:
         found.append(
             (
                 "confident",
-                f"The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
-                "this version reports.",
+                Message(
+                    "The highest probability is {confidence}; from {threshold} on, chosen on {n} pictures, "
+                    "this version reports.",
+                    confidence=confidence,
+                    threshold=threshold,
+                    n=n,
+                ),
             )
         )
     return found
 
 
-def _suspicious(decision: Decision) -> str:
+def _refers_all(n: int) -> Message:
+    if not n:
+        return Message("This version refers every picture: it was not calibrated.")
+    return Message(
+        "This version refers every picture: on {n} pictures no confidence was high enough.",
+        n=n,
+    )
+
+
+def _suspicious(decision: Decision) -> Message:
     risk = decision.malignancy
     assert risk.probability is not None, "held back where no class is malignant"
     assert risk.threshold is not None, "held back without a working point"
     probability, threshold = _beside(risk.probability, risk.threshold)
-    return (
-        f"The probability of malignancy is {probability}; from {threshold} on, the working point, this "
-        "version refers an answer that is not malignant."
+    return Message(
+        "The probability of malignancy is {probability}; from {threshold} on, the working point, this "
+        "version refers an answer that is not malignant.",
+        probability=probability,
+        threshold=threshold,
     )
 
 
-def _beside(confidence: float, threshold: float) -> tuple[str, str]:
+def _beside(confidence: float, threshold: float) -> tuple[Number, Number]:
     """A confidence and a threshold, in as many places as show on which side of it the confidence lies.
 
     Rounded as the same confidence is wherever else it is shown; below the threshold it is never shown at it.
@@ -134,21 +170,23 @@ def _beside(confidence: float, threshold: float) -> tuple[str, str]:
     for places in range(len(shown.partition(".")[2]), 13):
         rounded, limit = f"{confidence:.{places}f}", f"{threshold:.{places}f}"
         if (rounded >= limit) == (confidence >= threshold):  # texts of one length are in the order of numbers
-            return rounded, limit
-    return repr(confidence), repr(threshold)
+            return Number(rounded), Number(limit)
+    return Number(repr(confidence)), Number(repr(threshold))
 
 
-def _route_reason(route: Route, version: Version, parameters: Parameters) -> str:
-    subgroup = version.subgroup
+def _route_reason(route: Route, version: Version, parameters: Parameters) -> Message:
+    subgroup, number = version.subgroup, version.number
     if subgroup.is_global:
-        answered = f"version {version.number}, which is for everybody, answered."
+        answered = Message("version {number}, which is for everybody, answered.", number=number)
     else:
-        answered = f"version {version.number}, which is for skin tones {subgroup.described}, answered."
-    declared = f"skin tone {parameters.skin_tone} ({parameters.skin_tone_scale})"
-    begins = {
-        "declared": f"A {declared} was declared: ",
-        "unknown-tone": "No skin tone was declared: ",
-        "other-scale": f"No version is for tones on the scale {parameters.skin_tone_scale}: ",
-        "no-model-for-subgroup": f"No version is for {declared}: ",
-    }
-    return begins[route] + answered
+        answered = Message(
+            "version {number}, which is for skin tones {tones}, answered.",
+            number=number,
+            tones=subgroup.described,
+        )
+    return Message(
+        _ROUTES[route],
+        tone=parameters.skin_tone,
+        scale=parameters.skin_tone_scale,
+        answered=answered,
+    )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.message import Message, either
 from registry.bundle.skin_tone.typology_angle import ToneRanges, contradicted_by, from_dark, skin_tone_angle
 from serving.protocol.parameters import Parameters
 
@@ -29,6 +30,18 @@ LEAST: Final = 64
 
 SIDE: Final = 128
 """Pixels on both sides that are enough; larger pictures are reduced."""
+
+
+_LIGHTER: Final = Message(
+    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was declared: more like "
+    "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
+    "depend on this."
+)
+_DARKER: Final = Message(
+    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was declared: more like "
+    "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
+    "depend on this."
+)
 
 
 def skin_angle(pixels: NDArray[np.uint8], manifest: BundleManifest) -> float | None:
@@ -65,12 +78,8 @@ def tone_warnings(
     if not others:
         return []
     tones = from_dark(scale)
-    looks = "lighter" if tones.index(others[0]) > tones.index(tone) else "darker"
-    return [
-        f"The skin in the picture looks {looks} than skin tone {tone} ({scale}), which was declared: more "
-        f"like {' or '.join(others)}. Check what was declared. Light, white balance and camera can do the "
-        "same; the answer does not depend on this."
-    ]
+    template = _LIGHTER if tones.index(others[0]) > tones.index(tone) else _DARKER
+    return [Message(template, tone=tone, scale=scale, others=either(others))]
 
 
 def _reliable_ranges(manifest: BundleManifest) -> ToneRanges | None:

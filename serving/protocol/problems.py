@@ -8,15 +8,18 @@ ProblemResponse
 ├── CrossSite           403  a picture that a page of somebody else sends
 ├── SignatureRefused    403  an action on the registry that nobody has signed who may do it
 ├── UnknownModel        404  nothing of this name is served
+├── HeadTooSlow         408  the head of a request did not come in time
 ├── RefusedByRegistry   409  a rule of the registry says no
 ├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
 ├── WrongMediaType      415  not a type, or not the type, that was declared
 ├── InvalidParameter    422  a parameter cannot be what it is
 ├── TooManyRequests     429  more requests than a key or an address may make
+├── HeadTooLarge        431  more headers than are read
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone
 ├── NothingServed       503  no model can answer at the moment
 ├── Busy                503  as many requests are waiting as may
+├── TooManyConnections  503  as many connections are open as may be
 ├── DeadlinePassed      503  the answer was not ready in time
 └── Draining            503  the service is ending
 """
@@ -90,6 +93,12 @@ class SignatureRefused(ProblemResponse):
     status, name, title = 403, "not-signed", "Not signed by anybody who may do this"
 
 
+class HeadTooSlow(ProblemResponse):
+    """The head of a request did not come in time."""
+
+    status, name, title = 408, "head-too-slow", "The request came too slowly"
+
+
 class RefusedByRegistry(ProblemResponse):
     """A rule of the registry says no."""
 
@@ -106,6 +115,12 @@ class TooManyRequests(ProblemResponse):
     """More requests than a key or an address may make."""
 
     status, name, title = 429, "too-many-requests", "Too many requests"
+
+
+class HeadTooLarge(ProblemResponse):
+    """More headers than are read."""
+
+    status, name, title = 431, "head-too-large", "The head of the request is too large"
 
 
 class UnknownModel(ProblemResponse):
@@ -148,6 +163,12 @@ class Busy(ProblemResponse):
     """As many requests are waiting as may."""
 
     status, name, title = 503, "busy", "Too many requests are waiting"
+
+
+class TooManyConnections(ProblemResponse):
+    """As many connections are open as may be, and each is being answered."""
+
+    status, name, title = 503, "too-many-connections", "Too many connections"
 
 
 class DeadlinePassed(ProblemResponse):

@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Coding, Malignancy
 from registry.bundle.manifest.schema import Guarantee
+from registry.bundle.message import KEEPS_MESSAGES, Message
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 
-DISCLAIMER = (
+DISCLAIMER = Message(
     "Research software, not a medical device. This is no medical advice; a clinician has to judge the lesion."
 )
 
@@ -107,7 +108,7 @@ class MalignancyRisk(Answer):
             "the sum over malignant classes; null where no class of the model is malignant",
             0.52,
             PROBABILITY,
-            page=Figure("Malignant", "probability, all malignant classes together"),
+            page=Figure(Message("Malignant"), Message("probability, all malignant classes together")),
         ),
     ]
     threshold: Annotated[
@@ -117,7 +118,7 @@ class MalignancyRisk(Answer):
             "all below are",
             0.2,
             PROBABILITY,
-            page=Figure("Suspicious", "or more: the working point"),
+            page=Figure(Message("Suspicious"), Message("or more: the working point")),
             later=True,
         ),
     ] = None
@@ -137,7 +138,10 @@ class MalignancyRisk(Answer):
             0.94,
             PROBABILITY,
             fhir=Coded("sensitivity", "Sensitivity at the working point, on test pictures"),
-            page=Figure("Malignant ones found", "of {n} malignant test pictures, at the working point"),
+            page=Figure(
+                Message("Malignant ones found"),
+                Message("of {n} malignant test pictures, at the working point"),
+            ),
             later=True,
         ),
     ] = None
@@ -148,7 +152,9 @@ class MalignancyRisk(Answer):
             0.61,
             PROBABILITY,
             fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
-            page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
+            page=Figure(
+                Message("Others not suspicious"), Message("of the other test pictures, at the working point")
+            ),
             later=True,
         ),
     ] = None
@@ -172,7 +178,7 @@ class Confidence(Answer):
             "the highest probability",
             0.52,
             PROBABILITY,
-            page=Figure("Confidence", "reported from {threshold}"),
+            page=Figure(Message("Confidence"), Message("reported from {threshold}")),
         ),
     ]
     threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]
@@ -190,7 +196,7 @@ class Quality(Answer):
     """Whether the picture can be judged, and what is wrong with it."""
 
     acceptable: Annotated[bool, Fact("where it is false, the decision is `retake`", True)]
-    issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]
+    issues: Annotated[list[str], KEEPS_MESSAGES, Fact("what is wrong with the picture, and what to do", [])]
 
 
 class Reason(Answer):
@@ -202,6 +208,7 @@ class Reason(Answer):
     ]
     text: Annotated[
         str,
+        KEEPS_MESSAGES,
         Fact(
             "for people",
             "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
@@ -275,8 +282,10 @@ class Diagnosis(Answer):
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
     confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
-    warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
-    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
+    warnings: Annotated[
+        list[str], KEEPS_MESSAGES, Fact("what a clinician has to know, one sentence each", [])
+    ]
+    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER.template
     inputs: Annotated[
         Inputs | None,
         Field(exclude_if=lambda inputs: inputs is None),

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from registry.bundle.message import Message, Number
 from serving.protocol.fields import PROBABILITY, Unit, facts
 from serving.protocol.schemas import Answer, Diagnosis
-from serving.web.rendering import percent
+from serving.web.numbers import NOT_KNOWN, percent
 
 FIRST: Final = ("confidence", "malignancy")
 """The parts of an answer that a clinician reads first; the others follow in their own order."""
@@ -34,7 +35,7 @@ def _rows(part: Answer) -> Iterator[Row]:
         texts = {name: _text(getattr(part, name), fact.unit) for name, _, fact in said}
         for name, _, fact in said:
             if fact.page is not None and not (fact.later and getattr(part, name) is None):
-                yield Row(fact.page.title, texts[name], fact.page.note.format(**texts))
+                yield Row(Message(fact.page.title), texts[name], Message(fact.page.note, **texts))
 
 
 def _text(value: Any, unit: Unit | None) -> str:
@@ -42,8 +43,8 @@ def _text(value: Any, unit: Unit | None) -> str:
     if unit == PROBABILITY:
         return percent(value)
     if value is None:
-        return "not known"
+        return NOT_KNOWN
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    said = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"{said} {unit.name}" if unit else said
+        return Message("yes") if value else Message("no")
+    said = Number(f"{value:g}") if isinstance(value, float) else str(value)
+    return Message("{value} {unit}", value=said, unit=Message(unit.name)) if unit else said

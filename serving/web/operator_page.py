@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.card import sections
+from registry.card.answering import key_figures
+from registry.card.standing import standing
 from registry.gates.let_through import let_through
 from registry.records import Event
 from registry.rendering.records import event_lines
@@ -15,6 +17,7 @@ from serving.monitoring.shadow.table import ShadowRow
 from serving.protocol.schemas import ServedModel
 from serving.releases.card import card
 from serving.releases.current_release import LoadedRelease, ServedRelease
+from serving.web.attention import attention, is_overridden
 from serving.web.reliability import points, reliability
 from serving.web.rendering import render
 
@@ -59,12 +62,9 @@ def operator_page(seen: Seen) -> str:
     return render(
         "operator.html",
         here="operator",
-        troubles=seen.troubles,
         device=seen.device,
+        standing=attention(seen.state, seen.troubles, seen.history, seen.forged, seen.drift),
         shadow_alias=seen.shadow_alias,
-        silenced=[
-            said for name, said in sorted(seen.state.silenced.items()) if name not in seen.state.releases
-        ],
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )
@@ -72,15 +72,18 @@ def operator_page(seen: Seen) -> str:
 
 def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
     history = seen.history.get(name, ())
+    said = card(release, seen.served[name].alias).model_dump(mode="json")
+    versions = said["versions"]
     pointed = next((one for one in reversed(history) if one.release == release.release.id), None)
     return {
         "name": name,
         "served": seen.served[name],
         "since": pointed,
-        # Of whichever event made it: a rollback to it does not undo that.
-        "overridden": any(one.overridden for one in history if one.release == release.release.id),
+        "overridden": is_overridden(release, history),
         "let_through": let_through(history, release.release.id, seen.served[name].alias),
-        "fairness": fairness_tables(release, seen.served[name].alias),
+        "standing": standing(said),
+        "key": key_figures(versions),
+        "fairness": fairness_tables(versions),
         "reliability": [
             {"name": subgroup, "version": one.version.number, "points": points(marks, SIDE)}
             for subgroup, one in release.versions.items()
@@ -100,10 +103,9 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
     }
 
 
-def fairness_tables(release: LoadedRelease, alias: str) -> list[tuple[str, Table]]:
+def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[tuple[str, Table]]:
     """Each version's figures by skin tone, as its card shows them."""
-    shown = card(release, alias).model_dump(mode="json")["versions"]
-    tables = [(one, sections.by_subgroup(one)) for one in shown]
+    tables = [(one, sections.by_subgroup(one)) for one in versions]
     return [
         (f"version {one['version']}, {one['subgroup']['name']} (figures: {sections.measured(one)})", table)
         for one, table in tables

@@ -7,11 +7,16 @@ from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
+from registry.bundle.message import Message
 from registry.card.page import shown_text
 from serving.protocol.schemas import DISCLAIMER
+from serving.web.catalogue import catalogue
+from serving.web.languages import LANGUAGES, Chosen
+from serving.web.numbers import percent
 
 ASSETS: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
+    "picture.css": "text/css; charset=utf-8",
     "picture.js": "text/javascript; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
@@ -19,9 +24,19 @@ ASSETS: Final[Mapping[str, str]] = {
 """Every file that a page may load, with its media type."""
 
 
-def render(template: str, **shown: Any) -> str:
-    """A page; whatever is put into it is escaped."""
-    return str(_templates().get_template(template).render(disclaimer=DISCLAIMER, **shown))
+def render(template: str, chosen: Chosen | None = None, *, translated: bool = False, **shown: Any) -> str:
+    """A page; whatever is put into it is escaped, and messages are said in its language.
+
+    Args:
+        template: its name.
+        chosen: the language; English where none is given.
+        translated: whether the page is there in every language, so that it offers the others.
+        shown: what the template shows.
+    """
+    chosen = chosen or Chosen()
+    page = _templates(chosen.code).get_template(template)
+    offered = LANGUAGES if translated else {}
+    return str(page.render(disclaimer=DISCLAIMER, language=chosen, languages=offered, **shown))
 
 
 @cache
@@ -30,23 +45,19 @@ def asset(name: str) -> bytes:
     return (files("serving.web") / "assets" / name).read_bytes()
 
 
-def percent(share: float | None) -> str:
-    """A share for people: whole per cents, a tenth where there is little or little missing.
-
-    Nothing is rounded to none or to all.
-    """
-    if share is None:
-        return "not known"
-    value = 100 * share
-    if 0 < value < 0.1:
-        return "under 0.1 %"
-    if 99.9 < value < 100:
-        return "over 99.9 %"
-    return f"{value:.1f} %" if 0 < value < 1 or 99 < value < 100 else f"{value:.0f} %"
-
-
 @cache
-def _templates() -> Environment:
+def _templates(language: str) -> Environment:
+    """The templates, whose messages are said in a language: `_` and `ngettext` make one."""
+    say = catalogue(language).say
+
+    def shown(value: Any) -> Any:
+        return shown_text(say(value) if isinstance(value, str) else value)
+
+    def begin(text: str) -> str:
+        """A text as a sentence begins."""
+        said = say(text)
+        return said[:1].upper() + said[1:]
+
     environment = Environment(
         loader=ChoiceLoader(
             [
@@ -55,10 +66,11 @@ def _templates() -> Environment:
             ]
         ),
         autoescape=True,
-        finalize=shown_text,
+        finalize=shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = percent
+    environment.filters |= {"percent": percent, "begin": begin}
+    environment.globals |= {"_": Message, "ngettext": Message.counted}
     return environment

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -32,6 +31,9 @@ from registry.records import Release
 from registry.registry import Registry
 from serving.http.app import build_app
 from serving.settings import ServeSettings
+from serving.transport.config import Bounds
+from serving.transport.listening import listen
+from serving.transport.server import Server
 from tests.thresholds import at_log_odds
 
 MODEL = "skin-lesion"
@@ -219,14 +221,17 @@ class Service:
         files = {"image": ("lesion.jpg", encode(paint()), "image/jpeg")} if files is None else files
         return self.client.post("/v1/diagnoses", data=dict(parts), files=files, **options)
 
-    def raw(self, sent: bytes, seconds: float = 60, *, end: bool = False) -> bytes:
-        """Sends bytes as they are over a socket of its own and reads until the service closes or waits."""
+    def raw(self, sent: bytes, seconds: float = 60, *, end: bool = False, all_of_it: bool = False) -> bytes:
+        """Sends bytes as they are over a socket of its own and reads until the service closes or waits.
+
+        With `all_of_it` only until it closes.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as line:
             line.sendall(sent)
             if end:
                 line.shutdown(socket.SHUT_WR)
             got = b""
-            while b"\r\n\r\n" not in got or len(got.partition(b"\r\n\r\n")[2]) < length(got):
+            while all_of_it or b"\r\n\r\n" not in got or len(got.partition(b"\r\n\r\n")[2]) < length(got):
                 if not (more := line.recv(65536)):
                     break
                 got += more
@@ -255,17 +260,10 @@ def running(
 ) -> Iterator[Service]:
     """The service over a source of releases, on a free port; keywords are settings."""
     settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, "records": None, **set_to})
-    config = uvicorn.Config(
-        build_app(settings, source),
-        log_config=None,
-        ws="wsproto",
-        timeout_graceful_shutdown=5,
-        access_log=False,
-    )
-    server = uvicorn.Server(config)
-    # asyncio sends small packets at once only where the protocol is named.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
+    bounds = Bounds(settings.header_seconds, settings.deadline_seconds)
+    server = Server(build_app(settings, source), bounds, settings.connections)
+    (listening,) = listen("127.0.0.1", 0)
+    with listening:
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -9,6 +9,8 @@ import pytest
 from registry.registry import Registry
 from serving.cli import main
 
+OURS = ("DERMFED_", "BENTOML_", "PROMETHEUS_", "XDG_")
+
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
@@ -21,9 +23,7 @@ def command(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr("os.execv", become)
     before = dict(os.environ)
-    kept = {
-        name: value for name, value in before.items() if not name.startswith(("DERMFED_", "BENTOML_", "XDG_"))
-    }
+    kept = {name: value for name, value in before.items() if not name.startswith(OURS)}
     replace_environment({**kept, "HOME": str(tmp_path), "COLUMNS": "200", "NO_COLOR": "1"})
 
     def call(*arguments, **environment):
@@ -61,7 +61,6 @@ def test_the_version_is_printed(command):
     ("arguments", "said"),
     [
         (["--host", "nowhere"], "'nowhere'"),
-        (["--host", "localhost"], "'localhost'"),
         (["--host", "300.1.1.1"], "'300.1.1.1'"),
         (["--port", "0"], "--port"),
         (["--port", "70000"], "--port"),
@@ -83,7 +82,7 @@ def test_a_wrong_variable_ends_with_2_and_is_named(command, name):
     assert re.search(rf"DERMFED_SERVE_{name}\b", err)
 
 
-def test_it_becomes_bentoml_which_tells_nobody(command, tmp_path):
+def test_it_becomes_the_supervisor(command, tmp_path):
     url, store = f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")
     arguments = [
         "--port",
@@ -101,14 +100,15 @@ def test_it_becomes_bentoml_which_tells_nobody(command, tmp_path):
     assert code == 0
     assert program == started[0] == sys.executable
     assert started[1:] == [
+        "-P",
         "-m",
-        "bentoml",
-        "serve",
-        "serving.service:DiagnosisService",
+        "serving.supervisor",
         "--host",
         "::1",
         "--port",
         "8123",
+        "--workers",
+        "3",
     ]
     with Registry.open(url, store) as registry:
         identity = registry.identity()
@@ -118,9 +118,26 @@ def test_it_becomes_bentoml_which_tells_nobody(command, tmp_path):
         "DERMFED_STORE": store,
         "DERMFED_SERVE_WORKERS": "3",
         "DERMFED_SERVE_REGISTRY_ID": identity,
-        "BENTOML_DO_NOT_TRACK": "True",
-        "BENTOML_HOME": str(tmp_path / ".cache" / "dermfed" / "bentoml" / "8123"),
     }
+    assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(
+        tmp_path / ".cache" / "dermfed" / "service" / "__1-8123" / "counts"
+    )
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "0.0.0.0"])
+def test_a_host_may_be_a_name_or_numbers(command, host):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, _, err, (_, started) = command("--host", host, "--port", str(port))
+    assert (code, err) == (0, "")
+    assert started[started.index("--host") + 1] == host
+
+
+def test_counts_stay_where_bentoml_kept_them_for_whoever_says_where(command, tmp_path):
+    command(BENTOML_HOME=str(tmp_path / "home"))
+    assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "home" / "prometheus_multiproc_dir")
+    command(PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "own"))
+    assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "own")
 
 
 def test_a_registry_that_cannot_be_opened_ends_with_2(command, tmp_path):

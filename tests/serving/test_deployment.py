@@ -414,5 +414,5 @@ def test_the_bento_holds_what_the_service_imports():
     text = (ROOT / "bentofile.yaml").read_text()
     assert 'service: "serving.service:DiagnosisService"' in text
     assert 'requirements_txt: "deployment/requirements.txt"' in text
-    for folder in ("dermfed/**", "registry/**", "serving/**", "pyproject.toml"):
+    for folder in ("dermfed/**", "registry/**", "serving/**", "/pyproject.toml", "/LICENSE"):
         assert f'- "{folder}"' in text

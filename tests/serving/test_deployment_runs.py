@@ -154,6 +154,12 @@ def test_a_bento_is_built_from_a_checkout_and_answers(places, tmp_path):
         assert answer.status_code == 200, answer.text
         refused = client.post("/v1/diagnoses", content=b"text", headers={"Content-Type": "image/jpeg"})
         assert refused.headers["content-type"] == "application/problem+json"
+        # None of BentoML's own routes comes before ours, which are all that there is.
+        for path in ("/healthz", "/docs.json", "/schema.json", "/static_content/index.css", "/nothing"):
+            told = client.get(path)
+            assert (told.status_code, told.headers["content-type"]) == (404, "application/problem+json")
+        assert client.get("/readyz").json()["status"] == "ready"
+        assert "dermfed_requests_total" in client.get("/metrics").text
 
 
 def may_shut_in() -> bool:

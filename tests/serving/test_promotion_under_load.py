@@ -91,7 +91,7 @@ def workers():
     found = [os.getpid()]
     for one in found:
         found += [pid for pid, parent in parents.items() if parent == one]
-    return [pid for pid in found if b"_bentoml_impl.worker.service" in commands.get(pid, b"")]
+    return [pid for pid in found if b"serving.worker" in commands.get(pid, b"")]
 
 
 def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, answers: Answers) -> None:

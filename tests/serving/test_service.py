@@ -1,4 +1,4 @@
-"""The real `dermfed-serve`, with BentoML underneath: what only it can show."""
+"""The real `dermfed-serve`, with its supervisor and its workers: what only it can show."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ class Started:
     def workers(self):
         """The processes that answer."""
         below = descendants(self.process.pid)
-        return [pid for pid in below if "_bentoml_impl.worker.service" in command_line(pid)]
+        return [pid for pid in below if "serving.worker" in command_line(pid)]
 
 
 def descendants(root):
@@ -183,7 +183,6 @@ def test_nothing_is_told_to_anybody(started):
     for pid in started.workers():
         pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
         environment = dict(pair.partition("=")[::2] for pair in pairs if pair)
-        assert environment["BENTOML_DO_NOT_TRACK"] == "True"
         assert environment["ORT_DISABLE_TELEMETRY"] == "1"
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from registry.bundle.frozen import Frozen
+from registry.bundle.message import Message, Number
 from registry.bundle.nearest import nearest
 
 UNKNOWN: Final = frozenset({"", "unknown", "na", "n/a", "nan", "none", "null"})
@@ -49,16 +50,36 @@ class NumberFact(Frozen):
         """
         if text.strip().lower() in UNKNOWN:
             return math.nan
-        allowed = f"a number from {self.low:g} to {self.high:g}{f' {self.unit}' if self.unit else ''}"
         try:
             number = float(text)
         except ValueError:
             raise ValueError(
-                f"{self.name} {text.strip()!r} is no number; it is {allowed}, or empty"
+                Message(
+                    "{fact} {value} is no number; it is {allowed}, or empty",
+                    fact=Message(self.name),
+                    value=repr(text.strip()),
+                    allowed=self._allowed,
+                )
             ) from None
         if not self.low <= number <= self.high:
-            raise ValueError(f"{self.name} {text.strip()} is out of bounds; it is {allowed}, or empty")
+            raise ValueError(
+                Message(
+                    "{fact} {value} is out of bounds; it is {allowed}, or empty",
+                    fact=Message(self.name),
+                    value=text.strip(),
+                    allowed=self._allowed,
+                )
+            )
         return number
+
+    @property
+    def _allowed(self) -> Message:
+        low, high = Number(f"{self.low:g}"), Number(f"{self.high:g}")
+        if self.unit:
+            return Message(
+                "a number from {low} to {high} {unit}", low=low, high=high, unit=Message(self.unit)
+            )
+        return Message("a number from {low} to {high}", low=low, high=high)
 
     def write(self, value: float) -> str | None:
         """The text of a number; None for NaN."""
@@ -95,8 +116,12 @@ class CategoryFact(Frozen):
         word = word if word in self.values else canonical(self.name, word)
         if word not in self.values:
             raise ValueError(
-                f"{self.name} {text.strip()!r} is none that is known; {nearest(word, list(self.values))}, "
-                "or empty"
+                Message(
+                    "{fact} {value} is none that is known; {hint}, or empty",
+                    fact=Message(self.name),
+                    value=repr(text.strip()),
+                    hint=nearest(word, list(self.values)),
+                )
             )
         return float(self.values.index(word))
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from registry.bundle.cases.case_input import EMPTY, UNSAID, CaseInput
 from registry.bundle.cases.kinds import UNKNOWN_KIND, Kind
 from registry.bundle.cases.patterns import Pattern, pattern_of
+from registry.bundle.message import Message
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
@@ -75,7 +76,10 @@ def read_given(
         return None
     named = [kind or UNKNOWN_KIND for kind in kinds]
     raise ValueError(
-        f"this model takes one picture, of no kind in particular, and no facts; it was given "
-        f"{', '.join(named)} pictures and {', '.join(sorted(facts)) or 'no facts'}. Give one picture alone, "
-        "without its kind, or ask a model that takes cases"
+        Message(
+            "this model takes one picture, of no kind in particular, and no facts; it was given {kinds} "
+            "pictures and {facts}. Give one picture alone, without its kind, or ask a model that takes cases",
+            kinds=", ".join(named),
+            facts=", ".join(sorted(facts)) or Message("no facts"),
+        )
     )

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from registry.bundle.cases.case_input import UNSAID, CaseInput
 from registry.bundle.cases.kinds import KINDS, UNKNOWN_KIND, Kind
 from registry.bundle.frozen import Frozen
+from registry.bundle.message import Message, both
 
 Facts = Literal["none", "some", "all"]
 FACTS: Final[tuple[Facts, ...]] = ("none", "some", "all")
@@ -53,9 +54,12 @@ class Pattern(Frozen):
     @property
     def as_text(self) -> str:
         """As a sentence calls it: `close-up and dermoscopic pictures with all facts`."""
-        pictures = " and ".join(self.kinds)
-        beside = {"none": "without facts", "some": "with some facts", "all": "with all facts"}[self.facts]
-        return f"{pictures} pictures {beside}"
+        kinds = both([Message(kind) for kind in self.kinds])
+        return {
+            "none": Message("{kinds} pictures without facts", kinds=kinds),
+            "some": Message("{kinds} pictures with some facts", kinds=kinds),
+            "all": Message("{kinds} pictures with all facts", kinds=kinds),
+        }[self.facts]
 
     def within(self, case: CaseInput) -> bool:
         """Whether a model that takes this can be given the pattern."""

@@ -22,6 +22,7 @@ from registry.bundle.errors import (
     TruncatedPicture,
     UnsupportedPicture,
 )
+from registry.bundle.message import Message, Number
 from registry.bundle.pictures.dicom.picture import open_dicom
 from registry.bundle.pictures.piece_limits import refuse_many_parts
 
@@ -151,10 +152,16 @@ def open_picture(content: bytes) -> Image.Image:
 def refusal(error: Exception) -> PictureError:
     """The `PictureError` for a decoder's exception."""
     if isinstance(error, Image.DecompressionBombError):
-        return PictureTooLarge(f"the picture has too many pixels ({error}); send a smaller copy")
+        return PictureTooLarge(
+            Message("the picture has too many pixels ({why}); send a smaller copy", why=str(error))
+        )
     if "truncated" in str(error).lower():
-        return TruncatedPicture(f"the picture's bytes end early ({error}); send the whole file again")
-    return DamagedPicture(f"the picture does not decode ({error}); open it elsewhere and save it anew")
+        return TruncatedPicture(
+            Message("the picture's bytes end early ({why}); send the whole file again", why=str(error))
+        )
+    return DamagedPicture(
+        Message("the picture does not decode ({why}); open it elsewhere and save it anew", why=str(error))
+    )
 
 
 def picture_format(content: bytes) -> Format:
@@ -184,8 +191,19 @@ def picture_format(content: bytes) -> Format:
             "the file is DICOM, but its preamble is not empty and may be another file's beginning; write it "
             "anew with a preamble of 128 zeros"
         )
-    what = f"{len(content):,} bytes that are no picture" if content else "no bytes at all"
-    raise NotAPicture(f"{what}: JPEG, PNG and WebP are accepted, told by their content and not their name")
+    if not content:
+        raise NotAPicture(
+            Message(
+                "no bytes at all: JPEG, PNG and WebP are accepted, told by their content and not their name"
+            )
+        )
+    raise NotAPicture(
+        Message(
+            "{n} bytes that are no picture: JPEG, PNG and WebP are accepted, told by their content and not "
+            "their name",
+            n=Number(f"{len(content):,}"),
+        )
+    )
 
 
 def _refuse_early_end(content: bytes, kind: Format) -> None:

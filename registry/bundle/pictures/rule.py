@@ -7,10 +7,13 @@ The same bytes and rule give the same pixels. What is done, in this order:
 2. the number of pixels is read from the header, and refused above the ceiling before any is decoded;
 3. a JPEG is decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that is no smaller than asked (`draft`);
 4. a picture whose bytes end early is refused, never filled with grey;
-5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB. Colour
-   profiles are not applied;
-6. antialiased resizing to a square, bilinear or bicubic, then the turn that EXIF asks for. EXIF that
-   cannot be read is no reason to refuse a picture: it is taken as it lies.
+5. transparency is laid over white; palettes, greys, 16-bit greys and CMYK become RGB;
+6. antialiased resizing to a square, bilinear or bicubic;
+7. since version 2, colours become those of sRGB by the picture's own colour profile
+   (`registry.bundle.pictures.colours`), after resizing: that costs half a millisecond, and of a hundred
+   numbers 99 are the same or one off. A profile that cannot be used is no reason to refuse a picture: its
+   colours are taken as sRGB, and `unused_profile` says so. Version 1 applies none;
+8. the turn that EXIF asks for. EXIF that cannot be read is none.
 
 An animated PNG or WebP is refused: which frame was meant is not ours to guess. The further pictures
 that phones append to a JPEG (thumbnails, depth) are ignored.
@@ -25,10 +28,17 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
+from registry.bundle.message import Message, Number
+from registry.bundle.pictures.colours import Conversion, conversion_of
+from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
+from registry.bundle.pictures.profile import ProfileNotUsed
 
-PICTURE_VERSION = 1
+PICTURE_VERSION = 2
 """Raised whenever the same bytes would give other pixels: a model is tied to what it was trained on."""
+
+KEPT_VERSIONS = (1, PICTURE_VERSION)
+"""Those that pictures can be decoded by: older models go on seeing what they were trained on."""
 
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -56,10 +66,10 @@ class PictureRule(Frozen):
     @field_validator("version")
     @classmethod
     def _one_we_have(cls, version: int) -> int:
-        if version != PICTURE_VERSION:
+        if version not in KEPT_VERSIONS:
             raise ValueError(
-                f"picture version {version} is not one this dermfed can make; it makes version "
-                f"{PICTURE_VERSION}. Use the dermfed that wrote the rule"
+                f"picture version {version} is not one this dermfed can make; it makes versions "
+                f"{' and '.join(map(str, KEPT_VERSIONS))}. Use the dermfed that wrote the rule"
             )
         return version
 
@@ -94,26 +104,54 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     pixels = image.width * image.height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
-            f"the picture has {image.width} x {image.height} = {pixels:,} pixels; at most "
-            f"{rule.max_pixels:,} are accepted. Send a smaller copy"
+            Message(
+                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
+                "smaller copy",
+                width=image.width,
+                height=image.height,
+                pixels=Number(f"{pixels:,}"),
+                most=Number(f"{rule.max_pixels:,}"),
+            )
         )
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
-        raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
+        raise UnsupportedPicture(Message("the picture is animated; send the one frame that is meant"))
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
-    try:
-        image.load()
-    except DECODER_ERRORS as error:
-        raise refusal(error) from error
-    square = _rgb(image).resize(
+    conversion = _conversion(image, rule)
+    loaded = _loaded(image)
+    inks = conversion is not None and conversion.mode == "CMYK"
+    square = (loaded if inks else _rgb(loaded)).resize(
         (rule.size, rule.size),
         _RESAMPLING[rule.interpolation],
         box=_box(image.size, rule.fit),
         reducing_gap=2.0,
     )
+    if conversion is not None:
+        square = conversion.apply(square.convert(conversion.mode))
     turn = _turn(image)
-    return np.array(square if turn is None else square.transpose(turn), dtype=np.uint8)
+    upright = square if turn is None else square.transpose(turn)
+    return np.array(upright.convert("RGB"), dtype=np.uint8)
+
+
+def unused_profile(image: Image.Image, rule: PictureRule) -> str | None:
+    """Why the colour profile of an opened picture is not applied: "it …"; None where all is as it should be.
+
+    It may be asked before or after decoding. A rule that applies none has nothing to say.
+    """
+    try:
+        if rule.version > 1:
+            conversion_of(image)
+    except ProfileNotUsed as error:
+        return str(error)
+    return None
+
+
+def _conversion(image: Image.Image, rule: PictureRule) -> Conversion | None:
+    try:
+        return conversion_of(image) if rule.version > 1 else None
+    except ProfileNotUsed:
+        return None
 
 
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -132,9 +170,24 @@ _TURNS = {
 }
 
 
+def _loaded(image: Image.Image) -> Image.Image:
+    """The picture with its pixels.
+
+    Raises:
+        TruncatedPicture, DamagedPicture: they end early, or do not decode.
+    """
+    try:
+        if isinstance(image, JpegImagePlugin.JpegImageFile):
+            return load_jpeg(image)
+        image.load()
+    except DECODER_ERRORS as error:
+        raise refusal(error) from error
+    return image
+
+
 def _rgb(image: Image.Image) -> Image.Image:
-    """Every mode the three formats come in, as RGB."""
-    if image.mode == "RGB" and "transparency" not in image.info:
+    """Every mode the three formats come in, as RGB, or as RGBX, whose fourth channel is nothing."""
+    if image.mode in ("RGB", "RGBX") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I"):  # 16 bits of grey: keep the upper eight
         return Image.fromarray(

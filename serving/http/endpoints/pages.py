@@ -22,9 +22,11 @@ from serving.http.headers import PAGE_POLICY, POLICY
 from serving.http.middleware import request_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
+from serving.web.languages import Chosen, chosen_for
 from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.picture_page import picture_page, read_form
-from serving.web.rendering import ASSETS, asset, render
+from serving.web.problem_page import problem_page
+from serving.web.rendering import ASSETS, asset
 
 _OPERATOR_PAGES = 4
 """How many operator pages are made at once."""
@@ -43,8 +45,11 @@ def problems_as_pages(endpoint: Endpoint[Of]) -> Endpoint[Of]:
         except ProblemResponse as problem:
             if "text/html" not in request.headers.get("accept", ""):
                 raise
-            shown = render("problem.html", here="", problem=problem, request_id=request_id(request))
-            return page(shown, problem.status, problem.headers)
+            # What operators see is English; so is what is told to them.
+            translated = request.url.path == "/"
+            chosen = chosen_for(request) if translated else Chosen()
+            shown = problem_page(problem, request_id(request), chosen, translated=translated)
+            return page(shown, problem.status, {**problem.headers, **chosen.headers})
 
     return wrapped
 
@@ -79,7 +84,9 @@ class Pages:
     async def picture(self, request: Request) -> Response:
         """The form on which a picture is chosen."""
         await self._service.authorise(request, "diagnose", page=True)
-        return page(picture_page(await self._service.served(request)))
+        chosen = chosen_for(request)
+        shown = picture_page(await self._service.served(request), chosen=chosen)
+        return page(shown, headers=chosen.headers)
 
     @problems_as_pages
     async def diagnose(self, request: Request) -> Response:
@@ -88,8 +95,10 @@ class Pages:
         async with self._service.decision_log.entry_of(request) as entry:
             await self._service.authorise(request, "diagnose", page=True)
             result = await self._diagnoses.run_diagnosis(request, entry, read_form)
-            shown = picture_page(self._service.current_release.served, result.diagnosis, result.parameters)
-            return await self._diagnoses.respond(request, entry, result, page(shown))
+            chosen, served = chosen_for(request), self._service.current_release.served
+            shown = picture_page(served, result.diagnosis, result.parameters, chosen)
+            answer = page(shown, headers=chosen.headers)
+            return await self._diagnoses.respond(request, entry, result, answer)
 
     @problems_as_pages
     async def operator(self, request: Request) -> Response:

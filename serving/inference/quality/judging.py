@@ -6,9 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import measure
-from serving.inference.quality.rules import QualityIssue, blurred, light, nothing_to_see, too_small
+from serving.inference.quality.rules import (
+    QualityIssue,
+    blurred,
+    colours_unknown,
+    light,
+    nothing_to_see,
+    too_small,
+)
 from serving.protocol.schemas import Quality
 
 
@@ -33,7 +41,12 @@ def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> Qual
     """The quality of several pictures of a lesion, of which each has to be good; issues say of which."""
     return QualityAssessment(
         tuple(
-            replace(issue, text=f"Picture {number} ({kind}): {issue.text}")
+            replace(
+                issue,
+                text=Message(
+                    "Picture {number} ({kind}): {issue}", number=number, kind=Message(kind), issue=issue.text
+                ),
+            )
             for number, (quality, kind) in enumerate(zip(qualities, kinds, strict=True), start=1)
             for issue in quality.issues
         )
@@ -41,7 +54,11 @@ def of_all(qualities: Sequence[QualityAssessment], kinds: Sequence[str]) -> Qual
 
 
 def assess_quality(
-    width: int, height: int, rule: PictureRule, pixels: NDArray[np.uint8]
+    width: int,
+    height: int,
+    rule: PictureRule,
+    pixels: NDArray[np.uint8],
+    unused_profile: str | None = None,
 ) -> QualityAssessment:
     """Assesses the quality of a picture.
 
@@ -54,13 +71,14 @@ def assess_quality(
         height: likewise.
         rule: how the model wants its pictures.
         pixels: the picture as the model sees it, `(size, size, 3)` RGB.
+        unused_profile: why its colour profile was not applied; None where it has none, or it was.
     """
+    issues = [colours_unknown(unused_profile)] if unused_profile else []
     if small := too_small(width, height, rule):
-        return QualityAssessment((small,))
+        return QualityAssessment((small, *issues))
     found = measure(pixels)
     if found is None:
-        return QualityAssessment()
-    issues: list[QualityIssue] = []
+        return QualityAssessment(tuple(issues))
     for ask in (light, nothing_to_see, blurred):
         if issue := ask(found):
             issues.append(issue)

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from registry.bundle.message import Message
 from registry.bundle.pictures.rule import PictureRule
 from serving.inference.quality.measures import Measures
 
-IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred"]
+IssueCode = Literal["too-small", "too-dark", "too-bright", "nothing-to-see", "blurred", "colours-unknown"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,38 @@ CONTRAST: Final = Threshold(issue=0.12, bad=0.05)
 
 BLUR: Final[Mapping[int, Threshold]] = {128: Threshold(0.70, 0.76), 64: Threshold(0.73, 0.78)}
 """Blurred above, by the side of the picture that it was measured on."""
+
+
+_TOO_DARK: Final = Message(
+    "The picture is too dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
+    "window or with the flash."
+)
+_DARK: Final = Message(
+    "The picture is rather dark: even its brightest part has {brightest} of 255. Take it in more light, by a "
+    "window or with the flash."
+)
+_TOO_BRIGHT: Final = Message(
+    "The picture is too bright: {burnt}% of it has lost its colour. Take it with less light, without the "
+    "flash or from farther away."
+)
+_BRIGHT: Final = Message(
+    "The picture is rather bright: {burnt}% of it has lost its colour. Take it with less light, without the "
+    "flash or from farther away."
+)
+_NOTHING: Final = Message(
+    "Nothing stands out in the picture. Put the lesion into the middle, so near that it fills a third of the "
+    "picture."
+)
+_HARDLY_ANYTHING: Final = Message(
+    "Hardly anything stands out in the picture. Put the lesion into the middle, so near that it fills a "
+    "third of the picture."
+)
+_TOO_BLURRED: Final = Message(
+    "The picture is too blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
+)
+_BLURRED: Final = Message(
+    "The picture is rather blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +96,13 @@ def too_small(width: int, height: int, rule: PictureRule) -> QualityIssue | None
     return QualityIssue(
         "too-small",
         True,
-        f"The picture has {width} x {height} pixels; the model looks at {rule.size} x {rule.size}. "
-        "Take it from nearer, or send it in its full size.",
+        Message(
+            "The picture has {width} x {height} pixels; the model looks at {size} x {size}. Take it from "
+            "nearer, or send it in its full size.",
+            width=width,
+            height=height,
+            size=rule.size,
+        ),
     )
 
 
@@ -73,18 +111,12 @@ def light(found: Measures) -> QualityIssue | None:
     if found.brightest < BRIGHTEST.issue:
         bad = found.brightest < BRIGHTEST.bad
         return QualityIssue(
-            "too-dark",
-            bad,
-            f"The picture is {'too' if bad else 'rather'} dark: even its brightest part has "
-            f"{found.brightest:.0f} of 255. Take it in more light, by a window or with the flash.",
+            "too-dark", bad, Message(_TOO_DARK if bad else _DARK, brightest=f"{found.brightest:.0f}")
         )
     if found.burnt > BURNT.issue:
         bad = found.burnt > BURNT.bad
         return QualityIssue(
-            "too-bright",
-            bad,
-            f"The picture is {'too' if bad else 'rather'} bright: {found.burnt:.0%} of it has lost its "
-            "colour. Take it with less light, without the flash or from farther away.",
+            "too-bright", bad, Message(_TOO_BRIGHT if bad else _BRIGHT, burnt=f"{100 * found.burnt:.0f}")
         )
     return None
 
@@ -94,12 +126,7 @@ def nothing_to_see(found: Measures) -> QualityIssue | None:
     if found.contrast >= CONTRAST.issue:
         return None
     bad = found.contrast < CONTRAST.bad
-    return QualityIssue(
-        "nothing-to-see",
-        bad,
-        f"{'Nothing' if bad else 'Hardly anything'} stands out in the picture. Put the lesion into the "
-        "middle, so near that it fills a third of the picture.",
-    )
+    return QualityIssue("nothing-to-see", bad, _NOTHING if bad else _HARDLY_ANYTHING)
 
 
 def blurred(found: Measures) -> QualityIssue | None:
@@ -108,9 +135,17 @@ def blurred(found: Measures) -> QualityIssue | None:
     if found.blur <= threshold.issue:
         return None
     bad = found.blur > threshold.bad
+    return QualityIssue("blurred", bad, _TOO_BLURRED if bad else _BLURRED)
+
+
+def colours_unknown(why: str) -> QualityIssue:
+    """The issue of a colour profile that cannot be used, `why` being "it …"."""
     return QualityIssue(
-        "blurred",
-        bad,
-        f"The picture is {'too' if bad else 'rather'} blurred. Wipe the lens, hold the camera still and let "
-        "it focus on the lesion.",
+        "colours-unknown",
+        False,
+        Message(
+            "The picture has a colour profile that cannot be used: {why}. Its colours were taken as sRGB, "
+            "and may be off. Send the picture as the camera made it, or save it in sRGB.",
+            why=why,
+        ),
     )

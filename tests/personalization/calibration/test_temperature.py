@@ -148,7 +148,9 @@ def test_shrinking_is_the_weighted_geometric_mean():
     assert shrink(4.0, 0, 2.0, 0) == 2.0
 
 
-@given(st.floats(0.05, 20), st.floats(0.05, 20), st.integers(0, 5000), st.floats(0, 500))
+@given(
+    st.floats(0.05, 20), st.floats(0.05, 20), st.integers(0, 5000), st.floats(0, 500, allow_subnormal=False)
+)
 @settings(max_examples=50)
 def test_shrinking_stays_between_the_two_temperatures(own, pooled, n, strength):
     low, high = sorted((own, pooled))

@@ -27,7 +27,11 @@ COPIED = (
     "docs/service.md",
 )
 
-DEFINED = 'issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]\n'
+DEFINED = (
+    "issues: Annotated["
+    'list[str], KEEPS_MESSAGES, Fact("what is wrong with the picture, and what to do", [])'
+    "]\n"
+)
 MODEL = 'version: Annotated[int, Fact("its version there", 3)]\n'
 TOYS = {
     DEFINED: """    toy_share: Annotated[

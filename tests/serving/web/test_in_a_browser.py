@@ -4,46 +4,9 @@ import pytest
 
 from tests.case_bundles import case_bundle
 from tests.serving.conftest import Places, release, running
+from tests.serving.web.conftest import PHONE, SCREEN, ask
 
 pytestmark = pytest.mark.browser
-
-SCREEN, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-
-
-@pytest.fixture
-def tab(chromium, service):
-    """`tab(viewport, **options)`: a tab on `/`; `asked` are its requests, `said` its complaints."""
-    contexts = []
-
-    def show(viewport=SCREEN, **options):
-        context = chromium.new_context(viewport=viewport, base_url=service.url, **options)
-        contexts.append(context)
-        tab = context.new_page()
-        tab.asked, tab.said = [], []
-        tab.on("request", lambda request: tab.asked.append(request.url))
-        tab.on("console", lambda message: tab.said.append(message.text))
-        tab.goto("/")
-        return tab
-
-    yield show
-    for context in contexts:
-        context.close()
-
-
-@pytest.fixture
-def lesion(picture, tmp_path):
-    """A file to choose."""
-    path = tmp_path / "lesion.jpg"
-    path.write_bytes(picture(size=(320, 240)))
-    return path
-
-
-def ask(tab, file, tone="fitzpatrick 5"):
-    tab.set_input_files("#image", str(file))
-    tab.select_option("#tone", tone)
-    tab.evaluate("document.querySelector('#answer')?.removeAttribute('id')")  # that of the picture before
-    tab.click("#submit")
-    tab.wait_for_selector("#answer")
 
 
 def test_a_picture_is_chosen_shown_and_answered(tab, service, lesion):
@@ -98,21 +61,39 @@ def test_it_works_without_a_script(tab, lesion):
     assert page.locator("#preview-image").is_hidden()
 
 
-@pytest.mark.parametrize("viewport", [SCREEN, PHONE], ids=["screen", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(tab, lesion, viewport, scheme):
+def grave(page):
+    """What axe finds serious or worse on a page, a line each."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    return [
+        f"{page.url}: {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in axe.run(page).response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+SEEN = [
+    pytest.param(viewport, scheme, id=f"{name}-{scheme}")
+    for name, viewport in (("screen", SCREEN), ("phone", PHONE))
+    for scheme in ("light", "dark")
+]
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), SEEN)
+def test_axe_finds_nothing_serious_about_an_answer(tab, lesion, viewport, scheme):
     page = tab(viewport, color_scheme=scheme, bypass_csp=True)  # axe itself is a script
+    page.goto("/?lang=de")
+    found = grave(page)
     ask(page, lesion)
-    found = axe.run(page).response["violations"]
-    page.goto("/operator")
-    found += axe.run(page).response["violations"]
-    page.goto("/")
-    found += axe.run(page).response["violations"]
-    grave = [one for one in found if one["impact"] in ("serious", "critical")]
-    assert not grave, "\n".join(
-        f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in grave
-    )
+    assert found + grave(page) == []
+
+
+@pytest.mark.parametrize("path", ["/operator", "/docs", "/v1/models/skin-lesion/card", "/console"])
+@pytest.mark.parametrize(("viewport", "scheme"), [SEEN[0], SEEN[3]])
+def test_axe_finds_nothing_serious_about_any_page(tab, path, viewport, scheme):
+    page = tab(viewport, color_scheme=scheme, bypass_csp=True)
+    page.goto(path)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert grave(page) == []
 
 
 def test_a_phone_scrolls_tables_and_not_the_page(tab, lesion):
@@ -126,7 +107,7 @@ def test_a_phone_scrolls_tables_and_not_the_page(tab, lesion):
 def test_a_keyboard_reaches_everything(tab):
     page = tab()
     reached = []
-    for _ in range(8):
+    for _ in range(14):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     assert reached[:1] == ["Skip to the content"]

@@ -5,11 +5,12 @@ implicit VR, little endian), deflated, or with a baseline JPEG inside.
 """
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from registry.bundle.errors import DamagedPicture, PictureTooLarge, TruncatedPicture, UnsupportedPicture
-from registry.bundle.pictures.dicom.elements import Walk, tag_text
+from registry.bundle.pictures.dicom.elements import Element, Walk, tag_text
 from registry.bundle.pictures.dicom.values import Values, named
 
 SOP_CLASSES: Final = {
@@ -43,7 +44,7 @@ _COLOURS: Final[dict[str, tuple[Photometric, int]]] = {
 }
 
 _PREAMBLE = 132  # bytes before the first element: 128 of the preamble and `DICM`
-_META_LENGTH, _PIXELS = 0x00020000, 0x7FE00010
+_META_LENGTH, _PROFILE, _PIXELS = 0x00020000, 0x00282000, 0x7FE00010
 _WAY_OUT = "Export it as JPEG or PNG"
 
 
@@ -96,6 +97,7 @@ class Frame:
         bits_stored: of those, the ones that say something: the lowest.
         pixels: where they lie, or the JPEG that they are.
         dermoscopic: whether the file says that it is a dermoscopic picture.
+        profile: the colour profile of the pixels, as it lies in the file; None where there is none.
     """
 
     rows: int
@@ -107,6 +109,7 @@ class Frame:
     bits_stored: int
     pixels: RawPixels | bytes
     dermoscopic: bool = False
+    profile: bytes | None = None
 
     @property
     def length(self) -> int:
@@ -142,9 +145,10 @@ def read_frame(content: bytes) -> Frame:
         raise DamagedPicture(
             f"the DICOM file is written as {TRANSFER_SYNTAXES[syntax]}, but its pixels are not; write it anew"
         )
+    profile = _profile(content, elements)
     if pixels.in_items:
-        return _described(values, _joined(walk.items(pixels)))
-    return _described(values, RawPixels(content, pixels.start, pixels.end - pixels.start))
+        return _described(values, _joined(walk.items(pixels)), profile)
+    return _described(values, RawPixels(content, pixels.start, pixels.end - pixels.start), profile)
 
 
 def _read_deflated(deflated: bytes) -> Frame:
@@ -165,7 +169,13 @@ def _read_deflated(deflated: bytes) -> Frame:
     if pixels is None or pixels.tag != _PIXELS or pixels.vr not in (b"OB", b"OW") or pixels.in_items:
         raise _without_pixels()
     rest = (inflate, inflate.unconsumed_tail)
-    return _described(values, RawPixels(content, pixels.start, pixels.end - pixels.start, rest))
+    raw = RawPixels(content, pixels.start, pixels.end - pixels.start, rest)
+    return _described(values, raw, _profile(content, elements))
+
+
+def _profile(content: bytes, elements: Iterable[Element]) -> bytes | None:
+    """The value of ICCProfile, of whatever representation; whoever uses it finds out whether it is one."""
+    return next((content[one.start : one.end] for one in elements if one.tag == _PROFILE), None)
 
 
 def _end_of_meta(walk: Walk, content: bytes) -> int:
@@ -193,7 +203,7 @@ def _refuse_other_kinds(values: Values) -> None:
         )
 
 
-def _described(values: Values, pixels: RawPixels | bytes) -> Frame:
+def _described(values: Values, pixels: RawPixels | bytes, profile: bytes | None) -> Frame:
     colours = values.text("PhotometricInterpretation")
     if colours not in _COLOURS:
         raise UnsupportedPicture(
@@ -221,7 +231,8 @@ def _described(values: Values, pixels: RawPixels | bytes) -> Frame:
             f"none that {photometric} can have; write it anew"
         )
     dermoscopic = values.uid("SOPClassUID") == DERMOSCOPIC
-    return Frame(rows, columns, photometric, samples, planar == 1, allocated, stored, pixels, dermoscopic)
+    bits = (allocated, stored)
+    return Frame(rows, columns, photometric, samples, planar == 1, *bits, pixels, dermoscopic, profile)
 
 
 def _joined(items: list[bytes]) -> bytes:

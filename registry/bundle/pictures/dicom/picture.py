@@ -3,7 +3,8 @@
 A JPEG inside goes the way of every JPEG, draft mode and all. Pixels that lie as they are are unpacked by
 pydicom's decoders, once the picture rule's ceiling has been held against Rows and Columns. The lowest
 `BitsStored` bits are the sample; of more than eight the upper eight are kept, as of a deep PNG. YCbCr
-becomes RGB by the equations of JPEG. Look-up tables, windows and colour profiles are not applied.
+becomes RGB by the equations of JPEG. Look-up tables and windows are not applied. The file's colour profile
+goes where Pillow keeps that of other files; the file's goes before that of a JPEG inside.
 
 pydicom comes with the extra `dicom`, and is imported when the first such file is. Its parser is not used: it
 builds whatever a file asks for (`registry.bundle.pictures.dicom.elements` does not).
@@ -36,8 +37,12 @@ def open_dicom(content: bytes) -> Image.Image:
     decoder = _decoder()
     frame = read_frame(content)
     if isinstance(frame.pixels, RawPixels):
-        return _Unpacked(frame, frame.pixels, decoder)
-    return _open_jpeg(frame, frame.pixels)
+        image: Image.Image = _Unpacked(frame, frame.pixels, decoder)
+    else:
+        image = _open_jpeg(frame, frame.pixels)
+    if frame.profile is not None:
+        image.info["icc_profile"] = frame.profile
+    return image
 
 
 def is_dermoscopic(content: bytes) -> bool:

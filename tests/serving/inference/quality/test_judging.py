@@ -110,6 +110,15 @@ def test_a_picture_that_was_blown_up_is_not_asked_anything_else():
     assert not quality.acceptable
 
 
+@pytest.mark.parametrize("size", [8, 128])
+def test_colours_that_are_not_known_are_an_issue_and_no_reason_to_take_another(lesion, size):
+    quality = assess_quality(size, size, PictureRule(size=size), lesion(size=size), "it is broken")
+    assert [(issue.code, issue.bad) for issue in quality.issues] == [("colours-unknown", False)]
+    assert "cannot be used: it is broken. Its colours were taken as sRGB" in quality.issues[0].text
+    small = assess_quality(4, 4, PictureRule(size=size), lesion(size=size), "it is broken")
+    assert [issue.code for issue in small.issues] == ["too-small", "colours-unknown"]
+
+
 def test_of_the_smallest_models_pictures_nothing_is_said():
     assert assess_quality(8, 8, PictureRule(size=8), np.zeros((8, 8, 3), np.uint8)).shown == Quality(
         acceptable=True, issues=[]

@@ -1,0 +1,97 @@
+"""What stands at the head of an answer: the decision, what was found, and what it does not mean.
+
+`report` says that the model is sure, and not that the lesion is harmless. So a reported malignancy is said
+first and looks like a referral, and nothing at all looks like an all-clear.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from registry.bundle.message import Message
+from serving.protocol.schemas import Diagnosis, Finding
+from serving.web.numbers import percent
+
+_TITLES: Final[Mapping[str, Message]] = {
+    "report": Message("Report"),
+    "refer": Message("Refer"),
+    "retake": Message("Take another picture"),
+}
+_SENTENCES: Final[Mapping[str, Message]] = {
+    "report": Message("The model is confident enough for this answer to be reported to a clinician."),
+    "refer": Message("The model is not sure enough. A clinician has to see the lesion."),
+    "retake": Message("This picture cannot be judged."),
+}
+_NO_ALL_CLEAR: Final = Message(
+    "This is no all-clear: the model can be wrong. A clinician has to judge the lesion."
+)
+_SAYS_NOTHING: Final = Message("A referral says nothing about how dangerous the lesion is.")
+
+SERIOUS: Final = ("malignant", "premalignant")
+"""The kinds of disease for which a report looks like a referral."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The head of an answer.
+
+    Attributes:
+        title: the decision, in a word or two.
+        found: the disease that is reported, and how likely it is; None where none is.
+        sentence: what the decision means.
+        caution: what it does not mean; None where it cannot be misread.
+        serious: whether the answer reports, or does not rule out, a disease that must not be overlooked.
+    """
+
+    title: Message
+    found: Message | None
+    sentence: Message
+    caution: Message | None
+    serious: bool
+
+
+def verdict(diagnosis: Diagnosis) -> Verdict:
+    """The head of an answer."""
+    decision = diagnosis.decision
+    return Verdict(
+        title=_TITLES[decision],
+        found=_found(diagnosis.findings[0]) if decision == "report" and diagnosis.findings else None,
+        sentence=_SENTENCES[decision],
+        caution=_caution(diagnosis),
+        serious=decision == "report" and _is_serious(diagnosis),
+    )
+
+
+def _found(first: Finding) -> Message:
+    return Message(
+        "Most likely: {disease} ({kind}), {probability}",
+        disease=Message(first.name),
+        kind=Message(first.malignancy),
+        probability=percent(first.probability),
+    )
+
+
+def _is_serious(diagnosis: Diagnosis) -> bool:
+    left_open = set(diagnosis.prediction_set.codes)
+    first = diagnosis.findings[:1]
+    return bool(diagnosis.malignancy.above) or any(
+        one.malignancy in SERIOUS for one in diagnosis.findings if one in first or one.code in left_open
+    )
+
+
+def _caution(diagnosis: Diagnosis) -> Message | None:
+    if diagnosis.decision == "refer":
+        return _SAYS_NOTHING
+    if diagnosis.decision == "retake":
+        return None
+    if diagnosis.malignancy.above:
+        return Message("The probability of malignancy reaches the working point: the lesion is suspicious.")
+    if diagnosis.findings and diagnosis.findings[0].malignancy == "malignant":
+        return Message("A malignant disease is reported. A clinician has to see the lesion.")
+    if diagnosis.findings and diagnosis.findings[0].malignancy == "premalignant":
+        return Message("A premalignant disease is reported. A clinician has to see the lesion.")
+    if _is_serious(diagnosis):
+        return Message(
+            "A malignant or premalignant disease is not ruled out. A clinician has to judge the lesion."
+        )
+    return _NO_ALL_CLEAR

@@ -1,0 +1,118 @@
+"""The first screen of a card: whether anything is wrong, and the figures that are asked for first."""
+
+import pytest
+
+from registry.bundle.manifest.schema import Abstention, Conformal, Subgroup
+from registry.card.answering import key_figures
+from registry.card.contents import Entry, release_card
+from registry.card.page import card_page
+from registry.card.standing import Matter, Standing, standing
+from tests.thresholds import at_log_odds
+
+SURE = {
+    "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
+    "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
+}
+DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+
+
+def figures(sensitivity, n=400, **others):
+    ends = [round(sensitivity - 0.1, 3), round(sensitivity + 0.05, 3)]
+    return {
+        "n": n,
+        "accuracy": 0.8,
+        "malignant_sensitivity": sensitivity,
+        "malignant_specificity": 0.7,
+        "malignancy_auroc": 0.85,
+        "auroc": 0.81,
+        "intervals": {"malignant_sensitivity": ends},
+        **others,
+    }
+
+
+def metrics(**rows):
+    return {"n": 800, "accuracy": 0.8, "by_subgroup": rows}
+
+
+@pytest.fixture
+def card(bundle):
+    """The card of bundles, each given by the parts of its manifest."""
+
+    def made(*parts, withdrawn=""):
+        entries = [Entry.of_bundle(bundle(**{**SURE, **one})) for one in parts]
+        return release_card([Entry(one.manifest, one.digest, withdrawn=withdrawn) for one in entries])
+
+    return made
+
+
+GOOD = {"metrics": metrics(light=figures(0.9), dark=figures(0.8))}
+
+
+def test_nothing_wrong_is_said_in_a_sentence(card):
+    found = standing(card(GOOD))
+    assert (found.level, found.sentence, found.matters) == ("fine", "Nothing is known to be wrong.", ())
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"metrics": {}}, "Without test figures"),
+        ({"abstention": Abstention(target_risk=0.1, threshold_bin=320, n=412, risk=None)}, "never reports"),
+        ({"conformal": Conformal(alpha=0.1, threshold_bin=0, n=3, guarantee="none")}, "promise nothing"),
+        ({"metrics": {**GOOD["metrics"], "absent": ["medium"]}}, "Never tested on medium."),
+        ({"metrics": metrics(dark=figures(0.8, n=29))}, "Fewer than 30 test pictures of dark (29)"),
+    ],
+)
+def test_what_has_to_be_known_is_said_with_what_to_do(card, parts, said):
+    found = standing(card({**GOOD, **parts}))
+    assert found.level == "look"
+    assert found.sentence.startswith("Nothing is broken. ")
+    (matter,) = [one for one in found.matters if said in one.text]
+    assert matter.todo.endswith(".")
+
+
+def test_what_is_wrong_comes_first(card):
+    found = standing(card({**GOOD, "metrics": {}}, withdrawn="Withdrawn on a day: it harms"))
+    assert found.level == "wrong"
+    assert found.sentence == "Something is wrong: one thing to act on."
+    assert [one.wrong for one in found.matters] == [True, False]
+
+
+def test_several_are_counted():
+    matters = (Matter("a.", "b.", wrong=True), Matter("c.", "d.", wrong=True))
+    assert Standing(matters).sentence == "Something is wrong: 2 things to act on."
+    assert Standing((Matter("a.", "b."),) * 2).sentence.startswith("Nothing is broken. 2 things")
+
+
+def test_each_skin_tone_has_the_figures_of_the_version_that_answers_for_it(card):
+    own = {"subgroup": DARK, "metrics": metrics(dark=figures(0.95), light=figures(0.1))}
+    table = key_figures(card(GOOD, own)["versions"])
+    assert table.header[:4] == (
+        "Skin tone",
+        "Sensitivity, malignant",
+        "Specificity, malignant",
+        "AUROC, malignancy",
+    )
+    assert [(row.head, str(row.cells[0]), row.note) for row in table.rows] == [
+        ("light", "0.900 (0.800 to 0.950)", "the bundle for global"),
+        ("dark", "0.950 (0.850 to 1.000)", "the bundle for dark"),
+    ]
+
+
+def test_auroc_of_all_classes_stands_in_for_that_of_malignancy(card):
+    rows = {"dark": {"n": 400, "auroc": 0.81}}
+    assert key_figures(card({"metrics": metrics(**rows)})["versions"]).header[1] == "AUROC"
+
+
+def test_without_such_figures_there_is_no_table(card):
+    rows = {"dark": {"n": 400, "accuracy": 0.8}}
+    made = card({"metrics": metrics(**rows)})
+    assert key_figures(made["versions"]) is None
+    assert "is not known for any skin tone" in card_page(made)
+
+
+def test_the_page_begins_with_both_and_folds_the_rest(card):
+    page = card_page(card(GOOD))
+    assert page.index("Nothing is known to be wrong.") < page.index("How well it answers, by skin tone")
+    assert page.index("How well it answers, by skin tone") < page.index("<details")
+    assert "<details open" not in page
