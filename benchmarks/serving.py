@@ -4,10 +4,12 @@ limit: ONNX Runtime in a loop of threads in one process, with the very decode of
 dermfed: `dermfed-serve`, one worker. FastAPI and BentoML: the plain services under `plain/`, one worker each,
 with their defaults (Pillow's full decode, ONNX Runtime's own choice of threads).
 
-All use the same model (a ResNet-18 with random weights) and the same JPEG. The load comes from a process of
-its own, each caller waiting for its answer. The four take turns for some seconds each, several times, and who
-comes first changes, so that a machine whose speed drifts slows all alike. Throughputs are given as ratios to
-the limit, medians over the turns; latencies are over all requests of all turns.
+All use the same model (a ResNet-18, then an EfficientNet-Lite0, with random weights) and the same JPEG. The
+load comes from a process of its own, each caller waiting for its answer. The four take turns for some seconds
+each, several times, and who comes first changes, so that a machine whose speed drifts slows all alike.
+Throughputs are given as ratios to the limit, medians over the turns; latencies are over all requests of all
+turns. Processor time is of the contestant and its processes alone, a picture: on a machine that does other
+work too, it is the figure to compare.
 
 Half load: requests come whether or not earlier ones are answered, as those of people do, on average half as
 many a second as the same contestant answered in the median turn at concurrency 8. Each is timed from when it
@@ -26,10 +28,11 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Annotated, Literal
 
 import numpy as np
+import psutil
 import typer
 from load import arrivals
 from PIL import Image, ImageFilter
@@ -56,10 +59,12 @@ class Measured:
     per_second: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     of_limit: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
 
-    def add(self, latencies: list[float], seconds: float) -> None:
+    def add(self, latencies: list[float], seconds: float, processor: float) -> None:
         """One turn."""
         self.per_second.append(len(latencies) / seconds)
+        self.processor.append(1000 * processor / max(len(latencies), 1))
         self.latencies += latencies
 
     def percentile(self, q: float) -> float:
@@ -70,7 +75,8 @@ class Measured:
         """Throughput, its ratio to the limit's, and latencies."""
         p50, p99 = self.percentile(50), self.percentile(99)
         throughput, ratio = median(self.per_second), median(self.of_limit)
-        return [f"{throughput:.1f}", f"{ratio:.2f}", f"{p50:.0f}", f"{p99:.0f}", f"{p99 / p50:.1f}"]
+        took = [f"{p50:.0f}", f"{p99:.0f}", f"{p99 / p50:.1f}", f"{median(self.processor):.1f}"]
+        return [f"{throughput:.1f}", f"{ratio:.2f}", *took]
 
 
 def make_picture(path: Path) -> None:
@@ -79,9 +85,9 @@ def make_picture(path: Path) -> None:
     Image.fromarray(noise).filter(ImageFilter.GaussianBlur(3)).save(path, quality=88)
 
 
-def make_bundle(size: int) -> Bundle:
-    """A ResNet-18 with random weights and two classes."""
-    model = build_model(ModelConfig(name="resnet18", weights="none"), 2, 0)
+def make_bundle(size: int, name: str = "resnet18") -> Bundle:
+    """A network with random weights and two classes."""
+    model = build_model(ModelConfig(name=name, weights="none"), 2, 0)
     graph = export_graph(model, size)
     manifest = BundleManifest(
         model="bench",
@@ -104,8 +110,8 @@ class Load:
     number: float
 
 
-Turn = Callable[[Load, float], tuple[list[float], float]]
-"""Puts a load on a contestant for some seconds: the latencies, and how long it took."""
+Turn = Callable[[Load, float], tuple[list[float], float, float]]
+"""Puts a load on a contestant for some seconds: the latencies, how long it took, and its processor time."""
 
 
 def loop(bundle: Bundle, picture: bytes) -> Turn:
@@ -122,8 +128,8 @@ def loop(bundle: Bundle, picture: bytes) -> Turn:
             latencies.append(work(now))
         return latencies
 
-    def turn(load: Load, seconds: float) -> tuple[list[float], float]:
-        began = perf_counter()
+    def turn(load: Load, seconds: float) -> tuple[list[float], float, float]:
+        began, before = perf_counter(), process_time()
         threads = min(int(load.number), cores) if load.kind == "at-once" else cores
         with ThreadPoolExecutor(threads) as pool:
             if load.kind == "at-once":
@@ -135,15 +141,22 @@ def loop(bundle: Bundle, picture: bytes) -> Turn:
                     sleep(max(0.0, began + arrival - perf_counter()))
                     asked.append(pool.submit(work, began + arrival))
                 latencies = [one.result() for one in asked]
-        return latencies, perf_counter() - began
+        return latencies, perf_counter() - began, process_time() - before
 
     return turn
 
 
-def over_http(url: str, how: str, picture: Path) -> Turn:
+def processor_time(process: int) -> float:
+    """The seconds that a process and all below it have had of the processor."""
+    family = [psutil.Process(process)]
+    family += family[0].children(recursive=True)
+    return sum(one.cpu_times().user + one.cpu_times().system for one in family)
+
+
+def over_http(url: str, how: str, picture: Path, process: int) -> Turn:
     """A service, asked by a process of its own."""
 
-    def turn(load: Load, seconds: float) -> tuple[list[float], float]:
+    def turn(load: Load, seconds: float) -> tuple[list[float], float, float]:
         command = [
             sys.executable,
             HERE / "load.py",
@@ -154,26 +167,36 @@ def over_http(url: str, how: str, picture: Path) -> Turn:
             str(load.number),
             str(seconds),
         ]
+        before = processor_time(process)
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise SystemExit(ended.stderr)
         told = json.loads(ended.stdout)
-        return told["latencies"], told["seconds"]
+        return told["latencies"], told["seconds"], processor_time(process) - before
 
     return turn
 
 
 def main(
-    size: Annotated[int, typer.Option(help="Pixels on both sides of what the model sees.")] = 224,
+    models: Annotated[
+        str, typer.Option(help="Networks and the pixels on both sides of what they see.")
+    ] = "resnet18@224,efficientnet_lite0@192",
     seconds: Annotated[float, typer.Option(help="Length of one turn.")] = 5.0,
     turns: Annotated[int, typer.Option(help="Turns of each contestant at each concurrency.")] = 5,
 ) -> None:
     """Measure throughput and latency at concurrency 1, 8 and 32, and at half load."""
+    for model in models.split(","):
+        name, _, size = model.partition("@")
+        compare(name, int(size), seconds, turns)
+
+
+def compare(name: str, size: int, seconds: float, turns: int) -> None:
+    """All contestants with one network."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
         picture = folder / "lesion.jpg"
         make_picture(picture)
-        bundle = make_bundle(size)
+        bundle = make_bundle(size, name)
         (folder / "model.onnx").write_bytes(bundle.model)
         environment = {
             "BENCH_SIZE": str(size),
@@ -206,30 +229,31 @@ def main(
             print("FastAPI is not installed and left out; `pip install fastapi` brings it\n")
             del services["FastAPI"]
         contestants = {"limit": loop(bundle, picture.read_bytes())}
-        for name, (command, ready, path, how) in services.items():
+        for service, (command, ready, path, how) in services.items():
             port = free_port()
             url = f"http://127.0.0.1:{port}"
             # BentoML clears its folder of metrics at each start: one for each.
-            home = {"BENTOML_HOME": str(folder / f"bentoml-{name}")}
+            home = {"BENTOML_HOME": str(folder / f"bentoml-{service}")}
             whole = [sys.executable, *command, "--port", str(port)]
-            log = folder / f"{name}.log"
-            stack.enter_context(running(whole, url + ready, log, environment | home, HERE / "plain"))
-            contestants[name] = over_http(url + path, how, picture)
+            log = folder / f"{service}.log"
+            started = running(whole, url + ready, log, environment | home, HERE / "plain")
+            process = stack.enter_context(started).pid
+            contestants[service] = over_http(url + path, how, picture, process)
         conditions = {
-            "model": f"ResNet-18 at {size} px, {len(bundle.model) / 2**20:.0f} MiB",
+            "model": f"{name} at {size} px, {len(bundle.model) / 2**20:.0f} MiB",
             "picture": f"1280 x 960 JPEG, {picture.stat().st_size / 1024:.0f} KiB",
             "turns": f"{turns} of {seconds:g} s each",
         }
         print_conditions("The service beside others", conditions)
-        rows, halves = [], {name: Load("a-second", 1.0) for name in contestants}
+        rows, halves = [], {one: Load("a-second", 1.0) for one in contestants}
         for concurrency in (1, 8, 32):
             loads = dict.fromkeys(contestants, Load("at-once", concurrency))
-            for name, found in measure(contestants, loads, turns, seconds).items():
-                rows.append([concurrency, name, *found.row()])
+            for one, found in measure(contestants, loads, turns, seconds).items():
+                rows.append([concurrency, one, *found.row()])
                 if concurrency == 8:
-                    halves[name] = Load("a-second", median(found.per_second) / 2)
-        for name, found in measure(contestants, halves, turns, seconds).items():
-            rows.append(["half load", name, *found.row()])
+                    halves[one] = Load("a-second", median(found.per_second) / 2)
+        for one, found in measure(contestants, halves, turns, seconds).items():
+            rows.append(["half load", one, *found.row()])
         header = [
             "at once",
             "service",
@@ -238,6 +262,7 @@ def main(
             "p50, ms",
             "p99, ms",
             "p99 / p50",
+            "processor, ms",
         ]
         print_table(header, rows)
 
@@ -262,4 +287,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    start(main, "--size 64 --seconds 0.5 --turns 1")
+    start(main, "--models resnet18@64,efficientnet_lite0@64 --seconds 0.5 --turns 1")

@@ -48,18 +48,21 @@ def serve(
     refuse_foreign(Path.cwd())
     from registry.registry import Registry
     from registry.signing.trust import trust_in
+    from serving.inference.device.choosing import DeviceUnusable, choose_device
     from serving.settings import SettingsError, read_settings, variable_of
     from serving.supervisor import COUNTS
     from serving.transport.listening import close, listen
 
     try:
         settings = read_settings()
+        if settings.providers != "auto":
+            choose_device(settings)
         trust_in(settings.trusted_keys)
         close(listen(host, port))
         # A worker that cannot open it would end, and leave a port on which nobody answers.
         with Registry.open(url, store, identity=settings.registry_id) as registry:
             identity = registry.identity()
-    except (SettingsError, ValueError, RegistryError) as error:
+    except (SettingsError, DeviceUnusable, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
     given = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": store, "DERMFED_SERVE_WORKERS": str(workers)}

@@ -20,6 +20,8 @@ from serving.access.clock import SteadyClock
 from serving.access.limits import Limits, shared_folder
 from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
+from serving.inference.device.choosing import choose_device
+from serving.inference.device.models import Models
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
 from serving.monitoring.decision_log.decision_log import DecisionLog
@@ -44,12 +46,19 @@ class ServiceState:
     """The parts of a running service, started and stopped together."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        """Makes the parts; nothing is read or started before `start`."""
+        """Makes the parts; nothing is read or started before `start`, but a GPU is tried.
+
+        Raises:
+            DeviceUnusable: models were to run on one that does not work.
+        """
         self.settings = settings
+        self.device = choose_device(settings)
+        self.models = Models.of(settings, self.device)
         self.metrics = Metrics()
+        self.metrics.on_device(settings.providers, self.device.kind)
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
-        self.scheduler = Scheduler(settings.threads, settings.max_batch, self.metrics)
+        self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
@@ -68,7 +77,7 @@ class ServiceState:
         self.decoders.start()  # first: it is ready by the time that a release is
         with source() as registry:
             self._current_release = await anyio.to_thread.run_sync(
-                CurrentRelease, registry, self.settings, self.metrics
+                partial(CurrentRelease, registry, self.settings, self.metrics, models=self.models)
             )
             self._registry = registry
             await anyio.to_thread.run_sync(self.decoders.wait)
@@ -112,6 +121,7 @@ class ServiceState:
     def health_issues(self) -> list[str]:
         """What degrades the service though it answers, one sentence each, for whoever operates it."""
         return [
+            *([self.device.health_issue] if self.device.health_issue else []),
             *self.current_release.served.health_issues.values(),
             *self.monitoring.health_issues(),
             *self.limits.health_issues,

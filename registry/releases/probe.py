@@ -21,6 +21,7 @@ from typing import IO, Final, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from registry.bundle.frozen import Frozen
+from registry.bundle.manifest.promised import promise_of
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.model_file.promise import Promise
 from registry.confined import ENVIRONMENT, import_roots, kept_variables
@@ -134,7 +135,7 @@ def probe_bytes(model: bytes, manifest: BundleManifest, title: str) -> None:
 
 
 def _probe(file: IO[bytes], manifest: BundleManifest, title: str) -> None:
-    promise = _promise(manifest)
+    promise = promise_of(manifest)
     told = json.dumps({"sha256": manifest.file.sha256, **asdict(promise)}, sort_keys=True)
     seconds = _seconds()
     if told in _PASSED:
@@ -152,21 +153,6 @@ def _probe(file: IO[bytes], manifest: BundleManifest, title: str) -> None:
         if answer.refused is not None:
             raise BundleRefused(f"{title} has a model that {_refusal(answer, memory)}")
         _PASSED.add(told)
-
-
-def _promise(manifest: BundleManifest) -> Promise:
-    case, statistics = manifest.case, manifest.out_of_distribution
-    return Promise(
-        size=manifest.picture.size,
-        classes=len(manifest.labels),
-        features=None if statistics is None else statistics.features,
-        slots=None if case is None else case.slots,
-        kinds=0 if case is None else len(case.kinds),
-        facts=tuple(
-            (fact.low, fact.high) if fact.kind == "number" else (0, len(fact.values) - 1)
-            for fact in (case.facts if case else ())
-        ),
-    )
 
 
 def _seconds() -> int:

@@ -24,6 +24,7 @@ from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
 from registry.records import Version
 from serving.decoding.decoded import Decode, decode_here
+from serving.inference.device.models import Models
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons
 from serving.inference.tone import skin_angle, tone_warnings
@@ -44,7 +45,7 @@ class LoadedVersion:
     Attributes:
         version: which it is.
         manifest: what `bundle.json` says.
-        graph: its model, which runs on one thread.
+        graph: its model, on one thread of the processor or on a GPU.
         lone_graph: the same model on several threads, for a picture that is alone; None where one thread has
             to do.
     """
@@ -55,19 +56,19 @@ class LoadedVersion:
     lone_graph: Graph | None = None
 
     @classmethod
-    def of(cls, version: Version, bundle: Bundle, lone_threads: int = 1) -> "LoadedVersion":
+    def of(cls, version: Version, bundle: Bundle, models: Models | None = None) -> "LoadedVersion":
         """Loads the model of a bundle that was verified.
 
         Args:
             version: which it is.
             bundle: its bundle.
-            lone_threads: threads for a picture that is alone; more than one take a second copy of the model.
+            models: loads it, on a device; by default on one thread of the processor.
 
         Raises:
-            GraphError: the model is none that a bundle may hold.
+            GraphError: the model is none that a bundle may hold, or does not answer here as it should.
         """
-        lone_graph = Graph(bundle.model, lone_threads) if lone_threads > 1 else None
-        return cls(version, bundle.manifest, Graph(bundle.model), lone_graph)
+        loaded = (models or Models()).load(bundle.model, bundle.manifest)
+        return cls(version, bundle.manifest, loaded.graph, loaded.lone_graph)
 
 
 @dataclass(frozen=True)

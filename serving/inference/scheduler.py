@@ -1,17 +1,17 @@
 """The dynamic batcher: threads that decode pictures and run the models on batches of them.
 
-No picture waits for a batch to fill. A thread that becomes free takes the decoded picture that has waited
-longest, and with it up to `max_batch` in all of those that wait for the same version (of cases, those of as
-many pictures); where some of these are not decoded yet, it decodes one. Where no decoded picture waits, it
-decodes the next. More threads than cores would only get in each other's way, and what is nearly done comes
-first. A picture that comes while nothing else is worked on goes at once, and may have several threads to
-itself.
-
-The threads hand work to each other and call the event loop with answers alone, so that a loop that is busy
-with requests keeps no core idle.
+A thread that becomes free takes the decoded picture that has waited longest, and with it up to `max_batch`
+in all of those that wait for the same version (of cases, those of as many pictures); where some of these are
+not decoded yet, it decodes one. Where no decoded picture waits, it decodes the next. More threads than cores
+would only get in each other's way, and what is nearly done comes first. Only where batches pay does one
+thread wait a moment for what others decode (`serving.inference.gathering`). A picture that comes while
+nothing else is worked on goes at once, and may have several threads to itself.
 
 A picture whose decoding costs more than its share is put by (`serving.inference.costly_line`): no
 other waits for it.
+
+The threads hand work to each other and call the event loop with answers alone, so that a loop that is busy
+with requests keeps no core idle.
 
 A picture whose request was given up is neither decoded nor run. A version is referenced by its pictures only:
 one that was replaced is freed with the last of them.
@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from registry.bundle.model_file.graph import Graph
 from serving.decoding.decoders import CostlyPicture
 from serving.inference.costly_line import CostlyLine
+from serving.inference.device.batching import Batching
+from serving.inference.gathering import Choice, choose
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.queued_picture import Answer, Answers, QueuedPicture, deliver
 from serving.inference.run_batch import run_batch
@@ -49,24 +51,29 @@ class SchedulerStep:
 class Scheduler:
     """Decodes pictures and runs the models of all versions, batching pictures of one version."""
 
-    def __init__(self, max_threads: int, max_batch: int, metrics: Metrics) -> None:
+    def __init__(self, max_threads: int, batching: Batching, metrics: Metrics) -> None:
         """Starts no thread yet; threads are started when there is work for them.
 
         Args:
             max_threads: how many threads work at most, over all versions.
-            max_batch: the largest batch, in pictures.
+            batching: how pictures are put together.
             metrics: where queue length, batch sizes and the time of each stage are counted.
         """
         self._max_threads = max_threads
-        self._max_batch = max_batch
+        self._batching = batching
         self._metrics = metrics
         self._undecoded: deque[QueuedPicture] = deque()
         self._decoded: deque[QueuedPicture] = deque()
+        self._decoding: list[QueuedPicture] = []
+        self._running: list[LoadedVersion] = []
         self._threads: list[threading.Thread] = []
         self._idle = 0  # threads that wait for work
         self._busy = 0  # threads whose answers are not there yet
         self._closed = False
-        self._work = threading.Condition()
+        lock = threading.RLock()
+        self._work = threading.Condition(lock)
+        self._gathered = threading.Condition(lock)
+        self._gathering = False  # whether a thread waits for pictures that others decode
         self._costly = CostlyLine(self._decode_costly, metrics)
 
     async def infer(
@@ -103,6 +110,7 @@ class Scheduler:
         with self._work:
             self._closed = True
             self._work.notify_all()
+            self._gathered.notify_all()
         for thread in self._threads:
             thread.join()
         self._costly.close()
@@ -116,6 +124,8 @@ class Scheduler:
             thread = threading.Thread(target=self._run, name="pictures", daemon=True)
             self._threads.append(thread)
             thread.start()
+        else:
+            self._gathered.notify()
 
     def _discard(self, picture: QueuedPicture) -> None:
         self._costly.discard(picture)
@@ -145,10 +155,23 @@ class Scheduler:
         """Waits for the next step; None once the scheduler is closed."""
         with self._work:
             while not self._closed:
-                if step := self._choose_step():
+                choice = choose(
+                    self._undecoded,
+                    self._decoded,
+                    decoding=self._decoding,
+                    running=self._running,
+                    batching=self._batching,
+                    now=time.monotonic(),
+                )
+                if step := self._choose_step(choice):
                     self._busy += 1
                     self._count_waiting()
                     return step
+                if choice.wait is not None and not self._gathering:
+                    self._gathering = True
+                    self._gathered.wait(choice.wait)
+                    self._gathering = False
+                    continue
                 self._idle += 1
                 self._work.wait()
             return None
@@ -156,27 +179,31 @@ class Scheduler:
     def _finish(self, step: SchedulerStep) -> None:
         with self._work:
             self._busy -= 1
-            if step.graph is None:
+            if step.graph is not None:
+                del self._running[_place(step.pictures[0].loaded, self._running)]
+            else:
+                for one in step.pictures:
+                    self._decoding.remove(one)
                 # The thread that decoded looks for the next step at once: no other need be woken for these.
                 self._decoded += [
                     one for one in step.pictures if one.decoded and not (one.put_by or one.answer.done())
                 ]
 
-    def _choose_step(self) -> SchedulerStep | None:
-        if not self._decoded:
-            return SchedulerStep([self._undecoded.popleft()]) if self._undecoded else None
-        loaded = self._decoded[0].loaded
-        together = [one for one in self._decoded if fits_beside(one, self._decoded[0])][: self._max_batch]
-        if len(together) < self._max_batch:
-            for one in self._undecoded:
-                if one.loaded is loaded:
-                    self._undecoded.remove(one)
-                    return SchedulerStep([one])
-        for one in together:
+    def _choose_step(self, choice: Choice[QueuedPicture]) -> SchedulerStep | None:
+        """The step that was chosen, its pictures taken from those that wait; None where there is none."""
+        if choice.decode is not None:
+            self._undecoded.remove(choice.decode)
+            self._decoding.append(choice.decode)
+            return SchedulerStep([choice.decode])
+        if not choice.show:
+            return None
+        for one in choice.show:
             self._decoded.remove(one)
-        alone = len(together) == 1 and not (self._undecoded or self._decoded or self._busy)
+        loaded = choice.show[0].loaded
+        self._running.append(loaded)
+        alone = len(choice.show) == 1 and not (self._undecoded or self._decoded or self._busy)
         graph = loaded.lone_graph if alone and loaded.lone_graph is not None else loaded.graph
-        return SchedulerStep(together, graph)
+        return SchedulerStep(choice.show, graph)
 
     def _execute(self, step: SchedulerStep) -> Answers:
         """Executes a step, and returns the answers that are complete after it."""
@@ -237,14 +264,6 @@ class Scheduler:
         return answers
 
 
-def fits_beside(one: QueuedPicture, other: QueuedPicture) -> bool:
-    """Whether two decoded ones may be run together: of one version, and of as many pictures each.
-
-    A case with fewer pictures would get empty slots, which cost as much as pictures.
-    """
-    return (
-        one.loaded is other.loaded
-        and one.decoded is not None
-        and other.decoded is not None
-        and len(one.decoded.question.images) == len(other.decoded.question.images)
-    )
+def _place(version: LoadedVersion, running: Sequence[LoadedVersion]) -> int:
+    """Where a version is in a list; versions are themselves alone, whatever they hold."""
+    return next(place for place, one in enumerate(running) if one is version)

@@ -42,6 +42,7 @@ class Seen:
         decisions: how often what was decided, by model, version and subgroup.
         shadow: candidates beside what is served.
         shadow_alias: whose release is the candidate; None where none is followed.
+        device: on what models run and why, a sentence without its full stop.
     """
 
     state: ServedRelease
@@ -53,6 +54,7 @@ class Seen:
     decisions: Mapping[tuple[str, int, str], Mapping[str, int]]
     shadow: Sequence[ShadowRow]
     shadow_alias: str | None
+    device: str = ""
 
 
 def operator_page(seen: Seen) -> str:
@@ -60,6 +62,7 @@ def operator_page(seen: Seen) -> str:
     return render(
         "operator.html",
         here="operator",
+        device=seen.device,
         standing=attention(seen.state, seen.troubles, seen.history, seen.forged, seen.drift),
         shadow_alias=seen.shadow_alias,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],

@@ -39,4 +39,4 @@ def test_without_control_groups_there_are_all(tmp_path):
 
 
 def test_settings_know_them():
-    assert ServeSettings().threads == ServeSettings().lone_threads == cores()
+    assert ServeSettings().threads == cores()

@@ -170,6 +170,22 @@ def everything_for(extra: str) -> set[str]:
     return set(found)
 
 
+def test_a_gpu_brings_the_other_onnx_runtime_at_the_same_version_and_never_both():
+    optional, pinned = PROJECT["optional-dependencies"], pins()
+    named = {
+        extra: {
+            canonicalize_name(Requirement(text).name): Requirement(text).extras for text in optional[extra]
+        }
+        for extra in ("cpu", "gpu", "service", "serve", "serve-gpu")
+    }
+    assert named["serve"]["dermfed"] == {"cpu", "service"}
+    assert named["serve-gpu"]["dermfed"] == {"gpu", "service"}
+    assert set(named["cpu"]) == {"onnxruntime"}
+    assert named["gpu"] == {"onnxruntime-gpu": {"cuda", "cudnn"}}
+    assert str(pinned["onnxruntime-gpu"].specifier) == str(pinned["onnxruntime"].specifier)
+    assert {"nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cuda-runtime"} <= set(pinned)
+
+
 def test_what_the_service_needs_is_pinned_and_what_a_bento_installs_is_that():
     needed, pinned = everything_for("serve"), pins()
     assert needed <= set(pinned), "add what is missing to constraints.txt"

@@ -9,7 +9,7 @@ import pytest
 from serving.access.admission import Admitted
 from serving.http.upload import Upload
 from serving.inference.predictor import Decoded
-from serving.inference.scheduler import QueuedPicture
+from serving.inference.queued_picture import QueuedPicture
 
 KINDS = (Admitted, QueuedPicture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
 

@@ -35,6 +35,9 @@ GOOD = {
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
     "header_seconds": ("2.5", 2.5),
     "connections": ("100", 100),
+    "providers": ("tensorrt", "tensorrt"),
+    "device_bytes": ("4000000000", 4_000_000_000),
+    "gather_seconds": ("0.005", 0.005),
 }
 BAD = {
     "max_bytes": ("0", "-1", "20MB", "", "1.5"),
@@ -63,6 +66,9 @@ BAD = {
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
     "header_seconds": ("0", "-1", "601", "nan"),
     "connections": ("0", "-1", "100001", "many"),
+    "providers": ("gpu", "", "CUDA"),
+    "device_bytes": ("0", "4 GB"),
+    "gather_seconds": ("-1", "0.2", "nan"),
 }
 
 

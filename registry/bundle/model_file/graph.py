@@ -10,27 +10,18 @@ features)`. A graph brings all its weights with it: one that points to other fil
 bytes of `model.onnx` are what was digested.
 """
 
-import os
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.errors import GraphError
-
-# ONNX Runtime reports its use to its makers and writes a device number into the user's cache, unless
-# it is told otherwise before it is loaded. Nothing goes over the network uninvited.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-import onnxruntime
+from registry.bundle.model_file.session import Opener, open_session
 
 INPUT, KINDS, CONTEXT = "images", "kinds", "context"
 OUTPUTS = ("probabilities", "logits", "embedding")
-
-_PROVIDERS = ("CPUExecutionProvider",)
 
 
 @dataclass(frozen=True)
@@ -71,18 +62,19 @@ class Graph:
         num_features: length of the embedding.
     """
 
-    def __init__(self, content: bytes, threads: int = 1) -> None:
+    def __init__(self, content: bytes, threads: int = 1, open_with: Opener = open_session) -> None:
         """Loads the graph and checks that it is one a bundle may hold.
 
         Args:
             content: the bytes of `model.onnx`.
             threads: threads within one operator; other counts may round sums differently. They sleep
                 between operators: spinning would take the cores from whatever else runs.
+            open_with: opens the session; by default one on the processor.
 
         Raises:
             GraphError: the bytes are no graph, or one with other inputs, outputs or files.
         """
-        self._session = open_session(content, threads)
+        self._session = open_with(content, threads)
         self.size, self.takes_cases, self.num_facts = _inputs(self._session.get_inputs())
         widths = _output_widths(self._session.get_outputs())
         self.num_classes, self.num_features = widths["probabilities"], widths["embedding"]
@@ -144,46 +136,7 @@ class Graph:
         return Outputs(*self._session.run(list(OUTPUTS), feed))
 
 
-def open_session(content: bytes, threads: int) -> Any:
-    """ONNX Runtime's session of a graph with all its weights inside it.
-
-    Args:
-        content: the bytes of an ONNX file.
-        threads: threads within one operator.
-
-    Raises:
-        GraphError: ONNX Runtime cannot load it, or its weights are in other files.
-    """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # Bytes that begin as ONNX Runtime's own format would else be read as that, whatever ONNX is in them.
-    options.add_session_config_entry("session.load_model_format", "ONNX")
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong is raised; nothing is printed besides
-    # Weights in other files would be looked for in the working directory: look where there are none.
-    nothing = tempfile.mkdtemp()
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=list(_PROVIDERS))
-    except Exception as error:
-        # ONNX Runtime's exceptions share no base of their own.
-        raise _refusal(error) from error
-    finally:
-        Path(
-            nothing
-        ).rmdir()  # removing what is in it, too, would take file handles, which a probe has none of
-
-
-def _refusal(error: Exception) -> GraphError:
-    if "external data" in str(error).lower():
-        return GraphError(
-            f"the graph keeps weights in other files ({error}); save the model with all weights inside it"
-        )
-    return GraphError(f"ONNX Runtime cannot load the graph ({error}); export the model again")
-
-
-def _inputs(inputs: list[Any]) -> tuple[int, bool, int]:
+def _inputs(inputs: Sequence[Any]) -> tuple[int, bool, int]:
     """The picture size, whether the graph takes cases, and the number of facts."""
     by_name = {one.name: one for one in inputs}
     types = {name: one.type for name, one in by_name.items()}
@@ -220,7 +173,7 @@ def _free(shape: list[Any], dimensions: int) -> bool:
     return len(shape) >= dimensions and not any(isinstance(size, int) for size in shape[:dimensions])
 
 
-def _output_widths(outputs: list[Any]) -> dict[str, int]:
+def _output_widths(outputs: Sequence[Any]) -> dict[str, int]:
     found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in outputs)
     by_name = {one.name: one for one in outputs}
     fits = sorted(by_name) == sorted(OUTPUTS) and all(

@@ -132,6 +132,7 @@ class Pages:
             decisions=service.monitoring.decisions(),
             shadow=service.monitoring.shadow(),
             shadow_alias=service.settings.shadow_alias,
+            device=service.device.told,
         )
 
 

@@ -16,6 +16,7 @@ from registry.bundle.cases.given import read_given
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
+from serving.inference.device.batching import Batching
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.inference.run_batch import run_batch
@@ -74,8 +75,9 @@ def scheduler():
     """Makes one, and ends its threads."""
     made = []
 
-    def make(max_threads=1, max_batch=4):
-        made.append(Scheduler(max_threads, max_batch, Metrics()))
+    def make(max_threads=1, max_batch=4, gather_seconds=0.0, *, one_run=False):
+        batching = Batching(max_batch, gather_seconds, one_run)
+        made.append(Scheduler(max_threads, batching, Metrics()))
         return made[-1]
 
     yield make
