@@ -83,7 +83,7 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
 def _refuse_loss(error: ValueError) -> None:
     if _ENDS_EARLY.search(str(error)):
         raise TruncatedPicture(
-            f"the JPEG's bytes end before its picture does ({error}); send the whole file again"
+            f"the picture's bytes end early ({error}); send the whole file again"
         ) from error
     if _SPOILT.search(str(error)):
         raise DamagedPicture(
@@ -129,7 +129,9 @@ def _refuse_missing_scans(content: bytes) -> None:
             if not any(any(bits) for bits in missing.values()):
                 return
     if any(any(bits) for bits in missing.values()):
-        raise TruncatedPicture("the JPEG lacks the last of its scans; send the whole file again")
+        raise TruncatedPicture(
+            "the picture's bytes end early (the last of its scans are missing); send the whole file again"
+        )
 
 
 def _take_off(missing: dict[int, list[int]], scan: bytes, progressive: bool) -> None:
