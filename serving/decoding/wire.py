@@ -1,9 +1,9 @@
 """What the service and a worker say to each other over a socket: a question, and one answer to it.
 
 A question is a head of fixed length, a picture rule as JSON and the picture, which lies in memory that both
-share where it has room there: sent in pieces, each would wait for its turn on a core. An answer is a head and a
-short JSON, which is read strictly: a worker may have been taken over by what it decoded. Pixels are not in it;
-they are in the shared memory.
+share where it has room there: sent in pieces, each would wait for its turn on a core. An answer is a head and
+a short JSON, which is read strictly: a worker may have been taken over by what it decoded. Pixels are not in
+it; they are in the shared memory.
 """
 
 import struct
