@@ -1,4 +1,4 @@
-"""When a release that has turned bad for dark skin is told of in the field, and how often a good one is accused.
+"""When a release that turned bad for dark skin is told of in the field, and how often a good one is accused.
 
 A simulated year of 200 answers a day, a fifth of them for dark skin, one in twelve lesions malignant. Of a
 tenth an outcome comes back, a lesion that was called suspicious being followed up more often than others, its
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from quick import start
 from tables import print_conditions, print_table, write_table
 
+from registry.bundle.metrics.limits import Limits
 from registry.field.corrected import FieldFigures, field_figures
 from registry.field.strata import Strata
 from registry.field.watch import KnownOutcomes, watch, weights_by_day
@@ -111,7 +112,9 @@ def alarms(years: list[dict[str, Year]], promised: float, *, corrected: bool) ->
             watch(of.known, of.weights if corrected else None, promised, ALPHA / len(one), DAYS).alarm_on
             for of in one.values()
         ]
-        days += [min(day for day in found if day is not None)] if any(day is not None for day in found) else []
+        days += (
+            [min(day for day in found if day is not None)] if any(day is not None for day in found) else []
+        )
     return days
 
 
@@ -132,6 +135,11 @@ def drawn(years: int, followed: FollowUp, sensitivity: float, loss: float) -> li
 def told(days: list[int], years: int) -> list[str]:
     """In how many years there is an alarm, and half of them by which day after the change."""
     return [f"{len(days) / years:.1%}", f"{np.median(days) - CHANGE:.0f}" if days else "-"]
+
+
+def held(limits: list[Limits], true: float) -> str:
+    """In how many years the interval holds the true figure."""
+    return f"{np.mean([of.low <= true <= of.high for of in limits]):.1%}"
 
 
 def main(
@@ -159,8 +167,8 @@ def main(
                     *told(alarms(bad, promised, corrected=False), years),
                     f"{np.nanmean([float(of.seen_sensitivity.value) for of in dark]):.3f}",
                     f"{np.nanmean([float(of.sensitivity.value) for of in dark]):.3f}",
-                    f"{np.mean([of.sensitivity.low <= sensitivity <= of.sensitivity.high for of in dark]):.1%}",
-                    f"{np.mean([of.seen_sensitivity.low <= sensitivity <= of.seen_sensitivity.high for of in dark]):.1%}",
+                    held([of.sensitivity for of in dark], sensitivity),
+                    held([of.seen_sensitivity for of in dark], sensitivity),
                 ]
             )
     print_table(header, rows)

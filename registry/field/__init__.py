@@ -1,4 +1,4 @@
-"""What became of the patients: figures of answers whose outcome is known, and alarms when a promise is broken.
+"""What became of the patients: figures of answers whose outcome is known, and alarms at a broken promise.
 
 - `strata`: answers and outcomes by what was answered, which decides who is followed up.
 - `corrected`: sensitivity and specificity of all who were asked, from those who were followed up.

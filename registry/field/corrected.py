@@ -79,9 +79,7 @@ def _corrected(strata: Strata, *, malignant: bool) -> Limits:
     hit = strata.flagged[asked] if malignant else ~strata.flagged[asked]
     answered = strata.answered[asked]
     drawn = np.random.default_rng(_SEED).beta(x + _JEFFREYS, n - x + _JEFFREYS, (_DRAWS, len(n))) * answered
-    low, high = np.quantile(
-        drawn[:, hit].sum(axis=1) / drawn.sum(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    )
+    low, high = np.quantile(drawn[:, hit].sum(axis=1) / drawn.sum(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     value = np.nan
     if n.all() and x.any():
         expected = answered * x / n

@@ -1,13 +1,13 @@
 """Evidence against a promise that may be looked at every day: the capital of a gambler who bets against it.
 
-A promise says that the mean of X_1, X_2, … is at least 0. A gambler who begins with 1 and bets the share κ of
-their capital against each multiplies it by 1 − κ X_i / b, where X_i ≤ b is known beforehand. While the promise
-holds, the capital is no martingale that gains, and by Ville's inequality it reaches 1/α at any time with
-probability α at most, however often one looks (Waudby-Smith and Ramdas, JRSS B 86:1, 2024). Nobody knows the
-best κ, nor when a model turns bad: the capital is spread over several κ, and over gamblers who begin at
-different times; a mean of such capitals is one again. Those who begin late have lost nothing while all was
-well (as in Shin, Ramdas and Rinaldo's e-detectors, 2023, but with shares that add up to one, so that the
-probability of one false alarm in the whole time is bounded).
+A promise says that the mean of X_1, X_2, … is at least 0. A gambler who begins with 1 and bets the share κ
+of their capital against each multiplies it by 1 − κ X_i / b, where X_i ≤ b is known beforehand. While the
+promise holds, the capital is no martingale that gains, and by Ville's inequality it reaches 1/α at any time
+with probability α at most, however often one looks (Waudby-Smith and Ramdas, JRSS B 86:1, 2024). Nobody
+knows the best κ, nor when a model turns bad: the capital is spread over several κ, and over gamblers who
+begin at different times; a mean of such capitals is one again. Those who begin late have lost nothing while
+all was well (as in Shin, Ramdas and Rinaldo's e-detectors, 2023, but with shares that add up to one, so that
+the probability of one false alarm in the whole time is bounded).
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Promises of a release as observations whose mean is at least 0 while they hold, weighed by who is followed up.
+"""Promises as observations whose mean is at least 0 while they hold, weighed by who is followed up.
 
 Of a malignant lesion that was called so, sensitivity s or more is promised: the mean of X = called − s is at
 least 0 among all malignant lesions. Outcomes come of some of them, of those that were not called much more

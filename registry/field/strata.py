@@ -1,8 +1,9 @@
 """Answers and their outcomes, counted by what was answered: the strata in which following up is alike.
 
 Who is biopsied is not drawn at random: a lesion that was called suspicious is, one that was not is seldom
-followed up. Within a stratum (a side of the working point, and a range of the probability of malignancy) the
-followed up are taken to stand for the others: missing at random given the answer, as Begg and Greenes have it.
+followed up. Within a stratum (a side of the working point, and a range of the probability of malignancy)
+the followed up are taken to stand for the others: missing at random given the answer, as Begg and Greenes
+have it.
 """
 
 from dataclasses import dataclass

@@ -56,9 +56,11 @@ def weights_by_day(
 
     Args:
         answered: answers on each day in each stratum, `(days, strata)`.
-        answered_on, known_on, stratum: of every answer whose outcome is known, whatever it is, `(outcomes,)`.
+        answered_on: the day of every answer whose outcome is known, whatever it is, `(outcomes,)`.
+        known_on: the day on which that became known.
+        stratum: of each.
     """
-    days, strata = answered.shape
+    days = len(answered)
     old_enough = np.zeros_like(answered)
     old_enough[MATURE_DAYS:] = answered[: max(days - MATURE_DAYS, 0)]
     counted_on = np.maximum(known_on, answered_on + MATURE_DAYS)
