@@ -1,4 +1,4 @@
-"""An empty database of outcomes."""
+"""An empty database of outcomes, of either kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,12 @@ import pytest
 from registry.outcomes.store import OutcomeStore
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the database is."""
-    return f"sqlite:///{tmp_path / 'outcomes.db'}"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'outcomes.db'}"
+    return str(request.getfixturevalue("empty_database"))
 
 
 @pytest.fixture

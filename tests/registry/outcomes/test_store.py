@@ -1,12 +1,12 @@
 """The database of outcomes: what is recorded and given, refused, corrected, withdrawn and forgotten."""
 
 import re
-import sqlite3
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 import pytest
 
+from registry.database.connection import open_database, reading, writing
 from registry.errors import DatabaseError, SchemaTooNew
 from registry.outcomes.counts import field_counts
 from registry.outcomes.giving import ANYBODY, Refusal
@@ -21,31 +21,31 @@ def outcome(answer, label="MEL", by="histopathology", on=LATER, corrects=False):
     return Outcome(answer.id, label, by, on, corrects)
 
 
-def rows(url, table):
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
-        return database.execute(f"SELECT * FROM {table}").fetchall()
+def rows(store, table):
+    with reading(store.engine) as connection:
+        return connection.exec_driver_sql(f"SELECT * FROM {table}").fetchall()
 
 
-def test_an_answer_is_kept_and_counted_once_however_often_it_is_recorded(store, url):
+def test_an_answer_is_kept_and_counted_once_however_often_it_is_recorded(store):
     one, two = kept_answer(), kept_answer(malignancy=0.1)
     store.record([one, two, one])
     store.record([one])
-    assert len(rows(url, "answers")) == 2
-    assert sum(n for *_, n in rows(url, "answer_counts")) == 2
+    assert len(rows(store, "answers")) == 2
+    assert sum(n for *_, n in rows(store, "answer_counts")) == 2
     (counts,) = field_counts(store, "demo")
     assert counts.answered.sum() == 2
     assert len(counts.cell) == 0
 
 
-def test_what_is_kept_holds_no_time_of_day_no_picture_and_nothing_of_a_person(store, url):
+def test_what_is_kept_holds_no_time_of_day_no_picture_and_nothing_of_a_person(store):
     store.record([kept_answer()])
-    ((id_, day, answering, key, cell, label, in_set),) = rows(url, "answers")
+    ((id_, day, answering, key, cell, label, in_set),) = rows(store, "answers")
     assert re.fullmatch("[0-9a-f-]{36}", id_)
-    assert (day, answering, key, label, in_set) == ("2026-01-01", 1, "k1", 0, "100")
+    assert (str(day), answering, key, label, in_set) == ("2026-01-01", 1, "k1", 0, "100")
     assert isinstance(cell, int)
 
 
-def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store, url):
+def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store):
     answer = kept_answer()
     store.record([answer])
     assert store.give([outcome(answer)], "k1", LATER) == ["new"]
@@ -59,7 +59,7 @@ def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store
     assert store.give([outcome(answer, None)], "k1", LATER) == ["withdrawn"]
     assert field_counts(store, "demo")[0].truth.tolist() == []
     assert store.give([outcome(answer, "BCC")], "k1", LATER) == ["corrected"]
-    assert [row[-2] for row in rows(url, "outcomes")] == [0, 0, 0, 1]
+    assert [row[-2] for row in rows(store, "outcomes")] == [False, False, False, True]
 
 
 def test_several_outcomes_of_one_answer_are_taken_in_their_order(store):
@@ -101,24 +101,41 @@ def test_nothing_can_be_withdrawn_that_is_not_there(store):
     assert "no outcome of this answer to withdraw" in str(refused.why)
 
 
-def test_what_is_forgotten_leaves_neither_answer_nor_count_nor_outcome(store, url):
+def test_what_is_forgotten_leaves_neither_answer_nor_count_nor_outcome(store):
     old, new = kept_answer(0), kept_answer(40)
     store.record([old, new])
     store.give([outcome(old), outcome(new)], "k1", LATER)
     assert store.forget(FIRST.replace(month=2)) == 1
-    assert [row[0] for row in rows(url, "answers")] == [new.id]
-    assert [row[1] for row in rows(url, "outcomes")] == [new.id]
-    assert sum(n for *_, n in rows(url, "answer_counts")) == 1
+    assert [row[0] for row in rows(store, "answers")] == [new.id]
+    assert [row[1] for row in rows(store, "outcomes")] == [new.id]
+    assert sum(n for *_, n in rows(store, "answer_counts")) == 1
 
 
-def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(tmp_path, url):
-    other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as database:
-        database.execute("CREATE TABLE patients (name TEXT)")
+def test_a_database_of_something_else_and_one_of_a_newer_dermfed_are_refused(url):
+    engine = open_database(url)
+    with writing(engine) as connection:
+        connection.exec_driver_sql("CREATE TABLE patients (name TEXT)")
     with pytest.raises(DatabaseError, match="holds other tables"):
-        OutcomeStore.open(f"sqlite:///{other}")
+        OutcomeStore.open(url)
+    with writing(engine) as connection:
+        connection.exec_driver_sql("DROP TABLE patients")
     OutcomeStore.open(url).close()
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute("UPDATE outcomes_schema SET number = 99")
+    with writing(engine) as connection:
+        connection.exec_driver_sql("UPDATE outcomes_schema SET number = 99")
     with pytest.raises(SchemaTooNew, match="schema 99"):
         OutcomeStore.open(url)
+    engine.dispose()
+
+
+def test_several_processes_may_make_its_tables_and_record_the_same_version(url):
+    def record(_):
+        store = OutcomeStore.open(url)
+        store.record([kept_answer() for _ in range(20)])
+        store.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(record, range(4)))
+    store = OutcomeStore.open(url)
+    (counts,) = field_counts(store, "demo")
+    assert counts.answered.sum() == 80
+    store.close()
