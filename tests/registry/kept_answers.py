@@ -22,3 +22,8 @@ def kept_answer(
     """An answer of the day, suspicious from one half on."""
     cell = cell_of("above" if malignancy >= 0.5 else "below", decision, malignancy)
     return KeptAnswer(str(uuid.uuid4()), FIRST + timedelta(days=day), answering, key, cell, label, in_set)
+
+
+def of_version(number: int) -> Answering:
+    """A version of the same model for everybody."""
+    return Answering("demo", number, "global", ANSWERING.subgroup, "", ANSWERING.labels)
