@@ -8,12 +8,13 @@ from typing import Final
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from registry.environment import OUTCOMES
 from registry.signing.envelope import TRUSTED_KEYS
 from serving.cores import cores
 
 PREFIX: Final = "DERMFED_SERVE_"
 
-SHARED: Final = {"trusted_keys": TRUSTED_KEYS}
+SHARED: Final = {"trusted_keys": TRUSTED_KEYS, "outcomes_url": OUTCOMES}
 """Settings with a variable that the registry's commands read too."""
 
 
@@ -47,6 +48,8 @@ class ServeSettings(BaseModel):
         trusted_keys: files of public keys and certificates; where there are any, only releases are served
             of which each version has a valid signature of one of them. `DERMFED_TRUSTED_KEYS`, separated as
             in `PATH`.
+        outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
+            none are. `DERMFED_OUTCOMES_URL`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -76,6 +79,7 @@ class ServeSettings(BaseModel):
     shadow_share: float = Field(0.1, gt=0, le=1)
     registry_id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
     trusted_keys: tuple[Path, ...] = ()
+    outcomes_url: str | None = Field(None, min_length=1, repr=False)
 
     @field_validator("shadow_alias")
     @classmethod

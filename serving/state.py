@@ -22,6 +22,7 @@ from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
 from serving.monitoring.decision_log.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
+from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
 from serving.settings import ServeSettings
@@ -47,7 +48,9 @@ class ServiceState:
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
-        self.monitoring = Monitoring(settings, self.metrics)
+        url = settings.outcomes_url
+        self.answers = AnswerKeeper(url, self.metrics) if url else None
+        self.monitoring = Monitoring(settings, self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
         self._registry: RegistrySource | None = None
 
@@ -64,6 +67,8 @@ class ServiceState:
                 CurrentRelease, registry, self.settings, self.metrics
             )
             self._registry = registry
+            if self.answers is not None:
+                await anyio.to_thread.run_sync(self.answers.start)
             self.monitoring.start(registry, self._current_release)
             try:
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
@@ -72,6 +77,8 @@ class ServiceState:
                 current, self._current_release, self._registry = self._current_release, None, None
                 await anyio.to_thread.run_sync(self.scheduler.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
+                if self.answers is not None:
+                    await anyio.to_thread.run_sync(self.answers.close)
                 await anyio.to_thread.run_sync(current.close)
                 await anyio.to_thread.run_sync(self.limits.close)
                 await anyio.to_thread.run_sync(self.decision_log.close)
@@ -106,6 +113,7 @@ class ServiceState:
             *self.monitoring.health_issues(),
             *self.limits.health_issues,
             *self.decision_log.health_issues,
+            *(self.answers.health_issues if self.answers else ()),
         ]
 
     async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:

@@ -8,6 +8,9 @@ ProblemResponse
 ├── CrossSite           403  a picture that a page of somebody else sends
 ├── SignatureRefused    403  an action on the registry that nobody has signed who may do it
 ├── UnknownModel        404  nothing of this name is served
+├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
+├── NothingKept         404  the service keeps no diagnoses to be judged
+├── OutcomeKnown        409  another outcome of this diagnosis is known
 ├── RefusedByRegistry   409  a rule of the registry says no
 ├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
@@ -16,6 +19,7 @@ ProblemResponse
 ├── TooManyRequests     429  more requests than a key or an address may make
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone
 ├── NothingServed       503  no model can answer at the moment
+├── OutcomesNotTaken    503  an outcome cannot be kept at the moment
 ├── Busy                503  as many requests are waiting as may
 ├── DeadlinePassed      503  the answer was not ready in time
 └── Draining            503  the service is ending
@@ -112,6 +116,30 @@ class UnknownModel(ProblemResponse):
     """Nothing of this name is served."""
 
     status, name, title = 404, "not-found", "Not found"
+
+
+class UnknownDiagnosis(ProblemResponse):
+    """No diagnosis of this id is kept for whoever asks."""
+
+    status, name, title = 404, "unknown-diagnosis", "No such diagnosis"
+
+
+class NothingKept(ProblemResponse):
+    """The service keeps no diagnoses to be judged."""
+
+    status, name, title = 404, "nothing-kept", "No diagnoses are kept"
+
+
+class OutcomeKnown(ProblemResponse):
+    """Another outcome of this diagnosis is known."""
+
+    status, name, title = 409, "outcome-known", "Another outcome is known"
+
+
+class OutcomesNotTaken(ProblemResponse):
+    """An outcome cannot be kept at the moment."""
+
+    status, name, title = 503, "outcome-not-kept", "The outcome cannot be kept"
 
 
 class BodyTooLarge(ProblemResponse):

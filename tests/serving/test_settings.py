@@ -29,6 +29,7 @@ GOOD = {
     "shadow_alias": ("staging", "staging"),
     "shadow_share": ("0.25", 0.25),
     "registry_id": ("0123456789abcdef" * 2, "0123456789abcdef" * 2),
+    "outcomes_url": ("sqlite:////srv/outcomes.db", "sqlite:////srv/outcomes.db"),
     "trusted_keys": (f"/etc/a.pub{os.pathsep}b.pem", (Path("/etc/a.pub"), Path("b.pem"))),
 }
 BAD = {
@@ -52,6 +53,7 @@ BAD = {
     "shadow_alias": ("", "production"),
     "shadow_share": ("0", "1.01", "-0.1", "nan", "some"),
     "registry_id": ("", "mine", "0" * 31),
+    "outcomes_url": ("",),
     "trusted_keys": ("", f"a.pub{os.pathsep}"),
 }
 
