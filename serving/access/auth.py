@@ -13,6 +13,7 @@ import hmac
 import ipaddress
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,6 +26,9 @@ from serving.protocol.problems import CrossSite, KeyMissing, NothingServed, Scop
 
 _BEARER: Final = 'Bearer realm="dermfed"'
 _BASIC: Final = 'Basic realm="dermfed", charset="UTF-8"'
+
+_LONGEST_ADDRESS: Final = 64
+"""Letters of a caller's address or host that are looked at; longer ones are none of this machine's."""
 
 # What a proxy adds: a caller behind one is not on this machine, whatever the socket says.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
@@ -186,6 +190,11 @@ def on_this_machine(request: Request) -> bool:
 
 
 def _is_loopback(address: str) -> bool:
+    return len(address) <= _LONGEST_ADDRESS and _means_this_machine(address)
+
+
+@lru_cache(256)  # asked at every request, and mostly of the same two
+def _means_this_machine(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -26,7 +26,7 @@ _JPEG_BYTES: Final = 0.035
 
 # Bytes for each pixel while it is decoded.
 _PNG_BYTES: Final = {"RGB": 4, "RGBA": 8, "LA": 8, "I;16": 24, "I": 24}
-_WEBP_BYTES: Final = 16
+_WEBP_BYTES: Final = 12
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ from serving.protocol.problems import (
     InvalidParameter,
     KeyMissing,
     MalformedRequest,
+    NoDecoder,
     NotAnImage,
     NothingServed,
+    PictureTooCostly,
     ProblemResponse,
     ScopeMissing,
     TooManyRequests,
@@ -109,7 +111,10 @@ PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
     "401": (KeyMissing("send an API key: Authorization: Bearer KEY"),),
     "403": (ScopeMissing("the API key is for read; this needs one for diagnose"),),
     "404": (UnknownModel("no model 'skin' is served; did you mean skin-lesion?"),),
-    "413": (BodyTooLarge("the picture has more than 20,971,520 bytes; send a smaller copy"),),
+    "413": (
+        BodyTooLarge("the picture has more than 20,971,520 bytes; send a smaller copy"),
+        PictureTooCostly("decoding the picture would take some 12 seconds of a core; at most 10 are given"),
+    ),
     "415": (WrongMediaType("the picture is PNG, but declared as image/jpeg; declare what it is"),),
     "422": (
         InvalidParameter(
@@ -120,6 +125,7 @@ PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
     "503": (
         NothingServed("no model has been promoted to production"),
         Busy("as many pictures are waiting as may; try again"),
+        NoDecoder("no process can be started to decode the picture in; try again"),
         DeadlinePassed("the answer was not ready in time; try again"),
         Draining("the service is ending; try again"),
     ),

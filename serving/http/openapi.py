@@ -20,7 +20,7 @@ _REASONS = {
     "403": "the API key lacks the scope that this needs",
     "404": "no such model, or no such path",
     "405": "the path is there, the method is not",
-    "413": "more bytes or pixels than are accepted",
+    "413": "more bytes or pixels than are accepted, or more time or memory to decode",
     "415": "not a picture's media type, or not the one declared",
     "422": "a parameter cannot be what it is",
     "429": "more requests than the API key or the address may make; Retry-After says when to ask again",

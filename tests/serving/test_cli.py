@@ -8,6 +8,8 @@ import pytest
 
 from registry.registry import Registry
 from serving.cli import main
+from serving.inference.device import choosing
+from tests.serving.inference.device.pretended import Pretended
 
 OURS = ("DERMFED_", "BENTOML_", "PROMETHEUS_", "XDG_")
 
@@ -80,6 +82,22 @@ def test_a_wrong_variable_ends_with_2_and_is_named(command, name):
     code, _, err, became = command(**{f"DERMFED_SERVE_{name}": "many"})
     assert (code, became) == (2, None)
     assert re.search(rf"DERMFED_SERVE_{name}\b", err)
+
+
+def test_a_device_that_is_named_and_does_not_work_ends_with_2_and_says_what_to_do(command, monkeypatch):
+    monkeypatch.setattr("serving.inference.device.choosing.OnnxRuntime", lambda: Pretended("cuda"))
+    choose = choosing.choose_device
+    monkeypatch.setattr(
+        choosing, "choose_device", lambda settings: choose(settings, try_out=lambda kind: "libcuda.so.1")
+    )
+    code, _, err, became = command(DERMFED_SERVE_PROVIDERS="cuda")
+    assert (code, became) == (2, None)
+    assert "DERMFED_SERVE_PROVIDERS is 'cuda'" in err
+    assert "libcuda.so.1" in err
+    assert "dermfed[serve-gpu]" in err
+    code, _, err, became = command(DERMFED_SERVE_PROVIDERS="auto")
+    assert (code, err) == (0, "")
+    assert became is not None
 
 
 def test_it_becomes_the_supervisor(command, tmp_path):

@@ -52,5 +52,5 @@ def test_a_jpeg_cut_short_is_not_answered_though_it_has_an_end_mark(service, kin
     )
     assert service.diagnose(whole, kind).status_code == 200
     said = problem(service.diagnose(half, kind), 400)
-    assert "end before its picture does" in said["detail"]
+    assert "bytes end early" in said["detail"]
     assert "send the whole file again" in said["detail"]

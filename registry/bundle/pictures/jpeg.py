@@ -84,10 +84,7 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
 def _refuse_loss(error: ValueError) -> None:
     if _ENDS_EARLY.search(str(error)):
         raise TruncatedPicture(
-            Message(
-                "the JPEG's bytes end before its picture does ({why}); send the whole file again",
-                why=str(error),
-            )
+            Message("the picture's bytes end early ({why}); send the whole file again", why=str(error))
         ) from error
     if _SPOILT.search(str(error)):
         raise DamagedPicture(
@@ -135,7 +132,12 @@ def _refuse_missing_scans(content: bytes) -> None:
             if not any(any(bits) for bits in missing.values()):
                 return
     if any(any(bits) for bits in missing.values()):
-        raise TruncatedPicture(Message("the JPEG lacks the last of its scans; send the whole file again"))
+        raise TruncatedPicture(
+            Message(
+                "the picture's bytes end early ({why}); send the whole file again",
+                why=Message("the last of its scans are missing"),
+            )
+        )
 
 
 def _take_off(missing: dict[int, list[int]], scan: bytes, progressive: bool) -> None:

@@ -42,6 +42,7 @@ def test_this_machine_is_loopback_asked_by_its_own_names(client, host):
         (("127.0.0.1", 5), {"host": "localhost.example"}),
         (("127.0.0.1", 5), {"host": "["}),
         (("127.0.0.1", 5), {"host": ""}),
+        (("127.0.0.1", 5), {"host": "0" * 5000 + ".0.0.1"}),
     ],
 )
 def test_everybody_else_is_elsewhere(client, headers):

@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 from registry.bundle.errors import DamagedPicture, PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.decoding.decoder import DecoderEnded
-from serving.decoding.decoders import OFTEN, CostlyPicture
-from serving.decoding.forking import NoTemplateError
+from serving.decoding.decoders import OFTEN, CostlyPicture, Decoders
+from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.wire import SHARED
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
+from serving.settings import DECODE_SHARE, ServeSettings
+from tests.serving.hostile.apart import held
 from tests.serving.hostile.corpus import corpus
 from tests.serving.hostile.costly import dicom_scan_bomb, memory_bomb, scan_bomb
 from tests.serving.hostile.piece import encoded
@@ -128,6 +132,37 @@ def test_where_none_can_be_forked_it_is_to_be_asked_again(decoders, monkeypatch)
             pool.decode(SOUND, RULE)
     assert caught.value.headers == {"Retry-After": "5"}
     assert pool.decode(SOUND, RULE).width == 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gibibytes", [1, 4])
+def test_all_decoders_together_hold_no_more_than_they_are_given(decoders, monkeypatch, gibibytes):
+    """As with `--memory=1g` and `4g`: lossless WebP of every size, in both lanes at once."""
+    given = int(DECODE_SHARE * gibibytes * 2**30)
+    template = Template()
+    monkeypatch.setattr("serving.decoding.decoders.Template", lambda: template)
+    pool = Decoders(ServeSettings(threads=2, decode_memory=given, decode_seconds=60), Metrics())
+    bombs = [memory_bomb(side) for side in (1000, 2000, 3000, 4000, 5000, 6000, 7000)]
+    pool.decode(SOUND, RULE)
+    (process,) = [one for one in psutil.Process().children() if "decoding.template" in str(one.cmdline())]
+
+    def decode(*, costly: bool) -> list[int]:
+        found = []
+        for bomb in bombs:
+            try:
+                found.append(pool.decode(bomb, RULE, costly=costly).width)
+            except (CostlyPicture, PictureTooCostly):
+                found.append(0)
+        return found
+
+    most = 0
+    with ThreadPoolExecutor() as asking:
+        asked = [asking.submit(decode, costly=costly) for costly in (True, True, False, False)]
+        while not all(one.done() for one in asked):
+            most = max(most, sum(held(one.pid) for one in process.children()))
+    pool.close()
+    assert max(asked[0].result()) >= (3000 if gibibytes == 1 else 6000)
+    assert 50 * 2**20 < most < given
 
 
 def test_the_memory_is_divided_among_all_workers(decoders):

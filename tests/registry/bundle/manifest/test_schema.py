@@ -108,7 +108,7 @@ def test_the_fewest_lesions_that_carry_one(alpha, fewest):
             f"500 bins; in schema 2 it has {SCORE_BINS}",
         ),
         ({"schema_version": 3}, "schema_version"),
-        ({"picture": {"size": 8, "version": 2}}, "picture version 2"),
+        ({"picture": {"size": 8, "version": 3}}, "picture version 3"),
         ({"author": "me"}, "author"),
         ({"file": {"sha256": "abc", "size": 3}}, "pattern"),
     ],
