@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "training.run",
     "data": "clients.data.cli",
     "registry": "registry.cli.app",
+    "outcomes": "registry.cli.outcomes",
     "serve": "serving.cli",
     "diagnose": "clients.diagnose",
     "node": "clients.node.cli",

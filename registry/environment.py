@@ -14,6 +14,15 @@ def database_url(given: str | None) -> str:
     return given or os.environ.get("DERMFED_REGISTRY_URL") or f"sqlite:///{_user_folder() / 'registry.db'}"
 
 
+OUTCOMES: Final = "DERMFED_OUTCOMES_URL"
+"""The environment variable that names the database of outcomes."""
+
+
+def outcomes_url(given: str | None) -> str | None:
+    """The URL of the database of outcomes: `given`, or `DERMFED_OUTCOMES_URL`; None where none is named."""
+    return given or os.environ.get(OUTCOMES) or None
+
+
 def store_location(given: str | None) -> str:
     """The URI of the store: `given`, or `DERMFED_STORE`, or a folder in the user's data folder."""
     return given or os.environ.get("DERMFED_STORE") or str(_user_folder() / "store")

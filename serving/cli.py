@@ -46,6 +46,7 @@ def serve(
         print(version("dermfed"))
         return
     refuse_foreign(Path.cwd())
+    from registry.outcomes.store import OutcomeStore
     from registry.registry import Registry
     from registry.signing.trust import trust_in
     from serving.inference.device.choosing import DeviceUnusable, choose_device
@@ -62,6 +63,8 @@ def serve(
         # A worker that cannot open it would end, and leave a port on which nobody answers.
         with Registry.open(url, store, identity=settings.registry_id) as registry:
             identity = registry.identity()
+        if settings.outcomes_url is not None:
+            OutcomeStore.open(settings.outcomes_url).close()
     except (SettingsError, DeviceUnusable, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from registry.environment import OUTCOMES
 from registry.signing.envelope import TRUSTED_KEYS
 from serving.cores import cores
 from serving.memory import memory
@@ -22,7 +23,7 @@ DeviceKind = Literal["cuda", "tensorrt", "cpu"]
 
 LoneThreads = Annotated[int, Field(ge=1)] | Literal["auto"]
 
-SHARED: Final = {"trusted_keys": TRUSTED_KEYS}
+SHARED: Final = {"trusted_keys": TRUSTED_KEYS, "outcomes_url": OUTCOMES}
 """Settings with a variable that the registry's commands read too."""
 
 
@@ -67,6 +68,8 @@ class ServeSettings(BaseModel):
         device_bytes: how much of the GPU's memory one model may take; by default all there is.
         gather_seconds: how long a decoded picture waits at most for others that are being decoded; by default
             0.002 on a GPU and 0 on the processor.
+        outcomes_url: the database where answers are kept, so that their outcomes can be given; by default
+            none are. `DERMFED_OUTCOMES_URL`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -104,6 +107,7 @@ class ServeSettings(BaseModel):
     providers: DeviceKind | Literal["auto"] = "auto"
     device_bytes: int | None = Field(None, ge=2**26)
     gather_seconds: float | None = Field(None, ge=0, le=0.1)
+    outcomes_url: str | None = Field(None, min_length=1, repr=False)
 
     @field_validator("shadow_alias")
     @classmethod

@@ -26,6 +26,7 @@ from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
 from serving.monitoring.decision_log.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
+from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
 from serving.settings import ServeSettings
@@ -62,7 +63,9 @@ class ServiceState:
         self.clock = SteadyClock()
         self.limits = Limits(settings, self.metrics, shared_folder())
         self.decision_log = DecisionLog(settings, self.metrics)
-        self.monitoring = Monitoring(settings, self.metrics)
+        url = settings.outcomes_url
+        self.answers = AnswerKeeper(url, self.metrics) if url else None
+        self.monitoring = Monitoring(settings, self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
         self._registry: RegistrySource | None = None
 
@@ -81,6 +84,8 @@ class ServiceState:
             )
             self._registry = registry
             await anyio.to_thread.run_sync(self.decoders.wait)
+            if self.answers is not None:
+                await anyio.to_thread.run_sync(self.answers.start)
             self.monitoring.start(registry, self._current_release, partial(self.decoders.decode, costly=True))
             try:
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
@@ -91,6 +96,8 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.decoders.close)
                 await anyio.to_thread.run_sync(self.scheduler.close)
                 await anyio.to_thread.run_sync(self.monitoring.close)
+                if self.answers is not None:
+                    await anyio.to_thread.run_sync(self.answers.close)
                 await anyio.to_thread.run_sync(current.close)
                 await anyio.to_thread.run_sync(self.limits.close)
                 await anyio.to_thread.run_sync(self.decision_log.close)
@@ -127,6 +134,7 @@ class ServiceState:
             *self.limits.health_issues,
             *self.decision_log.health_issues,
             *self.decoders.health_issues,
+            *(self.answers.health_issues if self.answers else ()),
         ]
 
     async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, String, select, type_coerce
 from registry.database.event_facts import member_facts, release_time, version_facts
 from registry.database.queries import model_names, stack_of, withdrawals, withdrawn_members
 from registry.database.tables import AliasRow, GateSetRow, KeyRow, ReleaseRow, stored_time
-from registry.records import MOVES, RESTORE, SCOPES, IntegrityIssue
+from registry.records import MOVES, RESTORE, SCOPES_AT_FIRST, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
 from registry.releases.labels import all_tags
 
@@ -18,7 +18,7 @@ _KEY_EVENTS = ("key-created", "key-rotated", "key-revoked")
 _KEY_DEFAULTS: dict[str, Any] = {
     "revoked": None,
     "expires": None,
-    "scopes": list(SCOPES),
+    "scopes": list(SCOPES_AT_FIRST),
     "per_minute": None,
     "replaces": None,
 }

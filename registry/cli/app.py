@@ -1,8 +1,6 @@
 """`dermfed-registry`: add bundles, release them under an alias, go back, and check all of it."""
 
 import inspect
-import logging
-import sys
 from collections.abc import Callable
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from registry.bundle.errors import BundleError
 from registry.bundle.plain_text import shown
 from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, import_
 from registry.cli.arguments import AsJson
@@ -22,6 +19,8 @@ from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
 from registry.cli.diff import diff
 from registry.cli.fetch import EXAMPLES as FETCH_EXAMPLES
 from registry.cli.fetch import fetch
+from registry.cli.field import EXAMPLES as FIELD_EXAMPLES
+from registry.cli.field import field
 from registry.cli.garbage import EXAMPLES as GC_EXAMPLES
 from registry.cli.garbage import gc
 from registry.cli.gates import (
@@ -70,16 +69,15 @@ from registry.cli.releases import (
     promote,
     rollback,
 )
+from registry.cli.run import run
 from registry.cli.shown import HISTORY_EXAMPLES, LIST_EXAMPLES, SHOW_EXAMPLES, history, list_, show
 from registry.cli.sign import EXAMPLES as SIGN_EXAMPLES
 from registry.cli.sign import sign
 from registry.cli.taking_back import STOP_EXAMPLES, WITHDRAW_EXAMPLES, stop, withdraw
 from registry.cli.verify import EXAMPLES as VERIFY_EXAMPLES
 from registry.cli.verify import verify
-from registry.errors import RegistryError
 from registry.rendering.records import version_table
 
-WRONG = 2  # exit code: wrong use or bad input
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -186,6 +184,7 @@ _command(app, "sign", *SIGN_EXAMPLES)(sign)
 _command(app, "export", *EXPORT_EXAMPLES)(export_)
 _command(app, "import", *IMPORT_EXAMPLES)(import_)
 _command(app, "fetch", *FETCH_EXAMPLES)(fetch)
+_command(app, "field", *FIELD_EXAMPLES)(field)
 _command(app, "tag", *TAG_EXAMPLES)(tag)
 _command(app, "untag", *UNTAG_EXAMPLES)(untag)
 _command(app, "note", *NOTE_EXAMPLES)(note)
@@ -232,28 +231,7 @@ _command(people_app, "revoke", *REVOKE_PERSON_EXAMPLES)(people_revoke)
 
 def main() -> None:
     """The console script; errors that a user can mend are told in a line and an exit code."""
-    logging.getLogger("registry").addHandler(logging.NullHandler())  # commands say themselves what they did
-    try:
-        app()
-    except RegistryError as error:
-        _fail(error, error.exit_code)
-    except BundleError as error:
-        _fail(error, WRONG)
-    except OSError as error:
-        _fail(error, WRONG, _of_a_file(error))
-
-
-def _fail(error: Exception, code: int, said: str | None = None) -> None:
-    print(f"{type(error).__name__}: {shown(' '.join((said or str(error)).split()))}", file=sys.stderr)
-    sys.exit(code)
-
-
-def _of_a_file(error: OSError) -> str | None:
-    """What the system said of a file, and what to do; nothing where it names no file."""
-    if error.filename is None or error.strerror is None:
-        return None
-    advice = "check its name, its folder and their permissions"
-    return f"{error.filename} cannot be used ({error.strerror}); {advice}"
+    run(app)
 
 
 if __name__ == "__main__":

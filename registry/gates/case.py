@@ -7,6 +7,24 @@ from registry.bundle.manifest.schema import BundleManifest
 
 
 @dataclass(frozen=True)
+class InField:
+    """How a version does in the field for one subgroup.
+
+    Attributes:
+        subgroup: whose outcomes.
+        malignant: how many of them are malignant.
+        sensitivity: the ends of its 95 % interval at the working point, corrected for who is followed up;
+            None where nothing is known.
+        broken: promises that were broken, each in a few words.
+    """
+
+    subgroup: str
+    malignant: int
+    sensitivity: tuple[float, float] | None = None
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Case:
     """One release to judge.
 
@@ -23,6 +41,9 @@ class Case:
         claimed_by: who else says to have signed it.
         measured_by: the fingerprint of the key that has signed each version's figures, by the name of its
             subgroup, where the signature holds; whose key it is, gates know.
+        in_field: how each version does in the field, by the name of its subgroup, where a gate asks.
+        running_in_field: the same of the release that the alias points to.
+        outcomes_unread: why outcomes cannot be read; empty where they can.
         approve_with: the command that approves it.
     """
 
@@ -36,6 +57,9 @@ class Case:
     signed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     claimed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     measured_by: Mapping[str, str] = field(default_factory=dict)
+    in_field: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    running_in_field: Mapping[str, tuple[InField, ...]] = field(default_factory=dict)
+    outcomes_unread: str = ""
     approve_with: str = "dermfed-registry approve"
 
     @property

@@ -20,12 +20,14 @@ class GateConfig(Frozen):
         looks_at_running: whether it compares with the running release.
         looks_at_signatures: whether it asks who has signed.
         looks_at_measurers: whether it asks who has signed the figures.
+        looks_at_outcomes: whether it asks what became of patients.
     """
 
     model_config = ConfigDict(strict=True)
     looks_at_running: ClassVar[bool] = False
     looks_at_signatures: ClassVar[bool] = False
     looks_at_measurers: ClassVar[bool] = False
+    looks_at_outcomes: ClassVar[bool] = False
     name: str
 
     @property

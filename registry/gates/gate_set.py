@@ -34,6 +34,7 @@ from registry.gates.calibration import CalibrationGate
 from registry.gates.case import Case
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
+from registry.gates.field import FieldGate
 from registry.gates.gate import GateConfig
 from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
@@ -62,6 +63,7 @@ GATES: PartTable[GateConfig] = PartTable(
     CountGate,
     NoWorseGate,
     ParityGate,
+    FieldGate,
     SignatureGate,
     MeasuredByGate,
     ApprovalsGate,
@@ -96,6 +98,11 @@ class GateSet(Frozen):
     def looks_at_measurers(self) -> bool:
         """Whether any gate asks who has signed the figures."""
         return any(gate.looks_at_measurers for gate in self.gates)
+
+    @property
+    def looks_at_outcomes(self) -> bool:
+        """Whether any gate asks what became of patients."""
+        return any(gate.looks_at_outcomes for gate in self.gates)
 
     def judge(self, case: Case) -> tuple[GateResult, ...]:
         """What each gate says of a release.

@@ -30,6 +30,7 @@ from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, measurers, signers
 from registry.releases.gate_sets import StoredGateSet, current_gates
 from registry.releases.going_back import required_release
+from registry.releases.outcomes_of import Outcomes, outcomes_of
 from registry.releases.probe import probe_file
 from registry.releases.withdrawn import refuse_withdrawn, shared_files
 from registry.store.base import Store
@@ -117,6 +118,8 @@ def judge(
         running = {version.number: stored_manifest(store, version) for version in compared}
     except StoreError as error:
         unreadable = str(error)
+    asked = gates.gates.looks_at_outcomes
+    in_field = outcomes_of(candidate.model, manifests, running) if asked else Outcomes()
     case = Case(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
@@ -128,6 +131,9 @@ def judge(
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
         measured_by=measurers(list(manifests.values())) if gates.gates.looks_at_measurers else {},
+        in_field=in_field.candidate,
+        running_in_field=in_field.running,
+        outcomes_unread=in_field.unread,
         approve_with=_approve_with(candidate, alias),
     )
     results = gates.gates.judge(case)

@@ -15,6 +15,7 @@ from serving.http.endpoints.description import Description
 from serving.http.endpoints.diagnoses import Diagnoses
 from serving.http.endpoints.health import Health
 from serving.http.endpoints.models import ServedModels
+from serving.http.endpoints.outcomes import Outcomes
 from serving.http.endpoints.pages import Pages
 from serving.http.middleware import RequestMiddleware
 from serving.settings import ServeSettings
@@ -32,7 +33,7 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
     diagnoses = Diagnoses(service)
     endpoints = (
         *(diagnoses, ServedModels(service), Health(service), Description(service)),
-        *(Pages(service, diagnoses), Console(service)),
+        *(Outcomes(service), Pages(service, diagnoses), Console(service)),
     )
     routes = [route for endpoint in endpoints for route in endpoint.routes()]
 

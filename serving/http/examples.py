@@ -16,6 +16,7 @@ from registry.bundle.pictures.rule import PictureRule
 from registry.card.contents import Entry, release_card
 from registry.records import Release, Version
 from serving.protocol.fields import example
+from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import (
     BodyTooLarge,
     Busy,
@@ -26,11 +27,15 @@ from serving.protocol.problems import (
     MalformedRequest,
     NoDecoder,
     NotAnImage,
+    NothingKept,
     NothingServed,
+    OutcomeKnown,
+    OutcomesNotTaken,
     PictureTooCostly,
     ProblemResponse,
     ScopeMissing,
     TooManyRequests,
+    UnknownDiagnosis,
     UnknownModel,
     WrongMediaType,
     problem_response,
@@ -74,6 +79,12 @@ _BLURRED: Final = (
     "The picture is too blurred. Wipe the lens, hold the camera still and let it focus on the lesion."
 )
 
+OUTCOME: Final = GivenOutcome(label="MEL", confirmed_by="histopathology", date="2026-03-31")
+"""An outcome."""
+
+TAKEN: Final = OutcomeTaken(id=_DIAGNOSIS.id, taken="new")
+"""The answer to it."""
+
 PARAMETERS: Final[Mapping[str, Any]] = {
     "skin_tone": "V",
     "skin_tone_scale": "fitzpatrick",
@@ -110,7 +121,12 @@ PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
     ),
     "401": (KeyMissing("send an API key: Authorization: Bearer KEY"),),
     "403": (ScopeMissing("the API key is for read; this needs one for diagnose"),),
-    "404": (UnknownModel("no model 'skin' is served; did you mean skin-lesion?"),),
+    "404": (
+        UnknownModel("no model 'skin' is served; did you mean skin-lesion?"),
+        UnknownDiagnosis("no answer of this id is kept for whoever gives the outcome; check the id"),
+        NothingKept("this service keeps no answers to be judged"),
+    ),
+    "409": (OutcomeKnown("another outcome of this answer is known (NV, dermatologist, 2026-03-31)"),),
     "413": (
         BodyTooLarge("the picture has more than 20,971,520 bytes; send a smaller copy"),
         PictureTooCostly("decoding the picture would take some 12 seconds of a core; at most 10 are given"),
@@ -124,6 +140,7 @@ PROBLEMS: Final[Mapping[str, Sequence[ProblemResponse]]] = {
     "429": (TooManyRequests("the API key has made as many requests as it may; try again in 2 seconds"),),
     "503": (
         NothingServed("no model has been promoted to production"),
+        OutcomesNotTaken("the outcome cannot be kept at the moment; send it again later"),
         Busy("as many pictures are waiting as may; try again"),
         NoDecoder("no process can be started to decode the picture in; try again"),
         DeadlinePassed("the answer was not ready in time; try again"),

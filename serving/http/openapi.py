@@ -10,6 +10,7 @@ from registry.own_version import own_version
 from serving.fhir.description import described
 from serving.fhir.negotiation import FHIR
 from serving.http import asking, examples
+from serving.protocol.outcomes import GivenOutcome, OutcomeTaken
 from serving.protocol.problems import MEDIA_TYPE as PROBLEM
 from serving.protocol.schemas import DISCLAIMER, Card, Diagnosis, Models, ProblemDocument, Readiness
 from serving.settings import ServeSettings
@@ -18,8 +19,9 @@ _REASONS = {
     "400": "the image or the request cannot be read",
     "401": "an API key is needed, or the one sent is not good",
     "403": "the API key lacks the scope that this needs",
-    "404": "no such model, or no such path",
+    "404": "no such model, no such diagnosis, or no such path",
     "405": "the path is there, the method is not",
+    "409": "another outcome of this diagnosis is known",
     "413": "more bytes or pixels than are accepted, or more time or memory to decode",
     "415": "not a picture's media type, or not the one declared",
     "422": "a parameter cannot be what it is",
@@ -30,9 +32,10 @@ _REASONS = {
 
 def describe(settings: ServeSettings) -> dict[str, Any]:
     """The whole document."""
-    models: list[type[BaseModel]] = [Diagnosis, Models, Card, Readiness, ProblemDocument]
+    models: list[type[BaseModel]] = [Diagnosis, OutcomeTaken, Models, Card, Readiness, ProblemDocument]
     _, schemas = models_json_schema(
-        [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
+        [*((model, "serialization") for model in models), (GivenOutcome, "validation")],
+        ref_template="#/components/schemas/{model}",
     )
     return {
         "openapi": "3.1.0",
@@ -43,6 +46,7 @@ def describe(settings: ServeSettings) -> dict[str, Any]:
         },
         "paths": {
             "/v1/diagnoses": {"post": _diagnose(settings)},
+            "/v1/diagnoses/{id}/outcome": {"post": _outcome()},
             "/v1/models": {
                 "get": _read("What is served", "listModels", examples.models(), "401", "403", "429", "503")
             },
@@ -71,6 +75,38 @@ def _diagnose(settings: ServeSettings) -> dict[str, Any]:
         "responses": {
             "200": _diagnosis(),
             **_problems("400", "401", "403", "404", "413", "415", "422", "429", "503"),
+        },
+    }
+
+
+def _outcome() -> dict[str, Any]:
+    return {
+        **_read(
+            "Say what became of the patient",
+            "giveOutcome",
+            examples.TAKEN,
+            *("400", "401", "403", "404", "409", "413", "415", "422", "429", "503"),
+        ),
+        "description": "For diagnoses that this service keeps, and this key has asked for. The same again "
+        "changes nothing; another outcome has to say that it corrects the one before.",
+        "parameters": [
+            {
+                "name": "id",
+                "in": "path",
+                "required": True,
+                "description": "Of the diagnosis.",
+                "schema": {"type": "string", "format": "uuid"},
+                "example": examples.TAKEN.id,
+            }
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/GivenOutcome"},
+                    "examples": {"histopathology": {"value": examples.OUTCOME.model_dump(mode="json")}},
+                }
+            },
         },
     }
 

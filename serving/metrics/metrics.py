@@ -94,6 +94,9 @@ class Metrics:
             ["why"],
             registry=own,
         )
+        self._outcomes_lost = Counter(
+            "dermfed_answers_not_kept", "Answers that could not be kept for their outcomes", registry=own
+        )
         self._records_lost = Counter(
             "dermfed_records_lost", "Records of diagnoses that could not be written", registry=own
         )
@@ -203,6 +206,10 @@ class Metrics:
     def draining(self) -> None:
         """Counts a request refused because the service is ending."""
         self._refused.labels("draining").inc()
+
+    def outcome_lost(self) -> None:
+        """Counts an answer that could not be kept for its outcome."""
+        self._outcomes_lost.inc()
 
     def record_lost(self) -> None:
         """Counts an entry of the decision log that could not be written."""

@@ -13,6 +13,8 @@ from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters, subgroup_of
 from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.outcomes.keeping import AnswerKeeper
+from serving.monitoring.outcomes.kept import kept_answer
 from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.monitoring.shadow.table import ShadowRow, shadow_table
@@ -27,10 +29,13 @@ log = logging.getLogger("dermfed.serve")
 class Monitoring:
     """Counts answers for drift and compares candidates, in the background while the service runs."""
 
-    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
-        """Registers the metrics; `start` starts the threads."""
+    def __init__(
+        self, settings: ServeSettings, metrics: Metrics, answers: AnswerKeeper | None = None
+    ) -> None:
+        """Registers the metrics; `start` starts the threads. `answers` keeps those that may be judged."""
         self._settings = settings
         self._metrics = metrics
+        self._answers = answers
         self._drift = DriftCounters(metrics)
         self._comparisons = ShadowCounters(metrics)
         self._current_release: CurrentRelease | None = None
@@ -78,6 +83,7 @@ class Monitoring:
         decoded: Decoded,
         outputs: Outputs,
         diagnosis: Diagnosis,
+        key: str | None,
     ) -> BackgroundTask:
         """The background task that monitors an answer once it has been sent; its failures are only logged.
 
@@ -89,11 +95,14 @@ class Monitoring:
             decoded: them as the version's model saw it.
             outputs: the model's outputs, as a batch of one.
             diagnosis: the answer.
+            key: the id of the API key that asked.
         """
         everybody = release.versions[GLOBAL].manifest
         subgroup = subgroup_of(release.subgroups, everybody, parameters.skin_tone, parameters.skin_tone_scale)
         answered = AnsweredPicture(loaded, subgroup, parameters, contents, decoded, diagnosis)
-        return BackgroundTask(self._observe, answered, outputs)
+        tested = everybody.reference.by_subgroup if everybody.reference else ()
+        named = frozenset({*release.subgroups, *(one.subgroup.name for one in tested)})
+        return BackgroundTask(self._observe, answered, outputs, named, key)
 
     def health_issues(self) -> list[str]:
         """What keeps candidates from being compared; the service answers all the same."""
@@ -115,8 +124,16 @@ class Monitoring:
     def _served(self) -> list[LoadedRelease]:
         return list(self._current_release.served.releases.values()) if self._current_release else []
 
-    async def _observe(self, answered: AnsweredPicture, outputs: Outputs) -> None:
+    async def _observe(
+        self, answered: AnsweredPicture, outputs: Outputs, named: frozenset[str], key: str | None
+    ) -> None:
         try:
+            if self._answers is not None:
+                given = answered.decoded.question.given
+                pattern = given.pattern.name if given else ""
+                self._answers.put(
+                    kept_answer(answered.loaded, named, answered.subgroup, pattern, answered.diagnosis, key)
+                )
             self._drift.count_decision(
                 answered.loaded, answered.subgroup, answered.diagnosis.decision, answered.decoded.quality
             )

@@ -9,6 +9,9 @@ ProblemResponse
 ├── SignatureRefused    403  an action on the registry that nobody has signed who may do it
 ├── UnknownModel        404  nothing of this name is served
 ├── HeadTooSlow         408  the head of a request did not come in time
+├── UnknownDiagnosis    404  no diagnosis of this id is kept for whoever asks
+├── NothingKept         404  the service keeps no diagnoses to be judged
+├── OutcomeKnown        409  another outcome of this diagnosis is known
 ├── RefusedByRegistry   409  a rule of the registry says no
 ├── NotSignedForThis    409  an action that was signed for another state of the registry
 ├── BodyTooLarge        413  more bytes or pixels than are accepted
@@ -20,6 +23,7 @@ ProblemResponse
 ├── CallerGone          499  the caller closed the connection; the answer is for the log alone
 ├── NothingServed       503  no model can answer at the moment
 ├── NoDecoder           503  there is no process to decode a picture in
+├── OutcomesNotTaken    503  an outcome cannot be kept at the moment
 ├── Busy                503  as many requests are waiting as may
 ├── TooManyConnections  503  as many connections are open as may be
 ├── DeadlinePassed      503  the answer was not ready in time
@@ -129,6 +133,30 @@ class UnknownModel(ProblemResponse):
     """Nothing of this name is served."""
 
     status, name, title = 404, "not-found", "Not found"
+
+
+class UnknownDiagnosis(ProblemResponse):
+    """No diagnosis of this id is kept for whoever asks."""
+
+    status, name, title = 404, "unknown-diagnosis", "No such diagnosis"
+
+
+class NothingKept(ProblemResponse):
+    """The service keeps no diagnoses to be judged."""
+
+    status, name, title = 404, "nothing-kept", "No diagnoses are kept"
+
+
+class OutcomeKnown(ProblemResponse):
+    """Another outcome of this diagnosis is known."""
+
+    status, name, title = 409, "outcome-known", "Another outcome is known"
+
+
+class OutcomesNotTaken(ProblemResponse):
+    """An outcome cannot be kept at the moment."""
+
+    status, name, title = 503, "outcome-not-kept", "The outcome cannot be kept"
 
 
 class BodyTooLarge(ProblemResponse):

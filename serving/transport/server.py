@@ -10,6 +10,7 @@ How it ends, once the application has told its callers for a while that it will 
 
 import asyncio
 import contextlib
+import logging
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from starlette.types import ASGIApp
 from serving.transport.config import Bounds, Config
 from serving.transport.listening import WAITING, refuse_new
 from serving.transport.protocol import HttpProtocol
+
+log = logging.getLogger("dermfed.serve")
 
 GRACE: Final = 30
 """How long the answers to what was asked before the end may take; seconds."""
@@ -66,8 +69,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         last = loop.time() + GRACE
         while self.server_state.connections and loop.time() < last and not self.force_exit:
-            for connection in self._connections():
-                connection.end_if_unused(loop.time())
+            self._each(HttpProtocol.end_if_unused, loop.time())
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
         if self._watching is not None:
@@ -94,8 +96,14 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_LOOKS)
-            for connection in self._connections():
-                connection.check(loop.time())
+            self._each(HttpProtocol.check, loop.time())
 
-    def _connections(self) -> list[HttpProtocol]:
-        return [one for one in self.server_state.connections if isinstance(one, HttpProtocol)]
+    def _each(self, act: Callable[[HttpProtocol, float], None], now: float) -> None:
+        for connection in [*self.server_state.connections]:
+            if not isinstance(connection, HttpProtocol):
+                continue
+            try:
+                act(connection, now)
+            except Exception:  # what is wrong with one must not end the watch over all others
+                log.exception("a connection failed while it was looked at, and is closed")
+                connection.abort()

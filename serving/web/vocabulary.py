@@ -64,6 +64,12 @@ PROBLEMS: Final[Mapping[str, Told]] = {
     "head-too-slow": Told(Message("The request came too slowly"), _AGAIN),
     "head-too-large": Told(Message("The head of the request is too large"), _ASK),
     "too-many-connections": Told(Message("Too many connections"), _AGAIN),
+    "unknown-diagnosis": Told(Message("No such diagnosis"), Message("Look at the number of the answer.")),
+    "nothing-kept": Told(Message("No diagnoses are kept"), _ASK),
+    "outcome-known": Told(
+        Message("Another outcome is known"), Message("Say that yours corrects it, or leave it.")
+    ),
+    "outcome-not-kept": Told(Message("The outcome cannot be kept"), _AGAIN),
 }
 """Every problem by the end of its `type`."""
 

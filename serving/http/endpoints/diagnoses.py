@@ -98,7 +98,7 @@ class Diagnoses:
                 loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
             )
         after_response = service.monitoring.background_task(
-            release, loaded, parameters, pictures, decoded, outputs, diagnosis
+            release, loaded, parameters, pictures, decoded, outputs, diagnosis, request.state.key
         )
         return DiagnosisResult(diagnosis, loaded, parameters, after_response)
 

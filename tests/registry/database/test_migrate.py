@@ -17,7 +17,7 @@ from registry.database.guards import weak_guards
 from registry.database.hash_chain import GENESIS, event_hash
 from registry.database.tables import SCHEMA, SCHEMA_TABLE, Table
 from registry.errors import DatabaseError, SchemaTooNew, SchemaTooOld
-from registry.records import SCOPES
+from registry.records import SCOPES_AT_FIRST
 from registry.registry import Registry, upgrade
 from registry.store.owner_file import OWNER_FILE
 
@@ -82,8 +82,8 @@ def filled(places, tmp_path, bundle, dark):
         registry.promote(MODEL, [1, 2], to="production", override_gates=True, reason="the first")
         registry.promote(MODEL, [3], to="production", override_gates=True, reason="quoted 'é'")
         registry.rollback(MODEL, alias="production")
-        key, _ = registry.create_key("ward")
-        registry.create_key("office")
+        key, _ = registry.create_key("ward", scopes=SCOPES_AT_FIRST)
+        registry.create_key("office", scopes=SCOPES_AT_FIRST)
         registry.revoke_key(key.id)
         held = registry.versions(), registry.aliases(MODEL), registry.history(MODEL), registry.keys()
     (places.store / OWNER_FILE).unlink()  # stores of then did not say whose they are
@@ -203,10 +203,10 @@ def test_a_registry_of_the_second_schema_is_upgraded_and_its_chain_left_alone(pl
         assert [one.details for one in registry.history(MODEL)] == [one.details for one in history]
         assert registry.keys() == keys
         assert {(one.scopes, one.expires, one.per_minute, one.replaces) for one in keys} == {
-            (SCOPES, None, None, None)
+            (SCOPES_AT_FIRST, None, None, None)
         }
         done = registry.rotate_key(keys[1].id)
-        assert done.key.scopes == SCOPES
+        assert done.key.scopes == SCOPES_AT_FIRST
         assert registry.verify() == ()
     with pytest.raises(DatabaseError, match="never change"):
         change(places, "UPDATE events SET actor = 'nobody'")

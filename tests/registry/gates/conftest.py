@@ -13,8 +13,10 @@ from registry.gates import Case
 from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.calibration import CalibrationGate
+from registry.gates.case import InField
 from registry.gates.count import CountGate
 from registry.gates.coverage import CoverageGate
+from registry.gates.field import FieldGate
 from registry.gates.gate import GateConfig
 from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
@@ -149,6 +151,18 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
             NoWorseGate(delta=0.02), better_for_dark(0.83), better_for_dark((0.76, 0.62, 0.85))
         ),
         "parity": Example(ParityGate(limit=0.001), case({}, parity=0.001), case({}, parity=0.004)),
+        "field": Example(
+            FieldGate(),
+            Case(two, in_field={"dark": (InField("dark", 40, (0.8, 0.95)),)}, running=two[:1]),
+            Case(
+                two,
+                in_field={
+                    "dark": (
+                        InField("dark", 64, (0.61, 0.8), ("sensitivity of 0.85 or more, since 2026-05-04",)),
+                    )
+                },
+            ),
+        ),
         "signature": Example(
             SignatureGate(identities=(mine,)),
             Case(two, signed_by={"global": (mine,), "dark": ("another", mine)}),

@@ -84,7 +84,7 @@ def test_what_was_said_of_a_key_is_kept_and_told(registry):
 @pytest.mark.parametrize(
     ("said", "part"),
     [
-        ({"scopes": []}, "allowed are diagnose, read, operate"),
+        ({"scopes": []}, "allowed are diagnose, outcome, read, operate"),
         ({"scopes": ["reed"]}, "did you mean `read`"),
         ({"scopes": ["read", ""]}, "there is no scope ''"),
         ({"expires": timedelta(0)}, "0 days"),

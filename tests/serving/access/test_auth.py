@@ -94,11 +94,11 @@ def test_a_key_opens_what_its_scopes_say(asking, scope):
     if scope in keys[0].scopes:
         assert asking(request, keys, scope) == keys[0]
     else:
-        with pytest.raises(ScopeMissing, match="`operate`: it has diagnose, read") as caught:
+        with pytest.raises(ScopeMissing, match=f"`{scope}`: it has diagnose, read") as caught:
             asking(request, keys, scope)
         assert caught.value.status == 403
-        assert "dermfed-registry keys add NAME --scope operate" in caught.value.detail
-        assert 'error="insufficient_scope", scope="operate"' in caught.value.headers["WWW-Authenticate"]
+        assert f"dermfed-registry keys add NAME --scope {scope}" in caught.value.detail
+        assert f'error="insufficient_scope", scope="{scope}"' in caught.value.headers["WWW-Authenticate"]
     assert request.state.key == "both"
 
 

@@ -55,6 +55,13 @@ class Apart:
         service = psutil.Process(self._process.pid)
         return sum(held(one.pid) for one in (service, *service.children(recursive=True)))
 
+    def kept(self) -> int:
+        """The bytes that the service itself holds on to: its own memory, and no other process's."""
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("the system does not say")
+
 
 def held(pid: int) -> int:
     """The bytes of memory that a process holds, a page that several hold counted in parts."""

@@ -4,6 +4,8 @@ import socket
 
 import pytest
 
+from serving.transport.protocol import HttpProtocol
+
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
@@ -57,6 +59,22 @@ def test_bytes_that_come_one_by_one_win_no_time(serving):
 def test_a_connection_on_which_nothing_is_sent_is_closed(serving, until_closed):
     with serving(header_seconds=0.3) as served, served.connect() as line:
         assert until_closed(line) == b""
+
+
+def test_a_fault_with_one_connection_leaves_the_others_watched(serving, until_closed, monkeypatch, caplog):
+    check, failed = HttpProtocol.check, []
+
+    def fail_once(self, now):
+        if not failed:
+            failed.append(self)
+            raise RuntimeError("a fault")
+        check(self, now)
+
+    monkeypatch.setattr(HttpProtocol, "check", fail_once)
+    with serving(header_seconds=0.3) as served, served.connect() as one, served.connect() as other:
+        assert until_closed(one) == until_closed(other) == b""
+    assert len(failed) == 1
+    assert "a connection failed while it was looked at" in caplog.text
 
 
 def test_a_connection_that_is_kept_is_closed_when_nothing_is_asked(serving, until_closed):

@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     for name, content in {
         "empty.jpg": b"",
         "cut.jpg": jpeg()[:-300],
+        "marked.jpg": jpeg()[:-300] + b"\xff\xd9",  # as if it were whole
         "text.jpg": b"no access",
         "phone.jpg": b"\x00\x00\x00\x18ftypheic" + bytes(40),
         "large.jpg": jpeg(101),
@@ -63,6 +64,7 @@ def folder(tmp_path: Path) -> Path:
         ("z.zip::b.jpg", causes.NOT_IN_ARCHIVE, "z.zip::b.jpg"),
         ("empty.jpg", causes.EMPTY, "empty.jpg"),
         ("cut.jpg", "the picture's bytes end early; copy or export the whole file again", "cut.jpg: the pic"),
+        ("marked.jpg", "the picture's bytes end early; copy or export", "marked.jpg: the pic"),
         ("text.jpg", "no picture, whatever its name says: JPEG, PNG and WebP are read", "text.jpg: 9 bytes"),
         ("phone.jpg", "the picture is HEIC, which is not read; JPEG, PNG and WebP", "phone.jpg"),
         (

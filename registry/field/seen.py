@@ -1,0 +1,110 @@
+"""The answers of one version to one subgroup, of all patterns together, with what became of the patients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.field.strata import Strata
+from registry.outcomes.answer import CELLS, Cell
+from registry.outcomes.counts import FieldCounts
+
+FEWEST = 5
+"""Outcomes of a stratum, unless it is joined with the others on its side of the working point."""
+
+_CELLS = [Cell.of(number) for number in range(CELLS)]
+_ABOVE = np.array([cell.side == "above" for cell in _CELLS])
+_REPORTED = np.array([cell.decision == "report" for cell in _CELLS])
+_NONE = np.array([cell.side == "none" for cell in _CELLS])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Answers in strata, and the outcomes that are known, in the order in which they became so.
+
+    Attributes:
+        first: the day from which days are counted.
+        flagged: which strata are above the working point, `(strata,)`.
+        answered: by day and stratum, `(days, strata)`.
+        reported: answers that were reported and not referred.
+        has_working_point: whether all answers lie on a side of a working point.
+        answered_on: the day of each answer whose outcome is known, `(outcomes,)`.
+        known_on: the day on which that became known.
+        stratum: of each.
+        malignant: whether the outcome is malignant.
+        in_set: whether the prediction set held it.
+        cleared: whether it is malignant, and was reported as something that is not.
+    """
+
+    first: date
+    flagged: NDArray[np.bool_]
+    answered: NDArray[np.int64]
+    reported: int
+    has_working_point: bool
+    answered_on: NDArray[np.int64]
+    known_on: NDArray[np.int64]
+    stratum: NDArray[np.int64]
+    malignant: NDArray[np.bool_]
+    in_set: NDArray[np.bool_]
+    cleared: NDArray[np.bool_]
+
+    @property
+    def strata(self) -> Strata:
+        """The counts of all days together."""
+        everybody = np.ones(len(self.stratum), dtype=np.bool_)
+        counted = Strata.count(self.stratum, self.flagged, everybody, self.malignant)
+        return Strata(self.flagged, self.answered.sum(axis=0), counted.confirmed, counted.malignant)
+
+
+def seen(counts: Sequence[FieldCounts]) -> Seen:
+    """What was seen of one version and one subgroup; `counts` are of its patterns, at least one."""
+    first = min(one.first for one in counts)
+    shifts = [(one.first - first).days for one in counts]
+    days = max(len(one.answered) + shift for one, shift in zip(counts, shifts, strict=True))
+    answered = np.zeros((days, CELLS), dtype=np.int64)
+    for one, shift in zip(counts, shifts, strict=True):
+        answered[shift : shift + len(one.answered)] += one.answered
+    shifted = list(zip(counts, shifts, strict=True))
+    known_on = np.concatenate([one.known_on + shift for one, shift in shifted])
+    order = np.argsort(known_on, kind="stable")
+    cell = np.concatenate([one.cell for one in counts])[order]
+    sides = [np.array([malignant for _, malignant in one.answering.labels]) for one in counts]
+    malignant = np.concatenate([side[one.truth] for side, one in zip(sides, counts, strict=True)])[order]
+    called = np.concatenate([side[one.label] for side, one in zip(sides, counts, strict=True)])[order]
+    stratum_of, flagged = _strata(np.bincount(cell, minlength=CELLS))
+    by_stratum = np.zeros((days, len(flagged)), dtype=np.int64)
+    for number in range(CELLS):
+        by_stratum[:, stratum_of[number]] += answered[:, number]
+    return Seen(
+        first,
+        flagged,
+        by_stratum,
+        int(answered[:, _REPORTED].sum()),
+        not answered[:, _NONE].any(),
+        np.concatenate([one.answered_on + shift for one, shift in shifted])[order],
+        known_on[order],
+        stratum_of[cell],
+        malignant,
+        np.concatenate([one.in_set for one in counts])[order],
+        malignant & ~called & _REPORTED[cell],
+    )
+
+
+def _strata(confirmed: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The stratum of each cell, `(CELLS,)`, and which strata are flagged, `(strata,)`.
+
+    By side of the working point and by whether the answer was reported; where either half of a side has few
+    outcomes, the side is one stratum.
+    """
+    stratum = np.zeros(CELLS, dtype=np.int64)
+    flagged: list[bool] = []
+    for above, side in ((False, ~_ABOVE), (True, _ABOVE)):
+        halves = [side & _REPORTED, side & ~_REPORTED]
+        if min(confirmed[half].sum() for half in halves) < FEWEST:
+            halves = [side]
+        for half in halves:
+            stratum[half] = len(flagged)
+            flagged.append(above)
+    return stratum, np.array(flagged)

@@ -1,0 +1,12 @@
+"""What an answer leaves behind to be judged later, and what became of the patient: a database of its own.
+
+Neither a picture nor a fact about a person is in it: of an answer its id, day, version and the ranges of its
+scores; of an outcome a label, who confirmed it and when. It is apart from the registry's database, which is
+kept for good and is copied around: what is here is kept for as long as the operator says.
+
+- `tables`: the schema.
+- `answer`, `outcome`: what is kept of either, checked.
+- `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
+- `counts`: what figures are made of.
+- `csv_file`, `importing`: outcomes as a file of another system has them.
+"""

@@ -1,0 +1,185 @@
+"""The database of outcomes: opened, written and read; the one owner of its SQL beside `counts`."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from registry.database.connection import open_database, reading, url_text, writing
+from registry.errors import DatabaseError, SchemaTooNew
+from registry.outcomes.answer import Answering, KeptAnswer
+from registry.outcomes.giving import TOGETHER, Known, Refusal, Taken, batched, take
+from registry.outcomes.outcome import Outcome
+from registry.outcomes.tables import (
+    SCHEMA,
+    AnswerCountRow,
+    AnsweringRow,
+    AnswerRow,
+    OutcomeRow,
+    SchemaRow,
+    Table,
+)
+
+
+class OutcomeStore:
+    """The database of outcomes; thread-safe, as its engine is."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Takes an engine whose tables are there."""
+        self.engine = engine
+        self._answering: dict[Answering, int] = {}
+
+    @classmethod
+    def open(cls, url: str) -> "OutcomeStore":
+        """Opens the database at an address; an empty one gets its tables.
+
+        Raises:
+            InvalidName: the address is none of a database.
+            SchemaTooNew: a newer dermfed made it.
+            DatabaseError: it cannot be opened, or holds other tables.
+        """
+        engine = open_database(url)
+        try:
+            with reading(engine) as connection:
+                found = _schema(connection)
+            if found is None:
+                with writing(engine) as connection:
+                    if _schema(connection) is None:  # another process may have been first
+                        Table.metadata.create_all(connection)
+                        connection.execute(insert(SchemaRow).values(number=SCHEMA))
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self.engine.dispose()
+
+    def record(self, answers: Sequence[KeptAnswer]) -> None:
+        """Keeps answers, all of them or none; one that is there already is not counted twice.
+
+        Raises:
+            DatabaseError: they cannot be written.
+        """
+        if not answers:
+            return
+        with writing(self.engine) as connection:
+            known: set[str] = set()
+            for some in batched([one.id for one in answers], TOGETHER):
+                known |= set(connection.scalars(select(AnswerRow.id).where(AnswerRow.id.in_(some))))
+            new = {one.id: one for one in answers if one.id not in known}
+            if not new:
+                return
+            ids = {one.answering: self._id_of(connection, one.answering) for one in new.values()}
+            connection.execute(insert(AnswerRow), [_row(one, ids[one.answering]) for one in new.values()])
+            counted = Counter((ids[one.answering], one.day, one.cell.number) for one in new.values())
+            _add_counts(connection, counted)
+        self._answering |= ids
+
+    def give(
+        self, outcomes: Iterable[Outcome], key: str | None, today: date | None = None
+    ) -> list[Taken | Refusal]:
+        """Takes outcomes in one transaction, and says of each what became of it.
+
+        Args:
+            outcomes: several of one answer are taken in their order.
+            key: the id of the API key that gives them, which must have asked; `giving.ANYBODY` may all.
+            today: the day on which they become known; by default today, in UTC.
+
+        Raises:
+            DatabaseError: they cannot be written; then none is.
+        """
+        day = today or datetime.now(UTC).date()
+        given = list(outcomes)
+        with writing(self.engine) as connection:
+            known = Known(connection, [one.answer for one in given])
+            told = [take(known, one, key) for one in given]
+            known.write(connection, key, day)
+        return told
+
+    def forget(self, before: date) -> int:
+        """Removes answers of days before this one, with their counts and outcomes; returns how many answers.
+
+        Raises:
+            DatabaseError: they cannot be removed.
+        """
+        with writing(self.engine) as connection:
+            old = select(AnswerRow.id).where(AnswerRow.day < before)
+            connection.execute(delete(OutcomeRow).where(OutcomeRow.answer.in_(old)))
+            removed = connection.execute(delete(AnswerRow).where(AnswerRow.day < before)).rowcount
+            connection.execute(delete(AnswerCountRow).where(AnswerCountRow.day < before))
+        return int(removed)
+
+    def _id_of(self, connection: Connection, one: Answering) -> int:
+        if (known := self._answering.get(one)) is not None:
+            return known
+        where = (
+            AnsweringRow.model == one.model,
+            AnsweringRow.version == one.version,
+            AnsweringRow.subgroup == one.subgroup,
+            AnsweringRow.pattern == one.pattern,
+        )
+        found = connection.scalar(select(AnsweringRow.id).where(*where))
+        if found is not None:
+            return int(found)
+        labels = [list(label) for label in one.labels]
+        values = {"model": one.model, "version": one.version, "made_for": one.made_for}
+        inserted = connection.execute(
+            insert(AnsweringRow).values(**values, subgroup=one.subgroup, pattern=one.pattern, labels=labels)
+        ).inserted_primary_key
+        assert inserted is not None
+        return int(inserted[0])
+
+
+def _schema(connection: Connection) -> int | None:
+    """The number of the schema; None of an empty database."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if SchemaRow.__tablename__ not in tables:
+        raise DatabaseError(
+            f"the database {url_text(connection.engine.url)} holds other tables ({', '.join(tables[:5])}); "
+            "name one for outcomes alone"
+        )
+    found = connection.scalar(select(SchemaRow.number))
+    if found is None:
+        raise DatabaseError(f"the database {url_text(connection.engine.url)} does not say its schema")
+    if found > SCHEMA:
+        raise SchemaTooNew(
+            f"the database {url_text(connection.engine.url)} has schema {found} of outcomes; this dermfed "
+            f"reads up to {SCHEMA}: install a newer dermfed"
+        )
+    return int(found)
+
+
+def _row(one: KeptAnswer, answering: int) -> dict[str, object]:
+    codes = [code for code, _ in one.answering.labels]
+    return {
+        "id": one.id,
+        "day": one.day,
+        "answering": answering,
+        "key": one.key,
+        "cell": one.cell.number,
+        "label": codes.index(one.label),
+        "in_set": "".join("1" if code in one.in_set else "0" for code in codes),
+    }
+
+
+def _add_counts(connection: Connection, counted: Counter[tuple[int, date, int]]) -> None:
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    rows = [
+        {"answering": answering, "day": day, "cell": cell, "n": n}
+        for (answering, day, cell), n in sorted(counted.items())
+    ]
+    adding: Callable[..., sqlite.Insert | postgresql.Insert] = dialect.insert
+    statement = adding(AnswerCountRow)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["answering", "day", "cell"],
+            set_={"n": AnswerCountRow.n + statement.excluded.n},
+        ),
+        rows,
+    )

@@ -1,0 +1,137 @@
+"""Keeps answers in the database of outcomes: a thread writes those that have come meanwhile, all at once.
+
+No answer waits for it. While the database cannot be written they wait, so many of them; what comes then is
+lost, counted and told.
+"""
+
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+from registry.addresses import masked
+from registry.errors import RegistryError
+from registry.outcomes.answer import KeptAnswer
+from registry.outcomes.store import OutcomeStore
+from serving.inference.priority import lower_thread_priority
+from serving.metrics.metrics import Metrics
+
+log = logging.getLogger("dermfed.serve")
+
+SECONDS: Final = 0.2
+"""How long an answer waits for others."""
+
+TOGETHER: Final = 500
+"""Answers that are written at once."""
+
+WAITING: Final = 20_000
+"""How many may wait for a database that does not take them."""
+
+_AGAIN_SECONDS: Final = 2.0
+_CLOSING_SECONDS: Final = 5.0
+
+
+class AnswerKeeper:
+    """A queue of answers, and the thread that writes them."""
+
+    def __init__(self, url: str, metrics: Metrics) -> None:
+        """Starts nothing yet.
+
+        Args:
+            url: of the database of outcomes.
+            metrics: where lost answers are counted.
+        """
+        self._url = url
+        self._metrics = metrics
+        self._answers: deque[KeptAnswer] = deque()
+        self._writing = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._store: OutcomeStore | None = None
+        self._lost = 0
+        self._why = ""
+
+    def start(self) -> None:
+        """Opens the database, and starts the thread.
+
+        Raises:
+            RegistryError: the database cannot be opened.
+        """
+        self._store = OutcomeStore.open(self._url)
+        self._thread = threading.Thread(target=self._run, name="outcomes", daemon=True)
+        self._thread.start()
+
+    @property
+    def store(self) -> OutcomeStore:
+        """The database, which is open after `start`."""
+        assert self._store is not None
+        return self._store
+
+    @property
+    def health_issues(self) -> list[str]:
+        """Why answers are not kept; empty where they are."""
+        if not self._why:
+            return []
+        lost = f", and {self._lost:,} are lost" if self._lost else ""
+        return [
+            f"{len(self._answers):,} answers wait to be kept for their outcomes{lost}: the database "
+            f"{masked(self._url)} does not take them ({self._why})"
+        ]
+
+    def put(self, answer: KeptAnswer) -> None:
+        """Queues an answer."""
+        if len(self._answers) >= WAITING:
+            self._lost += 1
+            self._metrics.outcome_lost()
+            return
+        self._answers.append(answer)
+
+    def flush(self) -> None:
+        """Writes what waits; blocks.
+
+        Raises:
+            RegistryError: it cannot be written; it goes on waiting.
+        """
+        with self._writing:
+            while self._answers:
+                together = [self._answers[place] for place in range(min(TOGETHER, len(self._answers)))]
+                self.store.record(together)
+                for _ in together:
+                    self._answers.popleft()
+        self._why = ""
+
+    def close(self) -> None:
+        """Writes what waits, as far as a few seconds allow, and ends the thread."""
+        self._stop.set()
+        if self._thread is None:
+            return
+        self._thread.join(_CLOSING_SECONDS)
+        if left := len(self._answers):
+            log.error(
+                "%d answers were not kept for their outcomes: %s", left, self._why or "no time was left"
+            )
+            for _ in range(left):
+                self._metrics.outcome_lost()
+        if not self._thread.is_alive():
+            self.store.close()
+
+    def _run(self) -> None:
+        lower_thread_priority()
+        pause = SECONDS
+        while not self._stop.wait(pause):
+            pause = SECONDS if self._flushed() else _AGAIN_SECONDS
+        with suppress(RegistryError):
+            self.flush()
+
+    def _flushed(self) -> bool:
+        try:
+            self.flush()
+        except Exception as error:
+            # Whatever it is, the thread has to live: the next try may succeed.
+            why = str(error) if isinstance(error, RegistryError) else type(error).__name__
+            if why != self._why:
+                log.exception("answers cannot be kept for their outcomes: %s", why)
+            self._why = why
+            return False
+        return True

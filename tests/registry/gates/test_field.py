@@ -1,0 +1,90 @@
+"""The gate `field`: what became of patients keeps a release out, and how it cannot be got around."""
+
+import pytest
+
+from registry.environment import OUTCOMES
+from registry.gates import Case
+from registry.gates.case import InField
+from registry.gates.field import FieldGate
+from registry.outcomes.outcome import Outcome
+from registry.outcomes.store import OutcomeStore
+from registry.releases.outcomes_of import outcomes_of
+from tests.registry.kept_answers import FIRST, kept_answer, of_version
+
+WHERE = "sensitivity_at_threshold"
+
+
+@pytest.fixture
+def releases(bundle, told):
+    """The one that runs, and one that would take its place: as its test has it."""
+
+    def make(now):
+        old = bundle(metrics=told(WHERE, light=0.9, dark=(0.9, 0.8, 0.95))).manifest
+        new = bundle(metrics=told(WHERE, light=0.9, dark=now)).manifest
+        return (old,), (new,)
+
+    return make
+
+
+def judged(running, now, **beside):
+    return FieldGate().judge(Case(now, running=running, **beside))
+
+
+def known(low, high, subgroup="dark"):
+    return {"global": (InField(subgroup, 50, (low, high)),)}
+
+
+def test_a_test_that_shows_less_than_the_running_release_does_in_the_field_is_refused(releases):
+    running, now = releases((0.7, 0.6, 0.8))
+    found = judged(running, now, running_in_field=known(0.85, 0.95))
+    assert found.verdict == "refused"
+    assert "sensitivity of dark is 0.800 at most on test" in found.detail
+    assert "shows 0.850 at least in the field" in found.detail
+    running, now = releases((0.7, 0.6, 0.9))
+    assert judged(running, now, running_in_field=known(0.85, 0.95)).verdict == "passed"
+
+
+def test_the_field_counts_before_the_test(releases):
+    running, now = releases((0.9, 0.85, 0.95))
+    worse = {"running_in_field": known(0.85, 0.95), "in_field": known(0.5, 0.7)}
+    assert judged(running, now, **worse).verdict == "refused"
+
+
+def test_another_subgroups_outcomes_say_nothing_of_this_one(releases):
+    running, now = releases((0.7, 0.6, 0.8))
+    assert judged(running, now, running_in_field=known(0.85, 0.95, "light")).verdict != "refused"
+
+
+def test_a_version_that_stays_is_not_compared_with_itself(releases):
+    running, _ = releases((0.9, 0.8, 0.95))
+    assert judged(running, running, running_in_field=known(0.99, 1.0)).verdict == "not applicable"
+
+
+def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases):
+    monkeypatch.delenv(OUTCOMES, raising=False)
+    running, now = releases((0.9, 0.85, 0.95))
+    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}).unread
+    assert judged(running, now, outcomes_unread=unread).verdict == "refused"
+    monkeypatch.setenv(OUTCOMES, "mysql://nowhere")
+    assert "mysql" in outcomes_of("demo", {}, {}).unread
+
+
+def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases):
+    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
+    monkeypatch.setenv(OUTCOMES, url)
+    running, now = releases((0.9, 0.85, 0.95))
+    store = OutcomeStore.open(url)
+    answers = [
+        kept_answer(day, malignancy=0.1 + 0.8 * (day % 2), answering=of_version(1)) for day in range(60)
+    ]
+    store.record(answers)
+    store.give([Outcome(one.id, "MEL", "follow-up", FIRST) for one in answers], "k1", FIRST)
+    store.close()
+    found = outcomes_of("demo", {2: now[0]}, {1: running[0]})
+    assert (found.unread, found.candidate) == ("", {"global": ()})
+    ((dark,),) = found.running.values()
+    assert (dark.subgroup, dark.malignant) == ("dark", 60)
+    assert dark.sensitivity is not None
+    assert dark.sensitivity[0] < 0.5 < dark.sensitivity[1]
+    (broken,) = dark.broken
+    assert broken.startswith("sensitivity of 0.80 or more, since 2026-")
