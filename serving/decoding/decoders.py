@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle import errors
+from registry.bundle.message import Message, Number
 from registry.bundle.pictures.rule import PictureRule
 from serving.decoding.decoded import DecodedPicture
 from serving.decoding.decoder import DecoderEnded, Reason
@@ -124,7 +125,8 @@ class Decoders:
         except NoTemplateError as error:
             log.error("no picture is decoded: %s", error)  # noqa: TRY400
             raise NoDecoder(
-                "no process can be started to decode the picture in; try again", {"Retry-After": "5"}
+                Message("no process can be started to decode the picture in; try again"),
+                {"Retry-After": "5"},
             ) from error
         except DecoderEnded as ended:
             self._count(ended.reason, content)
@@ -158,24 +160,38 @@ class Decoders:
     def _beyond(self, takes: Takes) -> PictureTooCostly:
         if takes.memory > self._costly.memory:
             return PictureTooCostly(
-                f"decoding the picture would take some {_megabytes(takes.memory)}; at most "
-                f"{_megabytes(self._costly.memory)} are given. Send a smaller copy, or a JPEG"
+                Message(
+                    "decoding the picture would take some {takes}; at most {given} are given. Send a smaller "
+                    "copy, or a JPEG",
+                    takes=_megabytes(takes.memory),
+                    given=_megabytes(self._costly.memory),
+                )
             )
         return PictureTooCostly(
-            f"decoding the picture would take some {takes.seconds:.0f} seconds of a core; at most "
-            f"{self._costly.seconds:g} are given. Save it anew as a JPEG that is not progressive, or send a "
-            "smaller copy"
+            Message(
+                "decoding the picture would take some {takes} seconds of a core; at most {given} are given. "
+                "Save it anew as a JPEG that is not progressive, or send a smaller copy",
+                takes=f"{takes.seconds:.0f}",
+                given=Number(f"{self._costly.seconds:g}"),
+            )
         )
 
     def _too_costly(self, reason: Reason) -> PictureTooCostly:
         what = {
-            "time": f"took longer than {self._costly.seconds:g} seconds of a core",
-            "memory": f"took more memory than the {_megabytes(self._costly.memory)} that are given",
-            "crash": "ended the decoder",
+            "time": Message(
+                "took longer than {given} seconds of a core", given=Number(f"{self._costly.seconds:g}")
+            ),
+            "memory": Message(
+                "took more memory than the {given} that are given", given=_megabytes(self._costly.memory)
+            ),
+            "crash": Message("ended the decoder"),
         }
         return PictureTooCostly(
-            f"decoding the picture {what[reason]}; open it elsewhere and save it anew as a JPEG, or send a "
-            "smaller copy"
+            Message(
+                "decoding the picture {why}; open it elsewhere and save it anew as a JPEG, or send a smaller "
+                "copy",
+                why=what[reason],
+            )
         )
 
     def _count(self, reason: Reason, content: bytes) -> None:
@@ -190,4 +206,4 @@ def _refusal(answer: Refused) -> errors.PictureError:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 2**20:,.0f} MiB"
+    return Message("{size} MiB", size=Number(f"{size / 2**20:,.0f}"))

@@ -155,7 +155,11 @@ def check_format(content: bytes, declared: str) -> None:
             )
         )
     if also := other_format(content):
-        raise NotAnImage(f"the file is {also} besides a {found} picture; send the picture alone")
+        raise NotAnImage(
+            Message(
+                "the file is {also} besides a {found} picture; send the picture alone", also=also, found=found
+            )
+        )
 
 
 def _too_large(max_bytes: int) -> str:

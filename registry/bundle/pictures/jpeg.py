@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from registry.bundle.errors import DamagedPicture, TruncatedPicture
+from registry.bundle.message import Message
 
 # What libjpeg warns of where pixels are lost.
 _ENDS_EARLY: Final = re.compile("premature end|found marker 0xd9", re.IGNORECASE)
@@ -83,11 +84,13 @@ def _whole(content: bytes, image: JpegImagePlugin.JpegImageFile) -> NDArray[np.u
 def _refuse_loss(error: ValueError) -> None:
     if _ENDS_EARLY.search(str(error)):
         raise TruncatedPicture(
-            f"the picture's bytes end early ({error}); send the whole file again"
+            Message("the picture's bytes end early ({why}); send the whole file again", why=str(error))
         ) from error
     if _SPOILT.search(str(error)):
         raise DamagedPicture(
-            f"bytes of the JPEG are missing or changed ({error}); send the whole file again"
+            Message(
+                "bytes of the JPEG are missing or changed ({why}); send the whole file again", why=str(error)
+            )
         ) from error
 
 
@@ -130,7 +133,10 @@ def _refuse_missing_scans(content: bytes) -> None:
                 return
     if any(any(bits) for bits in missing.values()):
         raise TruncatedPicture(
-            "the picture's bytes end early (the last of its scans are missing); send the whole file again"
+            Message(
+                "the picture's bytes end early ({why}); send the whole file again",
+                why=Message("the last of its scans are missing"),
+            )
         )
 
 

@@ -80,14 +80,21 @@ class _Refused:
 
 
 def _convert(suffix: str) -> str:
-    return f"convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`"
+    return Message("convert it to JPEG or PNG, e.g. with `magick in.{suffix} out.jpg`", suffix=suffix)
 
 
-_PHONE = f"{_convert('heic')}, and set the phone to its most compatible format"
-_RAW = "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
-_PAGE = "take the picture out of it, e.g. with `pdfimages -all in.pdf out`"
-_FILM = "take the one picture out of it that is meant"
-_WEB = "it was saved in place of the picture, as where one is not let in: fetch it again"
+def _raw(kind: str) -> str:
+    return Message("a camera's raw file ({kind})", kind=kind)
+
+
+_PHONE = Message("{convert}, and set the phone to its most compatible format", convert=_convert("heic"))
+_RAW = Message(
+    "develop it to JPEG or PNG, e.g. with `darktable-cli in.raw out.jpg` or the camera's own program"
+)
+_PAGE = Message("take the picture out of it, e.g. with `pdfimages -all in.pdf out`")
+_FILM = Message("take the one picture out of it that is meant")
+_WEB = Message("it was saved in place of the picture, as where one is not let in: fetch it again")
+_TIFF_OR_RAW = Message("TIFF, or a camera's raw file of its kind")
 _HEIF = {
     **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
     **dict.fromkeys((b"mif1", b"mif2", b"msf1"), "HEIF"),
@@ -97,41 +104,45 @@ _HEIF = {
 _REFUSED_FORMATS: tuple[_Refused, ...] = (
     _Refused(0, b"GIF8", "GIF", _convert("gif")),
     _Refused(0, b"BM", "BMP", _convert("bmp")),
-    _Refused(8, b"CR\x02", "a camera's raw file (CR2)", _RAW),
-    _Refused(0, b"II*\x00", "TIFF, or a camera's raw file of its kind", _convert("tif")),
-    _Refused(0, b"MM\x00*", "TIFF, or a camera's raw file of its kind", _convert("tif")),
+    _Refused(8, b"CR\x02", _raw("CR2"), _RAW),
+    _Refused(0, b"II*\x00", _TIFF_OR_RAW, _convert("tif")),
+    _Refused(0, b"MM\x00*", _TIFF_OR_RAW, _convert("tif")),
     _Refused(0, b"II+\x00", "TIFF", _convert("tif")),
     _Refused(0, b"MM\x00+", "TIFF", _convert("tif")),
     *(_Refused(4, b"ftyp" + brand, name, _PHONE) for brand, name in _HEIF.items()),
     _Refused(4, b"ftypavif", "AVIF", _convert("avif")),
     _Refused(4, b"ftypavis", "AVIF", _convert("avif")),
-    _Refused(4, b"ftypcrx", "a camera's raw file (CR3)", _RAW),
+    _Refused(4, b"ftypcrx", _raw("CR3"), _RAW),
     *(
-        _Refused(4, b"ftyp" + brand, "a film", _FILM, is_picture=False)
+        _Refused(4, b"ftyp" + brand, Message("a film"), _FILM, is_picture=False)
         for brand in (b"iso", b"mp4", b"qt", b"3gp", b"M4V", b"avc")
     ),
-    _Refused(0, b"FUJIFILMCCD-RAW", "a camera's raw file (RAF)", _RAW),
-    _Refused(0, b"IIRO", "a camera's raw file (ORF)", _RAW),
-    _Refused(0, b"IIU\x00", "a camera's raw file (RW2)", _RAW),
+    _Refused(0, b"FUJIFILMCCD-RAW", _raw("RAF"), _RAW),
+    _Refused(0, b"IIRO", _raw("ORF"), _RAW),
+    _Refused(0, b"IIU\x00", _raw("RW2"), _RAW),
     _Refused(0, b"\x00\x00\x00\x0cjP  ", "JPEG 2000", _convert("jp2")),
     _Refused(0, b"\xffO\xffQ", "JPEG 2000", _convert("j2k")),
     _Refused(0, b"\x00\x00\x00\x0cJXL ", "JPEG XL", _convert("jxl")),
     _Refused(0, b"\xff\x0a", "JPEG XL", _convert("jxl")),
-    _Refused(0, b"8BPS", "a Photoshop file (PSD)", _convert("psd")),
+    _Refused(0, b"8BPS", Message("a Photoshop file (PSD)"), _convert("psd")),
     _Refused(0, b"%PDF", "PDF", _PAGE),
     _Refused(
         0,
         b"\x00\x05\x16\x07",
-        "what a Mac keeps beside a file (AppleDouble)",
-        "name the picture itself",
+        Message("what a Mac keeps beside a file (AppleDouble)"),
+        Message("name the picture itself"),
         is_picture=False,
     ),
     *(
-        _Refused(0, mark, "a web page", _WEB, is_picture=False)
+        _Refused(0, mark, Message("a web page"), _WEB, is_picture=False)
         for mark in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML")
     ),
     _Refused(
-        0, b"PK\x03\x04", "a zip file or an Office document", "take the picture out of it", is_picture=False
+        0,
+        b"PK\x03\x04",
+        Message("a zip file or an Office document"),
+        Message("take the picture out of it"),
+        is_picture=False,
     ),
 )
 
@@ -190,8 +201,11 @@ def picture_format(content: bytes) -> Format:
         if content[refused.offset : refused.offset + len(refused.magic)] == refused.magic:
             kind = UnsupportedPicture if refused.is_picture else NotAPicture
             raise kind(
-                f"the picture is {refused.name}, which is not read; JPEG, PNG and WebP are accepted: "
-                f"{refused.what_to_do}"
+                Message(
+                    "the picture is {name}, which is not read; JPEG, PNG and WebP are accepted: {what_to_do}",
+                    name=refused.name,
+                    what_to_do=refused.what_to_do,
+                )
             )
     if content[128:132] == _DICOM[128:]:
         raise UnsupportedPicture(

@@ -10,6 +10,7 @@ import struct
 from typing import Final
 
 from registry.bundle.errors import DamagedPicture
+from registry.bundle.message import Message, Number
 
 MAX_PARTS: Final = 20_000
 """Chunks of a PNG (2,600 in one of 20 MB); segments of a JPEG, and bytes between them, before its pixels."""
@@ -95,8 +96,13 @@ def refuse_costly_scans(content: bytes, pixels: int) -> None:
     scans = jpeg_scans(content)
     if scans > 1 and scans * pixels > MAX_SCANNED_PIXELS:
         raise DamagedPicture(
-            f"the JPEG has {scans} scans of {pixels:,} pixels; together at most {MAX_SCANNED_PIXELS:,} are "
-            "decoded. Save it anew as a JPEG that is not progressive, or send a smaller copy"
+            Message(
+                "the JPEG has {scans} scans of {pixels} pixels; together at most {most} are decoded. Save it "
+                "anew as a JPEG that is not progressive, or send a smaller copy",
+                scans=scans,
+                pixels=Number(f"{pixels:,}"),
+                most=Number(f"{MAX_SCANNED_PIXELS:,}"),
+            )
         )
 
 

@@ -106,6 +106,13 @@ def test_a_problem_is_told_in_the_language_of_the_page(service):
     assert page.all("p") == [one for one in page.all("p") if "lang" not in one]
 
 
+def test_what_a_phone_sends_is_told_with_what_to_do(service):
+    files = {"image": ("lesion.jpg", bytes(4) + b"ftypheic" + bytes(40), "image/jpeg")}
+    answer = service.client.post("/", files=files, headers={**HTML, "Accept-Language": "de"})
+    assert "das Bild ist HEIC und wird so nicht gelesen" in answer.text
+    assert "stellen Sie das Telefon auf das kompatibelste Format ein" in answer.text
+
+
 def test_a_sentence_without_a_translation_is_marked_as_english(service, picture, monkeypatch):
     monkeypatch.setattr(predictor, "tone_warnings", lambda *_: ["Something that nobody has translated."])
     for language, marked in (("de", True), ("en", False)):
@@ -115,7 +122,8 @@ def test_a_sentence_without_a_translation_is_marked_as_english(service, picture,
 
 
 def test_a_detail_without_a_translation_is_marked_and_explained(service):
-    files = {"image": ("lesion.gif", b"GIF89a" + bytes(40), "image/jpeg")}
+    with_a_preamble = b"some" + bytes(124) + b"DICM" + bytes(40)
+    files = {"image": ("lesion.dcm", with_a_preamble, "application/dicom")}
     answer = service.client.post("/", files=files, headers={**HTML, "Accept-Language": "de"})
     page = Texts(answer.text)
     assert {"class": "said", "lang": "en"} in page.all("p")
