@@ -1,5 +1,6 @@
 """A worker as whoever asks it sees it: one question at a time, and only so long for the answer."""
 
+import mmap
 import os
 import resource
 import signal
@@ -98,6 +99,10 @@ class Decoder:
     def pixels(self, size: int) -> NDArray[np.uint8]:
         """The pixels of the last answer, `(size, size, 3)`: a copy that the worker has no hand on."""
         return self._pixels[: 3 * size * size].reshape(size, size, 3).copy()
+
+    def forget(self) -> None:
+        """Empties the shared memory: of neither the picture nor its pixels anything stays there."""
+        self._forked.pixels.madvise(mmap.MADV_REMOVE)
 
     def kill(self) -> None:
         """Ends the worker; whoever asks it just now is told so."""

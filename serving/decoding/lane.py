@@ -57,6 +57,7 @@ class Lane:
             try:
                 answer = decoder.ask(question, self.seconds)
                 found = decoder.pixels(rule.size) if isinstance(answer, Pixels) else None
+                decoder.forget()
                 full = isinstance(answer, Refused) and answer.error == "MemoryError"
                 keep = decoder.questions < ENOUGH and not full
             finally:

@@ -63,6 +63,12 @@ def test_a_worker_is_used_again_until_it_has_done_enough(lane, monkeypatch):
     assert not lane._idle
 
 
+def test_nothing_of_a_picture_stays_in_the_shared_memory(lane):
+    assert sound(lane)
+    assert not any(lane._idle[0]._forked.pixels[: 2**20])
+    assert sound(lane)
+
+
 def test_one_that_takes_too_long_is_ended_and_replaced(lane):
     assert sound(lane)
     before = worker(lane)
