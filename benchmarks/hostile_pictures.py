@@ -29,10 +29,11 @@ import numpy as np
 import typer
 from quick import start
 from services import free_port, running
-from small_model import NAME, small_bundle, small_picture
+from small_model import NAME, SIZE, small_bundle, small_picture
 from tables import print_conditions, print_table
 from workers import below
 
+from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -232,7 +233,8 @@ def measure(
         "PYTHONPATH": str(code.resolve()),
     }
     with Registry.open(environment["DERMFED_REGISTRY_URL"], environment["DERMFED_STORE"]) as registry:
-        registry.add([small_bundle(0)])
+        # By the first picture rule, which services of before know too.
+        registry.add([small_bundle(0, picture=PictureRule(size=SIZE, version=1))])
         registry.promote(NAME, [1], to="production", override_gates=True, reason="a benchmark")
     command = [sys.executable, "-c", "from serving.cli import main; main()", "--port", str(port)]
     url, good = f"http://127.0.0.1:{port}", small_picture("JPEG", 300)

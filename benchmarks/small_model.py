@@ -15,7 +15,7 @@ SIZE = 32
 NAME = "bench"
 
 
-def small_bundle(seed: int, subgroup: Subgroup | None = None) -> Bundle:
+def small_bundle(seed: int, subgroup: Subgroup | None = None, picture: PictureRule | None = None) -> Bundle:
     """A bundle with two classes; each seed makes another one."""
     weights = np.random.default_rng(seed).normal(0, 0.02, (3, 2)).astype(np.float32)
     nodes = [
@@ -41,7 +41,7 @@ def small_bundle(seed: int, subgroup: Subgroup | None = None) -> Bundle:
             Label(code="B", name="Benign", malignancy="benign"),
             Label(code="M", name="Malignant", malignancy="malignant"),
         ),
-        picture=PictureRule(size=SIZE),
+        picture=picture or PictureRule(size=SIZE),
         subgroup=subgroup or Subgroup(),
         lineage=Lineage(job="sha256:" + "0" * 64, recipe="none", seed=seed, code_version="0"),
     )
