@@ -14,14 +14,15 @@ than the model did, the corrected figure may be too low.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from registry.bundle.metrics.exact import exact_limits
 from registry.bundle.metrics.limits import LEVEL, Limits
 from registry.field.strata import Strata
 
 _DRAWS = 4000
-_SEED = 0  # draws of a posterior: the same counts have the same interval
-_JEFFREYS = 0.5
+_SEED = 0  # the same counts have the same interval
+_NEVER = 1e-9  # in place of 0, for which there is no distribution
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ def _seen(x: int, n: int) -> Limits:
 def _corrected(strata: Strata, *, malignant: bool) -> Limits:
     """Of the malignant the share that is flagged, or of the others the share that is not.
 
-    The interval is of the posterior under Jeffreys' prior for the share of malignant ones in each stratum,
-    and of N_s as they are: a stratum with few outcomes makes it as wide as it has to be.
+    N_s are as they are. What is uncertain is the share x/n of each stratum: its lower end is as Beta(x, n −
+    x + 1) has it and its upper one as Beta(x + 1, n − x), whose quantiles are the exact limits (Clopper and
+    Pearson 1934). The interval's low end takes the lower of the strata that count for the figure and the
+    upper of the others, and its high end the other way round: it is rather too wide than too narrow where
+    outcomes are few.
     """
     asked = strata.answered > 0
     n, x = strata.confirmed[asked], strata.malignant[asked]
@@ -78,10 +82,19 @@ def _corrected(strata: Strata, *, malignant: bool) -> Limits:
     x = x if malignant else n - x
     hit = strata.flagged[asked] if malignant else ~strata.flagged[asked]
     answered = strata.answered[asked]
-    drawn = np.random.default_rng(_SEED).beta(x + _JEFFREYS, n - x + _JEFFREYS, (_DRAWS, len(n))) * answered
-    low, high = np.quantile(drawn[:, hit].sum(axis=1) / drawn.sum(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    random = np.random.default_rng(_SEED)
+    lower = random.beta(np.maximum(x, _NEVER), n - x + 1, (_DRAWS, len(n))) * answered
+    upper = random.beta(x + 1, np.maximum(n - x, _NEVER), (_DRAWS, len(n))) * answered
+    low = np.quantile(_share(np.where(hit, lower, upper), hit), (1 - LEVEL) / 2)
+    high = np.quantile(_share(np.where(hit, upper, lower), hit), (1 + LEVEL) / 2)
     value = np.nan
     if n.all() and x.any():
         expected = answered * x / n
         value = expected[hit].sum() / expected.sum()
     return Limits(np.array(value), np.array(low), np.array(high))
+
+
+def _share(drawn: NDArray[np.float64], hit: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The part of each draw that lies in the strata that count, `(draws, strata)` to `(draws,)`."""
+    found: NDArray[np.float64] = drawn[:, hit].sum(axis=1) / drawn.sum(axis=1)
+    return found
