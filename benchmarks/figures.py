@@ -254,6 +254,26 @@ FIGURES: tuple[Figure, ...] = (
         where={"system": ("none", "finetune", "head", "norm")},
     ),
     Figure(
+        "field-year",
+        (
+            Panel(
+                "% of years accused: kept",
+                ("kept: accused", "kept: accused, as seen"),
+                ("corrected", "as seen"),
+                line=5,
+                limits=(0, 100),
+            ),
+            Panel(
+                "% of years told: broken",
+                ("broken: told", "broken: told, as seen"),
+                ("corrected", "as seen"),
+                limits=(0, 100),
+            ),
+        ),
+        ("followed up", "promised"),
+        said="{0}; promised {1}",
+    ),
+    Figure(
         "unknown-diseases",
         (
             Panel(
