@@ -1,4 +1,4 @@
-"""What is kept of an answer, to be judged by its outcome later: no picture, and no fact about a person."""
+"""What is kept of an answer, to be judged by its outcome later: no picture, and of a person a subgroup."""
 
 from dataclasses import dataclass
 from datetime import date

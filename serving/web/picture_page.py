@@ -73,6 +73,8 @@ def picture_page(
     diagnosis: Diagnosis | None = None,
     asked: Parameters | None = None,
     chosen: Chosen | None = None,
+    *,
+    keeps_answers: bool = False,
 ) -> str:
     """The page, with an answer where there is one.
 
@@ -81,6 +83,7 @@ def picture_page(
         diagnosis: the answer.
         asked: what was asked for, so that the form says it again.
         chosen: the language; English where none is given.
+        keeps_answers: whether answers are kept so that their outcomes can be given.
     """
     declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
     return render(
@@ -91,6 +94,7 @@ def picture_page(
         pictures=pictures(state),
         facts=facts(state, asked.facts if asked else {}),
         models=sorted(state.releases),
+        keeps_answers=keeps_answers,
         model=(asked.model if asked else None) or "",
         scales=tones(state),
         declared=declared,

@@ -85,7 +85,11 @@ class Pages:
         """The form on which a picture is chosen."""
         await self._service.authorise(request, "diagnose", page=True)
         chosen = chosen_for(request)
-        shown = picture_page(await self._service.served(request), chosen=chosen)
+        shown = picture_page(
+            await self._service.served(request),
+            chosen=chosen,
+            keeps_answers=self._service.answers is not None,
+        )
         return page(shown, headers=chosen.headers)
 
     @problems_as_pages
@@ -96,7 +100,13 @@ class Pages:
             await self._service.authorise(request, "diagnose", page=True)
             result = await self._diagnoses.run_diagnosis(request, entry, read_form)
             chosen, served = chosen_for(request), self._service.current_release.served
-            shown = picture_page(served, result.diagnosis, result.parameters, chosen)
+            shown = picture_page(
+                served,
+                result.diagnosis,
+                result.parameters,
+                chosen,
+                keeps_answers=self._service.answers is not None,
+            )
             answer = page(shown, headers=chosen.headers)
             return await self._diagnoses.respond(request, entry, result, answer)
 

@@ -125,6 +125,13 @@ def test_a_service_without_a_database_keeps_none_and_says_so(serve, registry, pr
         assert "DERMFED_OUTCOMES_URL" in problem(give(service, id_), 404)["detail"]
 
 
+def test_the_page_says_what_is_kept_and_only_where_it_is(kept, serve):
+    said = "This service keeps what it answers"
+    assert said in kept.client.get("/").text
+    with serve() as other:
+        assert said not in other.client.get("/").text
+
+
 def test_nothing_else_is_kept(kept, url):
     answer = kept.form({"skin_tone": "V"}).json()
     give(kept, answer["id"])
