@@ -100,6 +100,7 @@ def test_the_graph_answers_alike_to_a_picture_and_its_mirror_image(images, pixel
     assert_close_in_norm(encoder.features(images), model.embed(pixels).numpy())
 
 
+@pytest.mark.long
 def test_of_a_case_each_picture_is_looked_at_from_both_sides(images, pixels):
     model, plain = moved(True, CASE), moved(False, CASE)
     kinds = np.array([[1, 2], [2, -1], [0, 1]])

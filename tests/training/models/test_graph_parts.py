@@ -30,7 +30,7 @@ def assert_same(found, whole):
     assert np.ptp(whole.probabilities, axis=0).max() > 0.01, "all answers are alike: it would not show"
 
 
-@pytest.mark.parametrize("case", [CASE, WITHOUT_FACTS])
+@pytest.mark.parametrize("case", [CASE, pytest.param(WITHOUT_FACTS, marks=pytest.mark.long)])
 def test_of_cases(case, examples):
     if not case.facts:
         cases = replace(examples.cases, context=examples.cases.context[:, :0])
@@ -45,7 +45,7 @@ def test_of_pictures(examples):
     assert_same(*in_parts(graph, pictures))
 
 
-@pytest.mark.parametrize("case", [CASE, None])
+@pytest.mark.parametrize("case", [pytest.param(CASE, marks=pytest.mark.long), None])
 def test_another_temperature_has_the_same_encoder(case):
     graph = export_graph(trained(case), SIZE)
     parts, hotter = split_graph(graph), split_graph(set_temperature(graph, 3.0))
@@ -53,12 +53,13 @@ def test_another_temperature_has_the_same_encoder(case):
     assert hotter.head != parts.head
 
 
+@pytest.mark.long
 def test_another_encoder_is_another():
     ours, other = (export_graph(initial_model(MODEL, seed, SIZE, 3, CASE), SIZE) for seed in (0, 1))
     assert split_graph(ours).encoder != split_graph(other).encoder
 
 
-@pytest.mark.parametrize("case", [CASE, None])
+@pytest.mark.parametrize("case", [pytest.param(CASE, marks=pytest.mark.long), None])
 def test_answers_that_are_not_finite_are_refused(case, examples):
     parts = split_graph(export_graph(trained(case), SIZE))
     features = np.full((9, EncoderPart(parts.encoder, 1).num_features), np.nan, np.float32)
