@@ -1,9 +1,9 @@
 """The decoders of a service: a quick lane, and one for pictures that cost a lot.
 
-Every picture goes to the quick lane first, which has a worker for each thread of the service. Where its
-header says that it takes more than the lane gives, or where it takes more, it is for the costly lane, whose
-one worker has more time and memory. What is beyond that one as well is refused. The memory is divided among
-the workers for good: together they cannot take more, and none waits for another's.
+Every picture goes to the quick lane first, which has a worker for each thread of the service, as far as the
+memory goes. Where its header says that it takes more than the lane gives, or where it takes more, it is for
+the costly lane, whose one worker has more time and memory. What is beyond that one as well is refused. The
+memory is divided among the workers for good: together they cannot take more, and none waits for another's.
 """
 
 import logging
@@ -21,12 +21,16 @@ from serving.decoding.decoded import DecodedPicture
 from serving.decoding.decoder import DecoderEnded, Reason
 from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.lane import Lane
+from serving.decoding.need import MARGIN
 from serving.decoding.wire import Answer, Pixels, Refused, Takes
 from serving.metrics.metrics import Metrics
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from serving.settings import ServeSettings
 
 log = logging.getLogger("dermfed.serve")
+
+LEAST: Final = 3 * MARGIN // 2
+"""Bytes that a quick worker has at least, unless it is the only one."""
 
 QUICK_SECONDS: Final = 1.0
 """Seconds of one core that a picture has in the quick lane; it is sent on at once where half would not do."""
@@ -58,9 +62,16 @@ class Decoders:
         self._own = template is None
         self._template = template or Template()
         self._metrics = metrics
-        self._quick = Lane(
-            self._template, settings.threads, (memory - costly) // settings.threads, QUICK_SECONDS
-        )
+        # With less than `MARGIN` a worker would take no picture at all.
+        most = max(1, (memory - costly) // LEAST)
+        quick = min(settings.threads, most)
+        if quick < settings.threads:
+            log.warning(
+                "%d pictures are decoded at once, not %d: DERMFED_SERVE_DECODE_MEMORY is enough for no more",
+                quick,
+                settings.threads,
+            )
+        self._quick = Lane(self._template, quick, (memory - costly) // quick, QUICK_SECONDS)
         self._costly = Lane(self._template, 1, costly, settings.decode_seconds)
         self._ended: deque[float] = deque(maxlen=OFTEN)
 

@@ -189,7 +189,7 @@ class ShadowComparison:
                 except Exception as error:  # noqa: BLE001
                     # Nobody waits for it; whatever it is, production has answered and goes on.
                     self._counters.left_out(waiting.answered_by.version.model, "failed")
-                    log.warning("the candidate failed on a picture: %s", error)
+                    log.warning("the candidate failed on a picture: %s", type(error).__name__)
                 number += 1
                 del waiting  # until the next one comes, neither its picture nor its models are held
         finally:

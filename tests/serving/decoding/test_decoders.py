@@ -12,7 +12,7 @@ from PIL import Image
 from registry.bundle.errors import DamagedPicture, PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.decoding.decoder import DecoderEnded
-from serving.decoding.decoders import OFTEN, CostlyPicture, Decoders
+from serving.decoding.decoders import LEAST, OFTEN, CostlyPicture, Decoders
 from serving.decoding.forking import NoTemplateError, Template
 from serving.decoding.wire import SHARED
 from serving.metrics.metrics import Metrics
@@ -169,3 +169,9 @@ def test_the_memory_is_divided_among_all_workers(decoders):
     pool = decoders(decode_memory=1200 * 2**20, workers=2, threads=4)
     assert pool._quick.memory == 50 * 2**20
     assert pool._costly.memory == 400 * 2**20
+
+
+def test_with_many_threads_there_are_fewer_workers_and_each_takes_ordinary_pictures(decoders):
+    pool = decoders(decode_memory=400 * 2**20, workers=1, threads=16)
+    assert pool._quick.memory >= LEAST
+    assert pool.decode(SOUND, PictureRule(size=8)).pixels.shape == (8, 8, 3)
