@@ -41,6 +41,7 @@ def open_engine(url: URL) -> Engine:
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"application_name": "dermfed", **given},
+        hide_parameters=True,  # of rows in errors, and so in logs
         pool_pre_ping=True,  # a server may have been started anew since
     )
 

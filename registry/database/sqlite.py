@@ -39,7 +39,7 @@ def open_engine(url: URL, *, create: bool = True) -> Engine:
             record.invalidate()
 
     url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, creator=file.connect, execution_options={_FILE: file})
+    engine = create_engine(url, creator=file.connect, execution_options={_FILE: file}, hide_parameters=True)
     event.listen(engine, "checkin", given_back)
     return engine
 

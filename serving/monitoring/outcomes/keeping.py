@@ -127,11 +127,11 @@ class AnswerKeeper:
     def _flushed(self) -> bool:
         try:
             self.flush()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # Whatever it is, the thread has to live: the next try may succeed.
             why = str(error) if isinstance(error, RegistryError) else type(error).__name__
             if why != self._why:
-                log.exception("answers cannot be kept for their outcomes: %s", why)
+                log.error("answers cannot be kept for their outcomes: %s", why)  # noqa: TRY400
             self._why = why
             return False
         return True

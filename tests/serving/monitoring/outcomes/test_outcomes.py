@@ -166,6 +166,22 @@ class TestKeeping:
         assert field_counts(store, "demo")[0].answered.sum() == 1
         store.close()
 
+    def test_an_answer_that_cannot_be_written_is_not_in_the_log(self, url, caplog):
+        keeper = AnswerKeeper(url, Metrics())
+        keeper.start()
+        answer = kept_answer()
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END"
+            )
+        database.close()
+        keeper.put(answer)
+        wait_for(lambda: keeper.health_issues)
+        assert "cannot be kept" in caplog.text
+        assert answer.id not in caplog.text
+        assert answer.id not in keeper.health_issues[0]
+        keeper.close()
+
     def test_what_comes_while_too_many_wait_is_lost_and_counted(self, url, monkeypatch):
         metrics = Metrics()
         keeper = AnswerKeeper(url, metrics)
