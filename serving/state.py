@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -76,31 +76,38 @@ class ServiceState:
         """Runs the service within the block: polls the registry, and drains on SIGTERM."""
         # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-        self.decision_log.start()
-        self.decoders.start()  # first: it is ready by the time that a release is
-        with source() as registry:
-            self._current_release = await anyio.to_thread.run_sync(
-                partial(CurrentRelease, registry, self.settings, self.metrics, models=self.models)
-            )
-            self._registry = registry
-            await anyio.to_thread.run_sync(self.decoders.wait)
-            if self.answers is not None:
-                await anyio.to_thread.run_sync(self.answers.start)
-            self.monitoring.start(registry, self._current_release, partial(self.decoders.decode, costly=True))
+        with ExitStack() as opened:
             try:
+                self.decision_log.start()
+                self.decoders.start()  # first: it is ready by the time that a release is
+                registry = opened.enter_context(source())
+                self._current_release = await anyio.to_thread.run_sync(
+                    partial(CurrentRelease, registry, self.settings, self.metrics, models=self.models)
+                )
+                self._registry = registry
+                await anyio.to_thread.run_sync(self.decoders.wait)
+                if self.answers is not None:
+                    await anyio.to_thread.run_sync(self.answers.start)
+                decode_costly = partial(self.decoders.decode, costly=True)
+                self.monitoring.start(registry, self._current_release, decode_costly)
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:
-                current, self._current_release, self._registry = self._current_release, None, None
-                # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
-                await anyio.to_thread.run_sync(self.decoders.close)
-                await anyio.to_thread.run_sync(self.scheduler.close)
-                await anyio.to_thread.run_sync(self.monitoring.close)
-                if self.answers is not None:
-                    await anyio.to_thread.run_sync(self.answers.close)
-                await anyio.to_thread.run_sync(current.close)
-                await anyio.to_thread.run_sync(self.limits.close)
-                await anyio.to_thread.run_sync(self.decision_log.close)
+                await self._close()
+
+    async def _close(self) -> None:
+        """Ends all parts that have begun, also where a later one could not."""
+        current, self._current_release, self._registry = self._current_release, None, None
+        # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
+        await anyio.to_thread.run_sync(self.decoders.close)
+        await anyio.to_thread.run_sync(self.scheduler.close)
+        await anyio.to_thread.run_sync(self.monitoring.close)
+        if self.answers is not None:
+            await anyio.to_thread.run_sync(self.answers.close)
+        if current is not None:
+            await anyio.to_thread.run_sync(current.close)
+        await anyio.to_thread.run_sync(self.limits.close)
+        await anyio.to_thread.run_sync(self.decision_log.close)
 
     @property
     def current_release(self) -> CurrentRelease:

@@ -74,6 +74,7 @@ class Decoders:
         self._quick = Lane(self._template, quick, (memory - costly) // quick, QUICK_SECONDS)
         self._costly = Lane(self._template, 1, costly, settings.decode_seconds)
         self._ended: deque[float] = deque(maxlen=OFTEN)
+        self._closed = False
 
     def start(self) -> None:
         """Starts the process that workers are forked from; who wants one first waits for it."""
@@ -99,6 +100,7 @@ class Decoders:
 
     def close(self) -> None:
         """Ends all workers."""
+        self._closed = True
         self._quick.close()
         self._costly.close()
         if self._own:
@@ -131,6 +133,8 @@ class Decoders:
             NoDecoder: no worker can be forked.
         """
         lane = self._costly if costly else self._quick
+        if not costly and 2 * len(content) + MARGIN > lane.memory:
+            raise CostlyPicture  # the worker holds it twice before it has looked at it
         try:
             answer, pixels = lane.ask(content, rule, lane.seconds if costly else lane.seconds / 2)
         except NoTemplateError as error:
@@ -206,6 +210,8 @@ class Decoders:
         )
 
     def _count(self, reason: Reason, content: bytes) -> None:
+        if self._closed:
+            return  # by us
         self._metrics.decoder_killed(reason)
         self._ended.append(time.monotonic())
         log.warning("a decoder ended with a picture of %d bytes: %s", len(content), reason)

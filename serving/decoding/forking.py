@@ -100,9 +100,18 @@ class Template:
         Raises:
             NoTemplateError: there is no memory, or no process left; or the template ended.
         """
-        ours, its = socket.socketpair()
-        shared = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
+            return self._fork(memory)
+        except NoTemplateError:
+            raise
+        except OSError as error:  # no file or no memory is left for what both share
+            raise NoTemplateError(error.errno, f"no process can be forked ({error})") from error
+
+    def _fork(self, memory: int) -> Forked:
+        ours, its = socket.socketpair()
+        shared = -1
+        try:
+            shared = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(shared, SHARED)
             fcntl(shared, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
             pixels = mmap.mmap(shared, SHARED, mmap.MAP_SHARED)
@@ -116,7 +125,8 @@ class Template:
             raise
         finally:
             its.close()
-            os.close(shared)
+            if shared >= 0:
+                os.close(shared)
         return Forked(told, ours, pixels, start)
 
     def end(self, worker: Forked) -> int | None:
@@ -136,7 +146,10 @@ class Template:
     def _start(self) -> None:
         if self._control is not None:
             return
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise NoTemplateError(error.errno, f"no process can be started ({error})") from error
         ours.settimeout(_PATIENCE)
         roots = [*import_roots(_PACKAGES), *_further()]
         command = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, json.dumps(roots), str(its.fileno())]

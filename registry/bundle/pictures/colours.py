@@ -21,7 +21,8 @@ ALIKE: Final = 2
 """Of 255: the most that a colour may move for a profile to count as sRGB."""
 
 _MODES: Final[dict[Space, str]] = {"RGB": "RGB", "GRAY": "L", "CMYK": "CMYK"}
-_REMEMBERED: Final = 8  # profiles, of at most `MAX_PROFILE`; a clinic's cameras have few
+_REMEMBERED: Final = 8  # profiles; a clinic's cameras have few
+_MEMORABLE: Final = 2**20  # bytes of one that is remembered; those of printers have half as many
 _SIDE: Final = 17  # colours along a side of the cube in which a profile is compared with sRGB
 
 
@@ -64,7 +65,7 @@ def conversion_of(image: Image.Image) -> Conversion | None:
         raise ProfileNotUsed(DAMAGED)
     if len(profile) > MAX_PROFILE:
         profile_space(profile)
-    judged = _judged(profile)
+    judged = _judged(profile) if len(profile) <= _MEMORABLE else _judged.__wrapped__(profile)
     if judged.why_not:
         raise ProfileNotUsed(judged.why_not)
     if judged.mode not in _modes_for(image):

@@ -1,6 +1,8 @@
 """Pictures through the decoders: the same pixels as anywhere, and what becomes of costly ones."""
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -175,3 +177,46 @@ def test_with_many_threads_there_are_fewer_workers_and_each_takes_ordinary_pictu
     pool = decoders(decode_memory=400 * 2**20, workers=1, threads=16)
     assert pool._quick.memory >= LEAST
     assert pool.decode(SOUND, PictureRule(size=8)).pixels.shape == (8, 8, 3)
+
+
+def test_an_upload_that_a_quick_worker_cannot_hold_twice_is_costly_and_no_attack(decoders):
+    metrics = Metrics()
+    pool = decoders(metrics, decode_memory=160 * 2**20)
+    whole = SOUND + bytes(30 * 2**20)  # phones append films
+    with pytest.raises(CostlyPicture):
+        pool.decode(whole, RULE)
+    assert (pool.decode(whole, RULE, costly=True).pixels == decode_picture(SOUND, RULE)).all()
+    assert b"dermfed_decoders_killed_total{" not in metrics.render()
+
+
+@pytest.mark.parametrize("call", ["os.memfd_create", "socket.socketpair"])
+def test_where_no_file_is_left_for_a_decoder_it_is_to_be_asked_again(decoders, monkeypatch, call):
+    def full(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    pool = decoders()
+    monkeypatch.setattr(f"serving.decoding.forking.{call}", full)
+    with pytest.raises(NoDecoder):
+        pool.decode(SOUND, RULE)
+
+
+def test_a_decoder_that_the_service_ends_is_not_told_as_killed_by_a_picture(decoders):
+    metrics = Metrics()
+    pool = decoders(metrics)
+    begun = threading.Event()
+    lane = pool._costly
+    take = lane._take
+
+    def taken():
+        decoder = take()
+        begun.set()
+        return decoder
+
+    lane._take = taken
+    with ThreadPoolExecutor(1) as asking:
+        asked = asking.submit(pool.decode, memory_bomb(7000), RULE, costly=True)
+        assert begun.wait(60)
+        pool.close()
+        with contextlib.suppress(PictureTooCostly):
+            asked.result()  # it may just have been done
+    assert b"dermfed_decoders_killed_total{" not in metrics.render()

@@ -227,3 +227,13 @@ def test_the_turn_and_the_cut_are_those_of_version_1():
     old = decode_picture(content.getvalue(), PictureRule(size=8, fit="crop", version=1))
     by_hand = np.apply_along_axis(in_srgb, 2, old)
     assert np.abs(decode_picture(content.getvalue(), rule) - by_hand).max() <= 2
+
+
+def test_large_profiles_are_not_remembered():
+    colours._judged.cache_clear()
+    tags = colour_profiles.matrix_tags(colour_profiles.DISPLAY_P3, colour_profiles.gamma_curve(2.2))
+    large = colour_profiles.profile({**tags, b"more": bytes(2 * 2**20)})
+    content = saved(plain(SKIN), "WEBP", lossless=True, icc_profile=large)
+    assert told(content) is None
+    assert (decode_picture(content, RULE) != SKIN).any()
+    assert colours._judged.cache_info().currsize == 0
