@@ -181,8 +181,8 @@ def test_with_many_threads_there_are_fewer_workers_and_each_takes_ordinary_pictu
 
 def test_an_upload_that_a_quick_worker_cannot_hold_twice_is_costly_and_no_attack(decoders):
     metrics = Metrics()
-    pool = decoders(metrics, decode_memory=160 * 2**20)
-    whole = SOUND + bytes(30 * 2**20)  # phones append films
+    pool = decoders(metrics, decode_memory=240 * 2**20)
+    whole = SOUND + bytes(42 * 2**20)  # phones append films
     with pytest.raises(CostlyPicture):
         pool.decode(whole, RULE)
     assert (pool.decode(whole, RULE, costly=True).pixels == decode_picture(SOUND, RULE)).all()
