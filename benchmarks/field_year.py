@@ -37,6 +37,7 @@ CHANGE = 90  # the first day of the fourth month
 LOSS = 0.10
 ALPHA = 0.05
 FLAGGED = np.array([False, True])
+BY_LOT = 0.2
 TABLE = Path("docs/results/tables/field-year.csv")
 
 
@@ -47,10 +48,14 @@ class FollowUp:
     Attributes:
         missed_called: the shares of those that were not called suspicious, and were.
         of_missed: how many times as often a malignant lesion is followed up that was not called so.
+        file_days: how many days of outcomes come in together, as a file; in the order of the answers.
+        lot_from: the day from which on so many are followed up by lot besides.
     """
 
     missed_called: tuple[float, float]
     of_missed: float = 1.0
+    file_days: int = 1
+    lot_from: int = DAYS
 
 
 # Each of about a tenth of all: 0.345 of the lesions are called suspicious.
@@ -59,6 +64,8 @@ FOLLOWED: Mapping[str, FollowUp] = {
     "twice as often where suspicious": FollowUp((0.0744, 0.149)),
     "a tenth, drawn by lot": FollowUp((0.1, 0.1)),
     "a quarter, drawn by lot": FollowUp((0.25, 0.25)),
+    "twice, in a file a quarter": FollowUp((0.0744, 0.149), file_days=91),
+    "six times, and a fifth by lot from mid-year": FollowUp((0.0366, 0.22), lot_from=182),
     "six times, and missed ones thrice as often": FollowUp((0.0366, 0.22), 3.0),
 }
 
@@ -89,8 +96,9 @@ def year(
     called = random.random(len(day)) < np.where(malignant, sensitivity[day], 1 - SPECIFICITY)
     share = np.array(followed.missed_called)[called.astype(np.int64)]
     share = np.where(malignant & ~called, np.minimum(1, followed.of_missed * share), share)
+    share = np.where(day >= followed.lot_from, np.maximum(share, BY_LOT), share)
     waited = np.where(called, random.gamma(4, 5, len(day)), random.gamma(4, 22, len(day)))
-    known_on = day + np.ceil(waited).astype(np.int64)
+    known_on = -(-(day + np.ceil(waited).astype(np.int64)) // followed.file_days) * followed.file_days
     confirmed = (random.random(len(day)) < share) & (known_on < DAYS)
     side = called.astype(np.int64)
     answered = np.zeros((DAYS, 2), dtype=np.int64)
@@ -109,7 +117,7 @@ def alarms(years: list[dict[str, Year]], promised: float, *, corrected: bool) ->
     days = []
     for one in years:
         found = [
-            watch(of.known, of.weights if corrected else None, promised, ALPHA / len(one), DAYS).alarm_on
+            watch(of.known, of.weights if corrected else None, promised, ALPHA / len(one)).alarm_on
             for of in one.values()
         ]
         days += (

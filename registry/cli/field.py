@@ -6,13 +6,14 @@ import numpy as np
 import typer
 
 from registry.cli.arguments import AsJson, Model
-from registry.cli.open import open_registry
+from registry.cli.open import open_outcomes, open_registry
 from registry.cli.output import REFUSED, answer
-from registry.environment import OUTCOMES, outcomes_url
-from registry.errors import InvalidName, NotFound
+from registry.environment import OUTCOMES
+from registry.errors import NotFound, StoreError
 from registry.rendering.table import columns, lines_of
 
 if TYPE_CHECKING:
+    from registry.bundle.manifest.schema import BundleManifest
     from registry.bundle.metrics.limits import Limits
     from registry.field.report import Kept, SubgroupInField
 
@@ -43,21 +44,16 @@ def field(
     broken.
     """
     from registry.field.report import field_report
-    from registry.outcomes.store import OutcomeStore
 
-    url = outcomes_url(outcomes)
-    if url is None:
-        raise InvalidName(
-            f"no database of outcomes is named; set {OUTCOMES} to the one that the service writes to, or say "
-            "--outcomes sqlite:////srv/dermfed/outcomes.db"
-        )
-    with open_registry(context) as registry:
-        manifests = {one.number: registry.manifest(one) for one in registry.versions(model)}
-    store = OutcomeStore.open(url)
-    try:
-        found = field_report(store, model, manifests)
-    finally:
-        store.close()
+    with open_outcomes(outcomes, "--outcomes", create=False) as store, open_registry(context) as registry:
+
+        def manifest_of(number: int) -> "BundleManifest | None":
+            try:
+                return registry.manifest(registry.version(model, number))
+            except (NotFound, StoreError):
+                return None  # what it promised is not known any more
+
+        found = field_report(store, model, manifest_of)
     if not found:
         raise NotFound(
             f"no answer of {model} is kept in the database of outcomes; the service keeps them where "

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from registry.environment import PASSWORD, SIGNING_KEY
+from registry.environment import OUTCOMES, PASSWORD, SIGNING_KEY, outcomes_url
+from registry.errors import InvalidName
 
 if TYPE_CHECKING:
+    from registry.outcomes.store import OutcomeStore
     from registry.registry import Registry
 
 Key = Annotated[
@@ -55,3 +57,26 @@ def open_signing(context: typer.Context, key: Path | None) -> "Registry":
 
     signatory = key_signatory(key)
     return open_registry(context).signed_by(signatory)
+
+
+def open_outcomes(url: str | None, option: str, *, create: bool) -> "OutcomeStore":
+    """The database of outcomes that `url` names, or `DERMFED_OUTCOMES_URL`.
+
+    Args:
+        url: as it was given.
+        option: by which option.
+        create: whether one that is not there is made.
+
+    Raises:
+        InvalidName: neither names one.
+        RegistryError: it cannot be opened.
+    """
+    from registry.outcomes.store import OutcomeStore
+
+    named = outcomes_url(url)
+    if named is None:
+        raise InvalidName(
+            f"no database of outcomes is named; set {OUTCOMES} to the one that the service writes to, or say "
+            f"{option} sqlite:////srv/dermfed/outcomes.db"
+        )
+    return OutcomeStore.open(named, create=create)

@@ -10,15 +10,15 @@ import typer
 
 from registry.bundle.plain_text import shown
 from registry.cli.arguments import AsJson
+from registry.cli.open import open_outcomes
 from registry.cli.output import REFUSED, answer
 from registry.cli.run import run
-from registry.environment import OUTCOMES, outcomes_url
+from registry.environment import OUTCOMES
 from registry.errors import InvalidName
 
 if TYPE_CHECKING:
     from registry.outcomes.csv_file import Line
     from registry.outcomes.outcome import OutcomeRefused
-    from registry.outcomes.store import OutcomeStore
 
 MOST_TOLD = 20
 """Refused lines that are told one by one."""
@@ -73,7 +73,7 @@ def import_(
     from registry.outcomes.importing import import_outcomes
 
     told = _Refused(refused)
-    with told, _open(url) as store:
+    with told, open_outcomes(url, "--url", create=False) as store:
         opened = sys.stdin.buffer if str(file) == "-" else file.open("rb")
         with opened as source:
             found = import_outcomes(store, read_outcomes(source), told.add)
@@ -101,7 +101,7 @@ def forget(
 ) -> None:
     """Remove answers that are older, with their outcomes and counts: nothing of them can be told any more."""
     before = datetime.now(UTC).date() - timedelta(days=days)
-    with _open(url) as store:
+    with open_outcomes(url, "--url", create=False) as store:
         removed = store.forget(before)
     answer(
         {"before": str(before), "removed": removed},
@@ -120,7 +120,13 @@ class _Refused:
 
     def __enter__(self) -> "_Refused":
         if self._path is not None:
-            self._file = self._path.open("x", newline="")
+            try:
+                self._file = self._path.open("x", newline="")
+            except FileExistsError as error:
+                raise InvalidName(
+                    f"{self._path} is there already, as from an import before; name another file with "
+                    "--refused, or move it away"
+                ) from error
             csv.writer(self._file).writerow(["line", "why", "text"])
         return self
 
@@ -141,28 +147,6 @@ class _Refused:
         if refused > self._told:
             where = f"all are in {self._path}" if self._path else "write them to a file with --refused"
             print(shown(f"and {refused - self._told:,} more; {where}"), file=sys.stderr)
-
-
-class _open:  # noqa: N801 - a function to whoever uses it
-    """The database that `--url` names, closed at the end of the block."""
-
-    def __init__(self, url: str | None) -> None:
-        self._url = url
-
-    def __enter__(self) -> "OutcomeStore":
-        from registry.outcomes.store import OutcomeStore
-
-        url = outcomes_url(self._url)
-        if url is None:
-            raise InvalidName(
-                f"no database of outcomes is named; set {OUTCOMES} to the one that the service writes to, or "
-                "say --url sqlite:////srv/dermfed/outcomes.db"
-            )
-        self._store = OutcomeStore.open(url)
-        return self._store
-
-    def __exit__(self, *_: object) -> None:
-        self._store.close()
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ from registry.bundle.metrics.exact import exact_limits
 from registry.bundle.metrics.limits import LEVEL, Limits
 from registry.field.strata import Strata
 
+Real = NDArray[np.float64]
+
 _DRAWS = 4000
 _SEED = 0  # the same counts have the same interval
 _NEVER = 1e-9  # in place of 0, for which there is no distribution
@@ -45,6 +47,18 @@ class FieldFigures:
     seen_specificity: Limits
     sensitivity: Limits
     specificity: Limits
+
+
+UNKNOWN = Limits(np.array(np.nan), np.array(0.0), np.array(1.0))
+"""A figure of which nothing is known."""
+
+
+def no_figures(strata: Strata) -> FieldFigures:
+    """The figures of a version that has no working point and no malignant class."""
+    answered, confirmed, malignant = (
+        int(each.sum()) for each in (strata.answered, strata.confirmed, strata.malignant)
+    )
+    return FieldFigures(answered, confirmed, malignant, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def field_figures(strata: Strata) -> FieldFigures:
@@ -78,15 +92,15 @@ def _corrected(strata: Strata, *, malignant: bool) -> Limits:
     asked = strata.answered > 0
     n, x = strata.confirmed[asked], strata.malignant[asked]
     if not n.any():
-        return Limits(np.array(np.nan), np.array(0.0), np.array(1.0))
+        return UNKNOWN
     x = x if malignant else n - x
     hit = strata.flagged[asked] if malignant else ~strata.flagged[asked]
     answered = strata.answered[asked]
     random = np.random.default_rng(_SEED)
     lower = random.beta(np.maximum(x, _NEVER), n - x + 1, (_DRAWS, len(n))) * answered
     upper = random.beta(x + 1, np.maximum(n - x, _NEVER), (_DRAWS, len(n))) * answered
-    low = np.quantile(_share(np.where(hit, lower, upper), hit), (1 - LEVEL) / 2)
-    high = np.quantile(_share(np.where(hit, upper, lower), hit), (1 + LEVEL) / 2)
+    low = np.quantile(_share(np.where(hit, lower, upper), hit, 0.0), (1 - LEVEL) / 2)
+    high = np.quantile(_share(np.where(hit, upper, lower), hit, 1.0), (1 + LEVEL) / 2)
     value = np.nan
     if n.all() and x.any():
         expected = answered * x / n
@@ -94,7 +108,7 @@ def _corrected(strata: Strata, *, malignant: bool) -> Limits:
     return Limits(np.array(value), np.array(low), np.array(high))
 
 
-def _share(drawn: NDArray[np.float64], hit: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _share(drawn: Real, hit: NDArray[np.bool_], of_none: float) -> Real:
     """The part of each draw that lies in the strata that count, `(draws, strata)` to `(draws,)`."""
-    found: NDArray[np.float64] = drawn[:, hit].sum(axis=1) / drawn.sum(axis=1)
-    return found
+    whole = drawn.sum(axis=1)
+    return np.where(whole > 0, drawn[:, hit].sum(axis=1) / np.maximum(whole, _NEVER), of_none)

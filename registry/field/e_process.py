@@ -41,12 +41,11 @@ def log_capital(
         raise ValueError("observations are not in the order of their periods")
     shares = np.array(SHARES)[:, np.newaxis]
     won = np.cumsum(np.log1p(-shares * x / most), axis=1)  # (shares, observations)
-    before = np.concatenate([np.zeros((len(SHARES), 1)), won], axis=1)
-    # A gambler who begins in period j has bet from its first observation on.
-    starts = np.searchsorted(period, np.arange(periods))
-    capital = won[:, np.newaxis, :] - before[:, starts, np.newaxis]  # (shares, periods, observations)
-    begun = np.arange(len(x)) >= starts[:, np.newaxis]
-    capital = np.where(begun, capital, 0.0)
-    top = capital.max(axis=(0, 1))
-    mean: NDArray[np.float64] = np.log(np.exp(capital - top).mean(axis=(0, 1))) + top
-    return mean
+    total = np.full(len(x), -np.inf)
+    for start in np.searchsorted(period, np.arange(periods)):
+        # Who begins here has bet from this observation on, and has their whole capital before it.
+        since = won - (won[:, start - 1, np.newaxis] if start else 0.0)
+        capital = np.where(np.arange(len(x)) >= start, since, 0.0)
+        total = np.logaddexp(total, np.logaddexp.reduce(capital, axis=0))
+    evidence: NDArray[np.float64] = total - np.log(periods * len(SHARES))
+    return evidence

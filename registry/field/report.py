@@ -1,27 +1,28 @@
 """The report of a model in the field: figures by version and subgroup, and which promises are broken."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.metrics.exact import exact_limits
-from registry.bundle.metrics.limits import Limits
-from registry.field.corrected import FieldFigures, field_figures
-from registry.field.seen import Seen, seen
+from registry.bundle.metrics.exact import beta_quantile, exact_limits
+from registry.bundle.metrics.limits import LEVEL, Limits
+from registry.field.corrected import FieldFigures, field_figures, no_figures
+from registry.field.seen import FLAGGED, Seen, seen
 from registry.field.watch import KnownOutcomes, watch, weights_by_day
+from registry.gates.figures import figures_by_subgroup, interval_of
+from registry.gates.shown_sensitivity import AT_WORKING_POINT
 from registry.outcomes.answer import UNKNOWN
 from registry.outcomes.counts import FieldCounts, field_counts
 from registry.outcomes.store import OutcomeStore
 
 ALPHA: Final = 0.05
 """How often all the promises of a model that are kept may bring one alarm in a year, together."""
-
-YEAR: Final = 365
 
 What = Literal["sensitivity", "coverage"]
 
@@ -48,7 +49,7 @@ class Kept:
     Attributes:
         promise: which.
         outcomes: how many it is held against.
-        evidence: the capital of those who bet against it, 1 at first; broken at `limit` or more, at any time.
+        evidence: the capital of those who bet against it, 1 as a year begins; broken at `limit` or more.
         limit: how much that takes.
         broken_on: the day of the alarm; None where there is none.
     """
@@ -91,25 +92,21 @@ class SubgroupInField:
 
 
 def field_report(
-    store: OutcomeStore, model: str, manifests: Mapping[int, BundleManifest]
+    store: OutcomeStore, model: str, manifest_of: Callable[[int], BundleManifest | None]
 ) -> list[SubgroupInField]:
     """The report of a model, by version and subgroup.
 
     Args:
         store: where answers and outcomes are.
         model: its name.
-        manifests: of its versions, by number, for what they promise; a version without one promises nothing.
+        manifest_of: gives the manifest of a version by its number, for what it promises; without one it
+            promises nothing. Asked once for each version that has answered.
 
     Raises:
         DatabaseError: the outcomes cannot be read.
     """
-    return report_of(field_counts(store, model), manifests)
-
-
-def report_of(
-    counts: Sequence[FieldCounts], manifests: Mapping[int, BundleManifest]
-) -> list[SubgroupInField]:
-    """As `field_report`, of counts in the order of version and subgroup."""
+    counts = field_counts(store, model)
+    manifests = {version: manifest_of(version) for version in {one.answering.version for one in counts}}
     groups = [
         (version, subgroup, list(those))
         for (version, subgroup), those in groupby(
@@ -117,7 +114,7 @@ def report_of(
         )
     ]
     promised = [
-        promises(manifests.get(version), subgroup) if subgroup != UNKNOWN else ()
+        () if subgroup == UNKNOWN else promises(manifests[version], subgroup)
         for version, subgroup, _ in groups
     ]
     watched = max(1, sum(map(len, promised)))
@@ -128,21 +125,31 @@ def report_of(
 
 
 def promises(manifest: BundleManifest | None, subgroup: str) -> tuple[Promise, ...]:
-    """What a version promises to a subgroup: what its test was sure of, and the coverage that it aims at."""
+    """What a version promises to a subgroup: the sensitivity and the coverage that it was sure of."""
     if manifest is None:
         return ()
     found = []
-    own: Any = manifest.metrics
-    if manifest.subgroup.is_global:
-        by_subgroup = manifest.metrics.get("by_subgroup")
-        own = by_subgroup.get(subgroup) if isinstance(by_subgroup, Mapping) else None
-    intervals = own.get("intervals") if isinstance(own, Mapping) else None
-    ends = intervals.get("sensitivity_at_threshold") if isinstance(intervals, Mapping) else None
-    if isinstance(ends, Sequence) and len(ends) == 2 and isinstance(ends[0], float) and 0 < ends[0] < 1:
+    own = figures_by_subgroup(manifest).get(subgroup) if manifest.subgroup.is_global else manifest.metrics
+    ends = interval_of(own, AT_WORKING_POINT) if isinstance(own, Mapping) else None
+    if ends is not None and 0 < ends[0] < 1:
         found.append(Promise("sensitivity", ends[0], "the lower end of the interval on test pictures"))
-    if manifest.conformal.guarantee == "subgroup" or manifest.subgroup.name == subgroup:
-        found.append(Promise("coverage", 1 - manifest.conformal.alpha, "what prediction sets are made for"))
+    conformal = manifest.conformal
+    for_them = conformal.guarantee == "subgroup" and manifest.subgroup.name == subgroup
+    if for_them and (least := _sure_coverage(conformal.alpha, conformal.n)):
+        found.append(Promise("coverage", least, "what sets of as many lesions hold but for 1 in 40"))
     return tuple(found)
+
+
+def _sure_coverage(alpha: float, n: int) -> float:
+    """The coverage of prediction sets that all but 1 in 40 calibrations on n lesions have; 0 where none is.
+
+    Given its calibration, a split conformal set covers Beta(k, n + 1 - k) of what is to come, with
+    k = ceil((n + 1)(1 - alpha)): half of all calibrations cover less than they aim at (Vovk 2012).
+    """
+    k = math.ceil((n + 1) * (1 - alpha))
+    if not 0 < k <= n:
+        return 0.0
+    return float(beta_quantile((1 - LEVEL) / 2, np.array(float(k)), np.array(float(n + 1 - k))))
 
 
 def _of(
@@ -156,7 +163,7 @@ def _of(
         counts[0].answering.made_for,
         subgroup,
         found.first,
-        field_figures(found.strata),
+        field_figures(found.strata) if found.has_working_point else no_figures(found.strata),
         covered if len(found.in_set) else Limits(np.array(np.nan), covered.low, covered.high),
         found.reported / answered,
         tuple(_kept(one, found, alpha) for one in promised),
@@ -165,13 +172,12 @@ def _of(
 
 def _kept(promise: Promise, found: Seen, alpha: float) -> Kept:
     about = found.malignant if promise.what == "sensitivity" else np.ones(len(found.stratum), dtype=np.bool_)
-    hit = found.flagged[found.stratum] if promise.what == "sensitivity" else found.in_set
+    hit = FLAGGED[found.stratum] if promise.what == "sensitivity" else found.in_set
     outcomes = KnownOutcomes(
         found.answered_on[about], found.known_on[about], found.stratum[about], hit[about]
     )
     weights = weights_by_day(found.answered, found.answered_on, found.known_on, found.stratum)
-    years = -(-len(found.answered) // YEAR)
-    watched = watch(outcomes, weights, promise.least, alpha, years * YEAR)
+    watched = watch(outcomes, weights, promise.least, alpha)
     return Kept(
         promise,
         len(outcomes.hit),

@@ -11,13 +11,19 @@ from registry.field.strata import Strata
 from registry.outcomes.answer import CELLS, Cell
 from registry.outcomes.counts import FieldCounts
 
-FEWEST = 5
-"""Outcomes of a stratum, unless it is joined with the others on its side of the working point."""
-
 _CELLS = [Cell.of(number) for number in range(CELLS)]
 _ABOVE = np.array([cell.side == "above" for cell in _CELLS])
 _REPORTED = np.array([cell.decision == "report" for cell in _CELLS])
 _NONE = np.array([cell.side == "none" for cell in _CELLS])
+
+FLAGGED = np.array([False, False, True, True])
+"""Which strata are above the working point: on either side one of reported answers, and one of others.
+
+They do not depend on what was seen, or looking again would change what was seen before.
+"""
+
+STRATUM = 2 * _ABOVE + _REPORTED
+"""The stratum of each cell, `(CELLS,)`."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,6 @@ class Seen:
 
     Attributes:
         first: the day from which days are counted.
-        flagged: which strata are above the working point, `(strata,)`.
         answered: by day and stratum, `(days, strata)`.
         reported: answers that were reported and not referred.
         has_working_point: whether all answers lie on a side of a working point.
@@ -35,11 +40,9 @@ class Seen:
         stratum: of each.
         malignant: whether the outcome is malignant.
         in_set: whether the prediction set held it.
-        cleared: whether it is malignant, and was reported as something that is not.
     """
 
     first: date
-    flagged: NDArray[np.bool_]
     answered: NDArray[np.int64]
     reported: int
     has_working_point: bool
@@ -48,14 +51,13 @@ class Seen:
     stratum: NDArray[np.int64]
     malignant: NDArray[np.bool_]
     in_set: NDArray[np.bool_]
-    cleared: NDArray[np.bool_]
 
     @property
     def strata(self) -> Strata:
         """The counts of all days together."""
         everybody = np.ones(len(self.stratum), dtype=np.bool_)
-        counted = Strata.count(self.stratum, self.flagged, everybody, self.malignant)
-        return Strata(self.flagged, self.answered.sum(axis=0), counted.confirmed, counted.malignant)
+        counted = Strata.count(self.stratum, FLAGGED, everybody, self.malignant)
+        return Strata(FLAGGED, self.answered.sum(axis=0), counted.confirmed, counted.malignant)
 
 
 def seen(counts: Sequence[FieldCounts]) -> Seen:
@@ -72,39 +74,17 @@ def seen(counts: Sequence[FieldCounts]) -> Seen:
     cell = np.concatenate([one.cell for one in counts])[order]
     sides = [np.array([malignant for _, malignant in one.answering.labels]) for one in counts]
     malignant = np.concatenate([side[one.truth] for side, one in zip(sides, counts, strict=True)])[order]
-    called = np.concatenate([side[one.label] for side, one in zip(sides, counts, strict=True)])[order]
-    stratum_of, flagged = _strata(np.bincount(cell, minlength=CELLS))
-    by_stratum = np.zeros((days, len(flagged)), dtype=np.int64)
+    by_stratum = np.zeros((days, len(FLAGGED)), dtype=np.int64)
     for number in range(CELLS):
-        by_stratum[:, stratum_of[number]] += answered[:, number]
+        by_stratum[:, STRATUM[number]] += answered[:, number]
     return Seen(
         first,
-        flagged,
         by_stratum,
         int(answered[:, _REPORTED].sum()),
         not answered[:, _NONE].any(),
         np.concatenate([one.answered_on + shift for one, shift in shifted])[order],
         known_on[order],
-        stratum_of[cell],
+        STRATUM[cell],
         malignant,
         np.concatenate([one.in_set for one in counts])[order],
-        malignant & ~called & _REPORTED[cell],
     )
-
-
-def _strata(confirmed: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The stratum of each cell, `(CELLS,)`, and which strata are flagged, `(strata,)`.
-
-    By side of the working point and by whether the answer was reported; where either half of a side has few
-    outcomes, the side is one stratum.
-    """
-    stratum = np.zeros(CELLS, dtype=np.int64)
-    flagged: list[bool] = []
-    for above, side in ((False, ~_ABOVE), (True, _ABOVE)):
-        halves = [side & _REPORTED, side & ~_REPORTED]
-        if min(confirmed[half].sum() for half in halves) < FEWEST:
-            halves = [side]
-        for half in halves:
-            stratum[half] = len(flagged)
-            flagged.append(above)
-    return stratum, np.array(flagged)

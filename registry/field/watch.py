@@ -12,6 +12,9 @@ from registry.field.promises import follow_up_weights, kept_promise
 MATURE_DAYS: Final = 120
 """After so many days an answer without an outcome counts as not followed up."""
 
+YEAR: Final = 365
+"""Days for which a promise is watched with one α; then gamblers begin anew."""
+
 PERIOD_DAYS: Final = 30
 """So often a new gambler begins to bet."""
 
@@ -38,7 +41,8 @@ class Watched:
     """What was held against a promise.
 
     Attributes:
-        evidence: the logarithm of the gamblers' capital after each outcome, `(outcomes,)`.
+        evidence: the logarithm of the gamblers' capital after each outcome, since the year began,
+            `(outcomes,)`.
         alarm_on: the day on which it first reached 1/α; None where it did not.
     """
 
@@ -71,7 +75,7 @@ def weights_by_day(
 
 
 def watch(
-    outcomes: KnownOutcomes, weights: NDArray[np.float64] | None, promised: float, alpha: float, days: int
+    outcomes: KnownOutcomes, weights: NDArray[np.float64] | None, promised: float, alpha: float
 ) -> Watched:
     """Holds outcomes against a promised share of hits.
 
@@ -80,14 +84,17 @@ def watch(
         weights: of `weights_by_day`; without them everybody counts alike, and the promise is watched for
             those alone who are followed up.
         promised: the least share of hits.
-        alpha: how often a promise that is kept may be accused in all these days.
-        days: how long it is watched.
+        alpha: how often a promise that is kept may be accused in a year.
     """
     if weights is None:
         weight = np.ones(len(outcomes.hit))
     else:  # as they were the day before
         weight = weights[np.maximum(outcomes.known_on - 1, 0), outcomes.stratum]
     x, most = kept_promise(outcomes.hit, weight, promised)
-    evidence = log_capital(x, most, outcomes.known_on // PERIOD_DAYS, -(-days // PERIOD_DAYS))
+    year, day = np.divmod(outcomes.known_on, YEAR)
+    evidence = np.zeros(len(x))
+    for each in np.unique(year):
+        of = year == each
+        evidence[of] = log_capital(x[of], most, day[of] // PERIOD_DAYS, -(-YEAR // PERIOD_DAYS))
     alarms = np.flatnonzero(evidence >= -np.log(alpha))
     return Watched(evidence, int(outcomes.known_on[alarms[0]]) if alarms.size else None)

@@ -6,6 +6,7 @@ nothing for this database. An empty label withdraws what was said.
 """
 
 import csv
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -118,8 +119,14 @@ def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
     corrects = values.get(CORRECTS, "").lower()
     if corrects not in _YES:
         raise OutcomeRefused(f"{CORRECTS} is '{shown_name(corrects)}'; write yes, or nothing")
+    try:
+        answer = str(uuid.UUID(values["id"]))
+    except ValueError:
+        raise OutcomeRefused(
+            f"the id '{shown_name(values['id'])}' is none of a diagnosis; it is a UUID, as the answer has it"
+        ) from None
     return Outcome(
-        values["id"].lower(),
+        answer,
         values["label"] or None,
         read_confirmed_by(values["confirmed_by"]),
         read_date(values["date"], today),

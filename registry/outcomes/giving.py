@@ -65,9 +65,10 @@ def _take(known: "Known", outcome: Outcome, key: str | None) -> Taken:
         return "new"
     if said == current or (label is None and current.label is None):
         return "known already"
-    if label is not None and current.label is not None and not outcome.corrects:
+    if label is not None and not outcome.corrects:
+        known_as = "taken back" if current.label is None else codes[current.label]
         raise OutcomeGiven(
-            f"another outcome of this answer is known ({codes[current.label]}, {current.confirmed_by}, "
+            f"another outcome of this answer is known ({known_as}, {current.confirmed_by}, "
             f"{current.confirmed_on}); say that it is a correction, or leave it"
         )
     known.say(outcome.answer, said)

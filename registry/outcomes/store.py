@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
+from typing import Self
 
 from sqlalchemy import Connection, Engine, delete, insert, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from registry.database.connection import open_database, reading, url_text, writing
-from registry.errors import DatabaseError, SchemaTooNew
+from registry.errors import DatabaseError, RegistryError, SchemaTooNew
 from registry.outcomes.answer import Answering, KeptAnswer
 from registry.outcomes.giving import TOGETHER, Known, Refusal, Taken, batched, take
 from registry.outcomes.outcome import Outcome
@@ -23,6 +24,10 @@ from registry.outcomes.tables import (
 )
 
 
+class AnsweringDiffers(RegistryError):  # noqa: N818 - reads as what it says where it is caught
+    """A version of the same number is known, and is another one."""
+
+
 class OutcomeStore:
     """The database of outcomes; thread-safe, as its engine is."""
 
@@ -32,18 +37,26 @@ class OutcomeStore:
         self._answering: dict[Answering, int] = {}
 
     @classmethod
-    def open(cls, url: str) -> "OutcomeStore":
-        """Opens the database at an address; an empty one gets its tables.
+    def open(cls, url: str, *, create: bool = True) -> "OutcomeStore":
+        """Opens the database at an address.
+
+        Args:
+            url: the address.
+            create: whether an empty one, or one that is not there, gets its tables; else it is refused.
 
         Raises:
             InvalidName: the address is none of a database.
             SchemaTooNew: a newer dermfed made it.
             DatabaseError: it cannot be opened, or holds other tables.
         """
-        engine = open_database(url)
+        engine = open_database(url, create=create)
         try:
             with reading(engine) as connection:
                 found = _schema(connection)
+            if found is None and not create:
+                raise DatabaseError(  # noqa: TRY301 - the engine is closed in one place
+                    f"the database {url_text(engine.url)} is empty; name the one that the service writes to"
+                )
             if found is None:
                 with writing(engine) as connection:
                     if _schema(connection) is None:  # another process may have been first
@@ -58,11 +71,20 @@ class OutcomeStore:
         """Closes its connections."""
         self.engine.dispose()
 
+    def __enter__(self) -> Self:
+        """Itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it."""
+        self.close()
+
     def record(self, answers: Sequence[KeptAnswer]) -> None:
         """Keeps answers, all of them or none; one that is there already is not counted twice.
 
         Raises:
             DatabaseError: they cannot be written.
+            AnsweringDiffers: the database knows a version under the same number that is another one.
         """
         if not answers:
             return
@@ -122,10 +144,16 @@ class OutcomeStore:
             AnsweringRow.subgroup == one.subgroup,
             AnsweringRow.pattern == one.pattern,
         )
-        found = connection.scalar(select(AnsweringRow.id).where(*where))
-        if found is not None:
-            return int(found)
         labels = [list(label) for label in one.labels]
+        found = connection.execute(select(AnsweringRow).where(*where)).one_or_none()
+        if found is not None:
+            if (found.made_for, found.labels) != (one.made_for, labels):
+                raise AnsweringDiffers(
+                    f"the database of outcomes knows another version {one.version} of {one.model}, for "
+                    f"{found.made_for}: it is of another registry, or of one that was made anew; name a "
+                    "database of this registry alone"
+                )
+            return int(found.id)
         values = {"model": one.model, "version": one.version, "made_for": one.made_for}
         inserted = connection.execute(
             insert(AnsweringRow).values(**values, subgroup=one.subgroup, pattern=one.pattern, labels=labels)

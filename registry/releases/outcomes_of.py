@@ -1,6 +1,6 @@
 """What became of patients, as gates are shown it, from the database that `DERMFED_OUTCOMES_URL` names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,18 +29,26 @@ class Outcomes:
 
 
 def outcomes_of(
-    model: str, candidate: Mapping[int, BundleManifest], running: Mapping[int, BundleManifest]
+    model: str,
+    candidate: Mapping[int, BundleManifest],
+    running: Mapping[int, BundleManifest],
+    other: Callable[[int], BundleManifest | None],
 ) -> Outcomes:
-    """How two releases do in the field, each given by the manifests of its versions, by number."""
+    """How two releases do in the field.
+
+    Args:
+        model: the model's name.
+        candidate: the manifests of the release that would result, by number.
+        running: those of the one that runs.
+        other: gives that of any other version: all that answer share how often one may be accused.
+    """
     url = outcomes_url(None)
     if url is None:
         return Outcomes(unread=f"{OUTCOMES} names no database")
+    known = {**running, **candidate}
     try:
-        store = OutcomeStore.open(url)
-        try:
-            found = field_report(store, model, {**running, **candidate})
-        finally:
-            store.close()
+        with OutcomeStore.open(url, create=False) as store:
+            found = field_report(store, model, lambda number: known.get(number) or other(number))
     except (DatabaseError, InvalidName) as error:
         return Outcomes(unread=str(error))
     return Outcomes(_by_version(found, candidate), _by_version(found, running))

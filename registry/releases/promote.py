@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from shlex import quote
 
 from sqlalchemy import Connection, Engine
@@ -18,7 +19,7 @@ from registry.database.queries import (
     require_model,
     versions_by_number,
 )
-from registry.errors import GateRefusal, NothingToApprove, ReleaseRefused, StoreError
+from registry.errors import GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
 from registry.gates.let_through import let_through
@@ -119,7 +120,8 @@ def judge(
     except StoreError as error:
         unreadable = str(error)
     asked = gates.gates.looks_at_outcomes
-    in_field = outcomes_of(candidate.model, manifests, running) if asked else Outcomes()
+    other = partial(_manifest_of, engine, store, candidate.model)
+    in_field = outcomes_of(candidate.model, manifests, running, other) if asked else Outcomes()
     case = Case(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),
@@ -157,6 +159,16 @@ def compare(engine: Engine, candidate: Candidate, alias: str, evaluation: GateEv
         unreadable=evaluation.unreadable,
         warnings=(*told, *shared),
     )
+
+
+def _manifest_of(engine: Engine, store: Store, model: str, number: int) -> BundleManifest | None:
+    """The manifest of a version; None where there is no such version, or it cannot be read."""
+    try:
+        with reading(engine) as connection:
+            (version,) = versions_by_number(connection, model, [number])
+        return stored_manifest(store, version)
+    except (NotFound, StoreError):
+        return None
 
 
 def _approve_with(candidate: Candidate, alias: str) -> str:

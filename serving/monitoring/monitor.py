@@ -100,9 +100,7 @@ class Monitoring:
         everybody = release.versions[GLOBAL].manifest
         subgroup = subgroup_of(release.subgroups, everybody, parameters.skin_tone, parameters.skin_tone_scale)
         answered = AnsweredPicture(loaded, subgroup, parameters, contents, decoded, diagnosis)
-        tested = everybody.reference.by_subgroup if everybody.reference else ()
-        named = frozenset({*release.subgroups, *(one.subgroup.name for one in tested)})
-        return BackgroundTask(self._observe, answered, outputs, named, key)
+        return BackgroundTask(self._observe, answered, outputs, release, key)
 
     def health_issues(self) -> list[str]:
         """What keeps candidates from being compared; the service answers all the same."""
@@ -125,15 +123,11 @@ class Monitoring:
         return list(self._current_release.served.releases.values()) if self._current_release else []
 
     async def _observe(
-        self, answered: AnsweredPicture, outputs: Outputs, named: frozenset[str], key: str | None
+        self, answered: AnsweredPicture, outputs: Outputs, release: LoadedRelease, key: str | None
     ) -> None:
         try:
             if self._answers is not None:
-                given = answered.decoded.question.given
-                pattern = given.pattern.name if given else ""
-                self._answers.put(
-                    kept_answer(answered.loaded, named, answered.subgroup, pattern, answered.diagnosis, key)
-                )
+                self._answers.put(kept_answer(answered, release, key))
             self._drift.count_decision(
                 answered.loaded, answered.subgroup, answered.diagnosis.decision, answered.decoded.quality
             )

@@ -3,7 +3,7 @@
 import uuid
 from datetime import date, timedelta
 
-from registry.outcomes.answer import Answering, Decided, KeptAnswer, cell_of
+from registry.outcomes.answer import Answering, Decided, KeptAnswer, Side, cell_of
 
 FIRST = date(2026, 1, 1)
 ANSWERING = Answering("demo", 1, "global", "dark", "", (("MEL", True), ("NV", False), ("BCC", True)))
@@ -17,10 +17,11 @@ def kept_answer(
     in_set: frozenset[str] = frozenset({"MEL"}),
     key: str | None = "k1",
     decision: Decided = "report",
+    side: Side | None = None,
     answering: Answering = ANSWERING,
 ) -> KeptAnswer:
     """An answer of the day, suspicious from one half on."""
-    cell = cell_of("above" if malignancy >= 0.5 else "below", decision, malignancy)
+    cell = cell_of(side or ("above" if malignancy >= 0.5 else "below"), decision, malignancy)
     return KeptAnswer(str(uuid.uuid4()), FIRST + timedelta(days=day), answering, key, cell, label, in_set)
 
 

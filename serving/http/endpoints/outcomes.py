@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from registry.errors import DatabaseError
+from registry.errors import RegistryError
 from registry.outcomes.giving import ANYBODY, Refusal, Taken
 from registry.outcomes.outcome import (
     Outcome,
@@ -72,13 +72,10 @@ class Outcomes:
         too_large = f"the body has more than {LARGEST:,} bytes; an outcome takes some hundred"
         body = await read_body(request, LARGEST, too_large)
         outcome = _read(request.path_params["id"], body)
-        may_all = request.state.key is not None and self._may_operate(request)
+        may_all = request.state.key is not None and self._service.may(request, "operate")
         key = ANYBODY if may_all else request.state.key
         taken = await self._give(keeper, outcome, key)
         return JSONResponse(OutcomeTaken(id=outcome.answer, taken=taken).model_dump(mode="json"))
-
-    def _may_operate(self, request: Request) -> bool:
-        return self._service.may(request, "operate")
 
     async def _give(self, keeper: AnswerKeeper, outcome: Outcome, key: str | None) -> Taken:
         for last in (False, True):
@@ -95,13 +92,11 @@ class Outcomes:
 
 def _given(keeper: AnswerKeeper, outcome: Outcome, key: str | None) -> Taken | Refusal:
     try:
-        keeper.flush()  # the answer may have been given a moment ago
-        (told,) = keeper.store.give([outcome], key)
-    except DatabaseError as error:
+        return keeper.give(outcome, key)
+    except RegistryError as error:
         raise OutcomesNotTaken(
             "the outcome cannot be kept at the moment; send it again later", {"Retry-After": "5"}
         ) from error
-    return told
 
 
 def _read(answer: str, body: bytes) -> Outcome:

@@ -11,8 +11,10 @@ from contextlib import suppress
 from typing import Final
 
 from registry.addresses import masked
-from registry.errors import RegistryError
+from registry.errors import DatabaseError, RegistryError, SchemaTooNew
 from registry.outcomes.answer import KeptAnswer
+from registry.outcomes.giving import Refusal, Taken
+from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
 from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
@@ -53,27 +55,26 @@ class AnswerKeeper:
         self._why = ""
 
     def start(self) -> None:
-        """Opens the database, and starts the thread.
+        """Starts the thread; a database that cannot be opened now is tried again.
 
         Raises:
-            RegistryError: the database cannot be opened.
+            InvalidName, SchemaTooNew: it never can be.
         """
-        self._store = OutcomeStore.open(self._url)
+        try:
+            self._opened()
+        except SchemaTooNew:
+            raise
+        except DatabaseError as error:
+            self._tell(error)
         self._thread = threading.Thread(target=self._run, name="outcomes", daemon=True)
         self._thread.start()
 
     @property
-    def store(self) -> OutcomeStore:
-        """The database, which is open after `start`."""
-        assert self._store is not None
-        return self._store
-
-    @property
     def health_issues(self) -> list[str]:
         """Why answers are not kept; empty where they are."""
-        if not self._why:
-            return []
         lost = f", and {self._lost:,} are lost" if self._lost else ""
+        if not self._why:
+            return [f"answers could not be kept for their outcomes{lost}: the log says why"] if lost else []
         return [
             f"{len(self._answers):,} answers wait to be kept for their outcomes{lost}: the database "
             f"{masked(self._url)} does not take them ({self._why})"
@@ -82,10 +83,19 @@ class AnswerKeeper:
     def put(self, answer: KeptAnswer) -> None:
         """Queues an answer."""
         if len(self._answers) >= WAITING:
-            self._lost += 1
-            self._metrics.outcome_lost()
+            self._lose()
             return
         self._answers.append(answer)
+
+    def give(self, outcome: Outcome, key: str | None) -> Taken | Refusal:
+        """Takes an outcome, perhaps of an answer that waits; blocks. Arguments are as of `OutcomeStore.give`.
+
+        Raises:
+            RegistryError: it cannot be written.
+        """
+        self.flush()
+        (told,) = self._opened().give([outcome], key)
+        return told
 
     def flush(self) -> None:
         """Writes what waits; blocks.
@@ -94,12 +104,51 @@ class AnswerKeeper:
             RegistryError: it cannot be written; it goes on waiting.
         """
         with self._writing:
+            store = self._opened()
             while self._answers:
                 together = [self._answers[place] for place in range(min(TOGETHER, len(self._answers)))]
-                self.store.record(together)
+                self._record(store, together)
                 for _ in together:
                     self._answers.popleft()
         self._why = ""
+
+    def _record(self, store: OutcomeStore, together: list[KeptAnswer]) -> None:
+        """Writes answers, and gives up those that cannot be written where others can.
+
+        Raises:
+            Exception: none can be written.
+        """
+        try:
+            store.record(together)
+            return
+        except Exception:
+            if len(together) == 1:
+                raise
+        failed: list[Exception] = []
+        for one in together:
+            try:
+                store.record([one])
+            except Exception as error:  # noqa: BLE001 - told below
+                failed.append(error)
+        if len(failed) == len(together):
+            raise failed[0]
+        for why in map(_why, failed):
+            self._lose()
+            log.error("an answer cannot be kept for its outcome and is given up: %s", why)
+
+    def _opened(self) -> OutcomeStore:
+        if self._store is None:
+            self._store = OutcomeStore.open(self._url)
+        return self._store
+
+    def _lose(self) -> None:
+        self._lost += 1
+        self._metrics.outcome_lost()
+
+    def _tell(self, error: Exception) -> None:
+        if (why := _why(error)) != self._why:
+            log.error("answers cannot be kept for their outcomes: %s", why)
+        self._why = why
 
     def close(self) -> None:
         """Writes what waits, as far as a few seconds allow, and ends the thread."""
@@ -112,9 +161,9 @@ class AnswerKeeper:
                 "%d answers were not kept for their outcomes: %s", left, self._why or "no time was left"
             )
             for _ in range(left):
-                self._metrics.outcome_lost()
-        if not self._thread.is_alive():
-            self.store.close()
+                self._lose()
+        if not self._thread.is_alive() and self._store is not None:
+            self._store.close()
 
     def _run(self) -> None:
         lower_thread_priority()
@@ -127,11 +176,12 @@ class AnswerKeeper:
     def _flushed(self) -> bool:
         try:
             self.flush()
-        except Exception as error:  # noqa: BLE001
-            # Whatever it is, the thread has to live: the next try may succeed.
-            why = str(error) if isinstance(error, RegistryError) else type(error).__name__
-            if why != self._why:
-                log.error("answers cannot be kept for their outcomes: %s", why)  # noqa: TRY400
-            self._why = why
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+            self._tell(error)
             return False
         return True
+
+
+def _why(error: Exception) -> str:
+    """What is told of an error: of one that is not ours its kind alone, for it may quote a row."""
+    return str(error) if isinstance(error, RegistryError) else type(error).__name__

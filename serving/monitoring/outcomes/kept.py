@@ -2,54 +2,45 @@
 
 from datetime import UTC, datetime
 
-from registry.bundle.manifest.schema import UNDECLARED, BundleManifest
+from registry.bundle.manifest.schema import GLOBAL
 from registry.outcomes.answer import UNKNOWN, Answering, KeptAnswer, Side, cell_of
-from serving.inference.predictor import LoadedVersion
+from serving.monitoring.shadow.comparing import AnsweredPicture
 from serving.protocol.schemas import Diagnosis
+from serving.releases.loading import LoadedRelease
 
 
-def kept_answer(
-    loaded: LoadedVersion,
-    tested: frozenset[str],
-    subgroup: str,
-    pattern: str,
-    diagnosis: Diagnosis,
-    key: str | None,
-) -> KeptAnswer:
-    """What is kept of a diagnosis.
+def kept_answer(answered: AnsweredPicture, release: LoadedRelease, key: str | None) -> KeptAnswer:
+    """What is kept of an answer.
 
     Args:
-        loaded: the version that answered.
-        tested: names of subgroups; of any other the declared tone is not kept.
-        subgroup: that of the declared tone.
-        pattern: of the case; empty for a model of single pictures.
-        diagnosis: the answer.
+        answered: the answer.
+        release: of the version that gave it. The subgroup of the declared tone is kept where it has a version
+            there, or the one for everybody was tested on it; of any other tone nothing is.
         key: the id of the key that asked.
     """
-    version = loaded.version
-    known = subgroup in tested and subgroup != UNDECLARED
-    labels = tuple((one.code, one.malignancy == "malignant") for one in loaded.manifest.labels)
-    first = diagnosis.findings[0]
+    version, diagnosis = answered.loaded.version, answered.diagnosis
+    named = {*release.subgroups, *(one.name for one in release.versions[GLOBAL].manifest.named_subgroups)}
+    given = answered.decoded.question.given
     answering = Answering(
         version.model,
         version.number,
         version.subgroup.name,
-        subgroup if known else UNKNOWN,
-        pattern,
-        labels,
+        answered.subgroup if answered.subgroup in named else UNKNOWN,
+        given.pattern.name if given else "",
+        tuple((one.code, one.malignancy == "malignant") for one in answered.loaded.manifest.labels),
     )
     return KeptAnswer(
         diagnosis.id,
         datetime.now(UTC).date(),
         answering,
         key,
-        cell_of(_side(diagnosis, loaded.manifest), diagnosis.decision, diagnosis.malignancy.probability),
-        first.code,
+        cell_of(_side(diagnosis), diagnosis.decision, diagnosis.malignancy.probability),
+        diagnosis.findings[0].code,
         frozenset(diagnosis.prediction_set.codes),
     )
 
 
-def _side(diagnosis: Diagnosis, manifest: BundleManifest) -> Side:
+def _side(diagnosis: Diagnosis) -> Side:
     """Of the working point; without one, whether the answer is malignant."""
     if diagnosis.malignancy.above is not None:
         return "above" if diagnosis.malignancy.above else "below"

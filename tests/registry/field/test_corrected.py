@@ -61,3 +61,10 @@ def test_the_corrected_interval_holds_the_true_figure_and_the_seen_one_does_not(
         held_as_seen += of.seen_sensitivity.low <= 0.85 <= of.seen_sensitivity.high
     assert held >= 180  # 190 are expected, with a standard deviation of 3
     assert held_as_seen < 100
+
+
+def test_where_nobody_malignant_came_back_nothing_is_nan():
+    with np.errstate(all="raise"):
+        found = field_figures(strata([0, 200], [0, 50], [0, 0]))
+    for one in (found.sensitivity, found.specificity):
+        assert 0 <= one.low <= one.high <= 1

@@ -57,8 +57,8 @@ def outcomes(random, n, share):
 
 def test_a_kept_promise_is_seldom_accused_and_a_broken_one_is_told():
     random = np.random.default_rng(2)
-    kept = [watch(outcomes(random, 400, 0.9), None, 0.9, 0.05, 365).alarm_on for _ in range(300)]
-    broken = [watch(outcomes(random, 400, 0.7), None, 0.9, 0.05, 365).alarm_on for _ in range(100)]
+    kept = [watch(outcomes(random, 400, 0.9), None, 0.9, 0.05).alarm_on for _ in range(300)]
+    broken = [watch(outcomes(random, 400, 0.7), None, 0.9, 0.05).alarm_on for _ in range(100)]
     assert sum(day is not None for day in kept) <= 25  # 15 at most are expected, deviation 3.8
     assert sum(day is not None for day in broken) >= 95
 
@@ -67,7 +67,7 @@ def test_a_release_that_turns_bad_is_told_although_all_was_well_for_long():
     random = np.random.default_rng(3)
     day = np.arange(365).repeat(3)
     hit = random.random(len(day)) < np.where(day < 180, 0.95, 0.7)
-    found = watch(KnownOutcomes(day, day, np.zeros(len(day), dtype=np.int64), hit), None, 0.9, 0.05, 365)
+    found = watch(KnownOutcomes(day, day, np.zeros(len(day), dtype=np.int64), hit), None, 0.9, 0.05)
     assert found.alarm_on is not None
     assert found.alarm_on >= 180
 
@@ -88,3 +88,17 @@ def test_a_weight_knows_nothing_of_its_own_day_and_later():
     after = weights_by_day(answered, later, known, stratum)
     assert before[: 250 + MATURE_DAYS] == pytest.approx(after[: 250 + MATURE_DAYS])
     assert not np.allclose(before[-1], after[-1])
+
+
+def test_a_year_that_is_over_says_what_it_said():
+    random = np.random.default_rng(4)
+    day = np.arange(365).repeat(2)
+    first = KnownOutcomes(day, day, np.zeros(len(day), dtype=np.int64), random.random(len(day)) < 0.7)
+    more = np.concatenate([day, day + 365])
+    good = np.concatenate([first.hit, np.ones(len(day), dtype=np.bool_)])
+    both = KnownOutcomes(more, more, np.zeros(len(more), dtype=np.int64), good)
+    one, two = (watch(each, None, 0.9, 0.05) for each in (first, both))
+    assert one.alarm_on is not None
+    assert two.alarm_on == one.alarm_on
+    assert two.evidence[: len(day)] == pytest.approx(one.evidence)
+    assert two.evidence[-1] < 0

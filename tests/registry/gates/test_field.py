@@ -14,6 +14,10 @@ from tests.registry.kept_answers import FIRST, kept_answer, of_version
 WHERE = "sensitivity_at_threshold"
 
 
+def no_other(number):
+    """No other version has a manifest."""
+
+
 @pytest.fixture
 def releases(bundle, told):
     """The one that runs, and one that would take its place: as its test has it."""
@@ -60,13 +64,17 @@ def test_a_version_that_stays_is_not_compared_with_itself(releases):
     assert judged(running, running, running_in_field=known(0.99, 1.0)).verdict == "not applicable"
 
 
-def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases):
+def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases, tmp_path):
     monkeypatch.delenv(OUTCOMES, raising=False)
     running, now = releases((0.9, 0.85, 0.95))
-    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}).unread
+    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other).unread
     assert judged(running, now, outcomes_unread=unread).verdict == "refused"
+    monkeypatch.setenv(OUTCOMES, f"sqlite:///{tmp_path / 'nothing.db'}")
+    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other).unread
+    assert judged(running, now, outcomes_unread=unread).verdict == "refused"
+    assert not (tmp_path / "nothing.db").exists()
     monkeypatch.setenv(OUTCOMES, "mysql://nowhere")
-    assert "mysql" in outcomes_of("demo", {}, {}).unread
+    assert "mysql" in outcomes_of("demo", {}, {}, no_other).unread
 
 
 def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases):
@@ -80,7 +88,7 @@ def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases):
     store.record(answers)
     store.give([Outcome(one.id, "MEL", "follow-up", FIRST) for one in answers], "k1", FIRST)
     store.close()
-    found = outcomes_of("demo", {2: now[0]}, {1: running[0]})
+    found = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other)
     assert (found.unread, found.candidate) == ("", {"global": ()})
     ((dark,),) = found.running.values()
     assert (dark.subgroup, dark.malignant) == ("dark", 60)

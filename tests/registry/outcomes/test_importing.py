@@ -39,6 +39,8 @@ def test_a_spreadsheets_file_is_read_too():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
+        ("MEL-17,MEL,histopathology,2026-05-01", "the id 'MEL-17' is none of a diagnosis"),
+        (f"{ID[:-1]}\0,MEL,histopathology,2026-05-01", r"\x00' is none of a diagnosis"),
         (f"{ID},MEL,biopsy,2026-05-01", "confirmed_by is 'biopsy'"),
         (f"{ID},MEL,histopathology,2026-06-03", "in the future"),
         (f"{ID},MEL,histopathology,0026-05-01", "before 1990"),

@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -11,8 +12,8 @@ from registry.errors import DatabaseError, SchemaTooNew
 from registry.outcomes.counts import field_counts
 from registry.outcomes.giving import ANYBODY, Refusal
 from registry.outcomes.outcome import Outcome, OutcomeGiven, UnknownAnswer
-from registry.outcomes.store import OutcomeStore
-from tests.registry.kept_answers import FIRST, kept_answer
+from registry.outcomes.store import AnsweringDiffers, OutcomeStore
+from tests.registry.kept_answers import ANSWERING, FIRST, kept_answer
 
 LATER = date(2026, 3, 1)
 
@@ -58,7 +59,9 @@ def test_an_outcome_is_taken_corrected_and_withdrawn_and_each_step_is_kept(store
     assert field_counts(store, "demo")[0].truth.tolist() == [1]
     assert store.give([outcome(answer, None)], "k1", LATER) == ["withdrawn"]
     assert field_counts(store, "demo")[0].truth.tolist() == []
-    assert store.give([outcome(answer, "BCC")], "k1", LATER) == ["corrected"]
+    (refused,) = store.give([outcome(answer)], "k1", LATER)  # as where a file is imported once more
+    assert "is known (taken back, histopathology" in str(refused.why)
+    assert store.give([outcome(answer, "BCC", corrects=True)], "k1", LATER) == ["corrected"]
     assert [row[-2] for row in rows(store, "outcomes")] == [False, False, False, True]
 
 
@@ -139,3 +142,19 @@ def test_several_processes_may_make_its_tables_and_record_the_same_version(url):
     (counts,) = field_counts(store, "demo")
     assert counts.answered.sum() == 80
     store.close()
+
+
+def test_another_version_under_a_known_number_is_refused(store):
+    store.record([kept_answer()])
+    other = replace(ANSWERING, labels=tuple(reversed(ANSWERING.labels)))
+    for again in (store, OutcomeStore(store.engine)):
+        with pytest.raises(AnsweringDiffers, match="another version 1 of demo"):
+            again.record([kept_answer(answering=other)])
+    assert len(rows(store, "answers")) == 1
+
+
+def test_an_empty_database_is_refused_where_one_is_looked_for(url, tmp_path):
+    with pytest.raises(DatabaseError):
+        OutcomeStore.open(url, create=False)
+    OutcomeStore.open(url).close()
+    OutcomeStore.open(url, create=False).close()

@@ -166,6 +166,34 @@ class TestKeeping:
         assert field_counts(store, "demo")[0].answered.sum() == 1
         store.close()
 
+    def test_one_that_can_never_be_written_does_not_stop_the_others(self, url, monkeypatch):
+        monkeypatch.setattr(keeping, "SECONDS", 0.01)
+        metrics = Metrics()
+        keeper = AnswerKeeper(url, metrics)
+        for answer in (kept_answer(), kept_answer(label="XYZ"), kept_answer()):
+            keeper.put(answer)
+        keeper.start()
+        wait_for(lambda: keeper.health_issues)
+        keeper.close()
+        assert metrics.registry.get_sample_value("dermfed_answers_not_kept_total") == 1
+        with OutcomeStore.open(url) as store:
+            assert field_counts(store, "demo")[0].answered.sum() == 2
+
+    def test_a_database_that_is_not_there_yet_keeps_no_service_from_starting(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(keeping, "SECONDS", 0.01)
+        monkeypatch.setattr(keeping, "_AGAIN_SECONDS", 0.01)
+        place = tmp_path / "disk"
+        place.write_text("not a folder yet")
+        keeper = AnswerKeeper(f"sqlite:///{place / 'outcomes.db'}", Metrics())
+        keeper.start()
+        keeper.put(kept_answer())
+        assert keeper.health_issues
+        place.unlink()
+        wait_for(lambda: not keeper.health_issues)
+        keeper.close()
+        with OutcomeStore.open(f"sqlite:///{place / 'outcomes.db'}") as store:
+            assert field_counts(store, "demo")[0].answered.sum() == 1
+
     def test_an_answer_that_cannot_be_written_is_not_in_the_log(self, url, caplog):
         keeper = AnswerKeeper(url, Metrics())
         keeper.start()
