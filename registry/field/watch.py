@@ -41,8 +41,8 @@ class Watched:
     """What was held against a promise.
 
     Attributes:
-        evidence: the logarithm of the gamblers' capital after each outcome, since the year began,
-            `(outcomes,)`.
+        evidence: the logarithm of the gamblers' capital after each day on which outcomes became known, since
+            the year began, `(days,)`.
         alarm_on: the day on which it first reached 1/α; None where it did not.
     """
 
@@ -90,11 +90,14 @@ def watch(
         weight = np.ones(len(outcomes.hit))
     else:  # as they were the day before
         weight = weights[np.maximum(outcomes.known_on - 1, 0), outcomes.stratum]
-    x, most = kept_promise(outcomes.hit, weight, promised)
-    year, day = np.divmod(outcomes.known_on, YEAR)
+    each_x, most = kept_promise(outcomes.hit, weight, promised)
+    # One bet a day, on the mean of what became known on it: in a file what was missed may stand first.
+    known_on, of_day = np.unique(outcomes.known_on, return_inverse=True)
+    x = np.bincount(of_day, each_x) / np.bincount(of_day)
+    year, day = np.divmod(known_on, YEAR)
     evidence = np.zeros(len(x))
     for each in np.unique(year):
         of = year == each
         evidence[of] = log_capital(x[of], most, day[of] // PERIOD_DAYS, -(-YEAR // PERIOD_DAYS))
     alarms = np.flatnonzero(evidence >= -np.log(alpha))
-    return Watched(evidence, int(outcomes.known_on[alarms[0]]) if alarms.size else None)
+    return Watched(evidence, int(known_on[alarms[0]]) if alarms.size else None)

@@ -100,5 +100,14 @@ def test_a_year_that_is_over_says_what_it_said():
     one, two = (watch(each, None, 0.9, 0.05) for each in (first, both))
     assert one.alarm_on is not None
     assert two.alarm_on == one.alarm_on
-    assert two.evidence[: len(day)] == pytest.approx(one.evidence)
+    assert two.evidence[:365] == pytest.approx(one.evidence)
     assert two.evidence[-1] < 0
+
+
+def test_the_order_within_a_file_counts_for_nothing():
+    """Of a file that holds a quarter, all that was missed may stand first; there is one bet for each file."""
+    day = np.arange(4).repeat(100) * 91
+    hit = np.tile(np.arange(100) >= 8, 4)  # 0.92, and the missed ones first
+    for order in (slice(None), slice(None, None, -1)):
+        file = KnownOutcomes(day, day, np.zeros(400, dtype=np.int64), hit[order])
+        assert watch(file, None, 0.9, 0.05).alarm_on is None
