@@ -2,9 +2,10 @@
 
 A simulated year of 200 answers a day, a fifth of them for dark skin, one in twelve lesions malignant. Of a
 tenth an outcome comes back, a lesion that was called suspicious being followed up more often than others, its
-biopsy after weeks and everything else after months. A release promises a sensitivity for either subgroup;
-one keeps it, another falls by 0.10 on dark skin alone in the fourth month. Every promise is looked at after
-every outcome, corrected for who is followed up and, to compare, as seen. Criteria: over the year a release
+biopsy after weeks and everything else after months; daily, or in files; in some rows following up or case mix
+change at mid-year. A release promises a sensitivity for either subgroup;
+one keeps it, another falls by 0.10 on dark skin alone in the fourth month. Every promise is looked at
+every day, corrected for who is followed up and, to compare, as seen. Criteria: over the year a release
 that keeps its promise is accused in at most 5 % of the years, wherever following up depends on the answer
 alone; and the corrected interval of a year's sensitivity holds the true one in 95 % of them, less what 1,000
 draws may be off by.
@@ -13,7 +14,7 @@ draws may be off by.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,8 @@ from tables import print_conditions, print_table, write_table
 from registry.bundle.metrics.limits import Limits
 from registry.field.corrected import FieldFigures, field_figures
 from registry.field.strata import Strata
-from registry.field.watch import KnownOutcomes, watch, weights_by_day
+from registry.field.watch import KnownOutcomes, watch
+from registry.field.windows import Windows, windows
 
 DAYS = 365
 A_DAY = 200
@@ -50,12 +52,14 @@ class FollowUp:
         of_missed: how many times as often a malignant lesion is followed up that was not called so.
         file_days: how many days of outcomes come in together, as a file; in the order of the answers.
         lot_from: the day from which on so many are followed up by lot besides.
+        halved_from: the day from which on half as many lesions are malignant.
     """
 
     missed_called: tuple[float, float]
     of_missed: float = 1.0
     file_days: int = 1
     lot_from: int = DAYS
+    halved_from: int = DAYS
 
 
 # Each of about a tenth of all: 0.345 of the lesions are called suspicious.
@@ -66,6 +70,7 @@ FOLLOWED: Mapping[str, FollowUp] = {
     "a quarter, drawn by lot": FollowUp((0.25, 0.25)),
     "twice, in a file a quarter": FollowUp((0.0744, 0.149), file_days=91),
     "six times, and a fifth by lot from mid-year": FollowUp((0.0366, 0.22), lot_from=182),
+    "twice, and half as many malignant from mid-year": FollowUp((0.0744, 0.149), halved_from=182),
     "six times, and missed ones thrice as often": FollowUp((0.0366, 0.22), 3.0),
 }
 
@@ -78,13 +83,13 @@ class Year:
         answered: by day and side of the working point, `(days, 2)`.
         figures: at the end of it.
         known: malignant lesions whose outcome is known.
-        weights: of `weights_by_day`.
+        windows: of its outcomes.
     """
 
     answered: NDArray[np.int64]
     figures: FieldFigures
     known: KnownOutcomes
-    weights: NDArray[np.float64]
+    windows: Windows
 
 
 def year(
@@ -92,7 +97,8 @@ def year(
 ) -> Year:
     """Draws a year; `sensitivity` is of each day, `(days,)`."""
     day = np.repeat(np.arange(DAYS), random.poisson(a_day, DAYS))
-    malignant = random.random(len(day)) < MALIGNANT
+    share = np.where(day < followed.halved_from, MALIGNANT, MALIGNANT / 2)
+    malignant = random.random(len(day)) < share
     called = random.random(len(day)) < np.where(malignant, sensitivity[day], 1 - SPECIFICITY)
     share = np.array(followed.missed_called)[called.astype(np.int64)]
     share = np.where(malignant & ~called, np.minimum(1, followed.of_missed * share), share)
@@ -103,13 +109,17 @@ def year(
     side = called.astype(np.int64)
     answered = np.zeros((DAYS, 2), dtype=np.int64)
     np.add.at(answered, (day, side), 1)
-    weights = weights_by_day(answered, day[confirmed], known_on[confirmed], side[confirmed])
-    chosen = np.flatnonzero(confirmed & malignant)
-    chosen = chosen[np.argsort(known_on[chosen], kind="stable")]
-    known = KnownOutcomes(day[chosen], known_on[chosen], side[chosen], called[chosen])
+    within = windows(answered, known_on[confirmed], side[confirmed], FLAGGED)
+    chosen = confirmed & malignant
+    known = KnownOutcomes(known_on[chosen], side[chosen], called[chosen])
     old = day < DAYS - 120  # the youngest answers have no outcome yet, of one side less than of the other
     figures = field_figures(Strata.count(side[old], FLAGGED, confirmed[old], malignant[old]))
-    return Year(answered, figures, known, weights)
+    return Year(answered, figures, known, within)
+
+
+def unweighted(of: Windows) -> Windows:
+    """The same windows, in which everybody counts alike."""
+    return replace(of, weights=np.ones_like(of.weights))
 
 
 def alarms(years: list[dict[str, Year]], promised: float, *, corrected: bool) -> list[int]:
@@ -117,7 +127,7 @@ def alarms(years: list[dict[str, Year]], promised: float, *, corrected: bool) ->
     days = []
     for one in years:
         found = [
-            watch(of.known, of.weights if corrected else None, promised, ALPHA / len(one)).alarm_on
+            watch(of.known, of.windows if corrected else unweighted(of.windows), promised, ALPHA / 2).alarm_on
             for of in one.values()
         ]
         days += (

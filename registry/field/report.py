@@ -14,7 +14,8 @@ from registry.bundle.metrics.exact import beta_quantile, exact_limits
 from registry.bundle.metrics.limits import LEVEL, Limits
 from registry.field.corrected import FieldFigures, field_figures, no_figures
 from registry.field.seen import FLAGGED, Seen, seen
-from registry.field.watch import KnownOutcomes, watch, weights_by_day
+from registry.field.watch import KnownOutcomes, watch
+from registry.field.windows import windows
 from registry.gates.figures import figures_by_subgroup, interval_of
 from registry.gates.shown_sensitivity import AT_WORKING_POINT
 from registry.outcomes.answer import UNKNOWN
@@ -173,11 +174,9 @@ def _of(
 def _kept(promise: Promise, found: Seen, alpha: float) -> Kept:
     about = found.malignant if promise.what == "sensitivity" else np.ones(len(found.stratum), dtype=np.bool_)
     hit = FLAGGED[found.stratum] if promise.what == "sensitivity" else found.in_set
-    outcomes = KnownOutcomes(
-        found.answered_on[about], found.known_on[about], found.stratum[about], hit[about]
-    )
-    weights = weights_by_day(found.answered, found.answered_on, found.known_on, found.stratum)
-    watched = watch(outcomes, weights, promise.least, alpha)
+    outcomes = KnownOutcomes(found.known_on[about], found.stratum[about], hit[about])
+    within = windows(found.answered, found.known_on, found.stratum, FLAGGED)
+    watched = watch(outcomes, within, promise.least, alpha)
     return Kept(
         promise,
         len(outcomes.hit),
