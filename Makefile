@@ -13,11 +13,11 @@ PARALLEL ?= 2
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Packages are installed into $(VENV): once, and without a word"
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable ".[train,serve,$(RUNTIME)]"
+	$(INSTALL) --editable ".[training,service,$(RUNTIME)]"
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable ".[train,serve,$(RUNTIME),dev]"
+	$(INSTALL) --editable ".[training,service,$(RUNTIME),dev]"
 	touch $@
 
 $(VENV)/.installed-generators: tests/serving/generated/requirements.txt

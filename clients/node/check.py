@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from clients.federation.errors import KitError
 from clients.federation.kit import Kit
+from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, read_own
 from registry.bundle.counts.merged_bins import smallest_cell
@@ -165,15 +166,15 @@ def check_connection(kit: Kit) -> CheckResult:
         if kit.facts.role == "server":
             with socket.create_server(("", address.port)):
                 return CheckResult("port", True, f"{address.port} is free")
-        with socket.create_connection((address.host, address.port), timeout=SECONDS):
-            return CheckResult("connection", True, f"{place} answers")
-    except OSError as error:
+        return CheckResult("connection", True, f"{place} answers{reach(address.host, address.port, SECONDS)}")
+    except (OSError, ValueError) as error:
         if kit.facts.role == "server":
             return CheckResult("port", False, f"{address.port}: {error}; stop what uses it")
         return CheckResult(
             "connection",
             False,
-            f"{place}: {error}; allow outgoing connections to it, and ask whether it runs",
+            f"{place}: {error}; allow outgoing connections to it, and ask whether it runs. Is there a proxy "
+            "in between, set grpc_proxy=http://host:port",
         )
 
 

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 
 from clients.federation.errors import KitError
 from clients.federation.kit import NodeSettings, open_kit
+from clients.node.installed import require_packages
 from training.errors import TrainingError
 from training.plain_text import printable
 
@@ -151,6 +152,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
     """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
+    require_packages()
     from clients.data.inspect.check import check_manifest
     from clients.data.pictures.cache import cache_folder
     from clients.node.check import CheckResult, check_node
@@ -178,6 +180,7 @@ def start(kit: KitOption, data: DataOption = None) -> None:
     from clients.federation.provision import write_site_files
 
     refuse_foreign(Path.cwd())  # FLARE's processes look there first
+    require_packages()
     opened = open_kit(kit, "server", "hospital")
     if data is not None and not data.is_file():
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")

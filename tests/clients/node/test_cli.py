@@ -3,6 +3,8 @@
 import json
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,30 @@ def test_every_command_is_documented_with_an_example():
         assert f"dermfed-node {command}" in page
     assert "Exit codes" in told
     assert run("--version").output.startswith("dermfed-node ")
+
+
+@pytest.mark.parametrize("command", ["check", "start"])
+def test_a_package_that_jobs_import_is_missed_before_a_job_comes(kits, tmp_path, command):
+    """In an environment of its own, as `pip install` left it: nothing was imported yet."""
+    without = (
+        "import importlib.util, sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'onnxruntime':\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name: None if name == 'onnxruntime' else found(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "from dermfed.commands import node\n"
+        f"sys.argv = ['dermfed-node', {command!r}, '--kit', {str(kits / 'north')!r}]\n"
+        "node()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", without], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert ended.returncode == 2
+    assert "onnxruntime cannot be imported" in ended.stderr
+    assert "dermfed[node]" in " ".join(ended.stderr.split())
 
 
 def test_check_says_what_is_wrong_and_ends_with_one(kits, monkeypatch):
