@@ -21,10 +21,12 @@ class Question:
     Attributes:
         images: its pictures as the model sees them, `(pictures, size, size, 3)` uint8 RGB.
         given: what is given beside them; None for a model of single pictures, which is shown one.
+        with_map: whether it is asked where in the pictures the answer comes from, too.
     """
 
     images: NDArray[np.uint8]
     given: GivenCase | None = None
+    with_map: bool = False
 
 
 def kinds_of(
@@ -61,18 +63,21 @@ def kinds_of(
 def ask(graph: Graph, questions: Sequence[Question]) -> Outputs:
     """Runs a graph on questions to one model, all at once; the outputs are in their order.
 
-    Cases get as many slots as the one with most pictures has: an empty slot costs as much as a picture.
+    Cases get as many slots as the one with most pictures has: an empty slot costs as much as a picture. The
+    outputs have a map where one of the questions asks for it, and the graph has one.
 
     Raises:
         GraphError: a question is not what the graph takes, or an answer is not finite.
     """
     given = [one.given for one in questions if one.given is not None]
+    asked = {"with_map": True} if any(one.with_map for one in questions) else {}
     if not given:
-        return graph.run(np.concatenate([one.images for one in questions]))
+        return graph.run(np.concatenate([one.images for one in questions]), **asked)
     slots = max(len(one.images) for one in questions)
     images = np.zeros((len(questions), slots, *questions[0].images.shape[1:]), dtype=np.uint8)
     kinds = np.full((len(questions), slots), EMPTY, dtype=np.int64)
     for row, (question, case) in enumerate(zip(questions, given, strict=True)):
         images[row, : len(question.images)] = question.images
         kinds[row, : len(case.kinds)] = case.kinds
-    return graph.run_cases(images, kinds, np.stack([case.context for case in given]))
+    context = np.stack([case.context for case in given])
+    return graph.run_cases(images, kinds, context, **asked)

@@ -7,6 +7,9 @@ its questions is run alone, and fails alone.
 import logging
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question, ask
@@ -35,6 +38,8 @@ def run_single(graph: Graph, question: Question) -> Outputs | Exception:
 def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
     """Runs the graph on a batch of questions, and splits its outputs into batches of one.
 
+    A map goes to whoever asked for it, and to nobody else; of a case without the slots that it has not.
+
     Raises:
         GraphError: the graph cannot run, or its outputs are not finite or not one for each question.
     """
@@ -51,6 +56,31 @@ def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
                 "the model is broken: export it again"
             )
     return [
-        Outputs(*(part[row : row + 1] for part in (outputs.probabilities, outputs.logits, outputs.embedding)))
-        for row in range(len(questions))
+        Outputs(
+            outputs.probabilities[row : row + 1],
+            outputs.logits[row : row + 1],
+            outputs.embedding[row : row + 1],
+            _map_of(question, outputs, row, graph),
+        )
+        for row, question in enumerate(questions)
     ]
+
+
+def _map_of(question: Question, outputs: Outputs, row: int, graph: Graph) -> NDArray[np.float32] | None:
+    """The map of one question, as a batch of one.
+
+    Raises:
+        GraphError: the map is not of the shape that the graph says.
+    """
+    if outputs.map is None or graph.map_shape is None or not question.with_map:
+        return None
+    found = outputs.map[row : row + 1]
+    pictures = () if question.given is None else (len(question.images),)
+    found = found if question.given is None else found[:, : len(question.images)]
+    expected = (1, *pictures, graph.num_classes, *graph.map_shape)
+    if found.shape != expected:
+        raise GraphError(
+            f"the graph answered a map of shape {found.shape} for one of {expected}; the model is broken: "
+            "export it again"
+        )
+    return found

@@ -1,10 +1,11 @@
 """ONNX export of a trained model, and the proof that graph and model compute the same.
 
 The graph takes uint8 pictures, or cases, and gives `probabilities`, `logits` (divided by the temperature) and
-`embedding`; scaling, normalisation, network, temperature and softmax are inside. See
-`registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the embedding of one is
-the mean of its pictures' features, by which an unfamiliar picture is known whatever else is given. What the
-encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
+`embedding`; scaling, normalisation, network, temperature and softmax are inside. Where the encoder pools its
+cells it gives a `map` too, where each class's logit comes from (`class_activation`), which the temperature
+does not touch. See `registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the
+embedding of one is the mean of its pictures' features, by which an unfamiliar picture is known whatever else
+is given. What the encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
 """
 
 import warnings
@@ -19,12 +20,19 @@ from torch import Tensor, nn
 
 from registry.bundle.cases.case_input import EMPTY
 from registry.bundle.cases.patterns import number_of_patterns
-from registry.bundle.model_file.graph import CONTEXT, INPUT, KINDS, OUTPUTS, Graph, Outputs
+from registry.bundle.model_file.graph import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Outputs
 from training.data.dataset import Examples
 from training.errors import ExportError
 from training.messages.message import Tensors
 from training.models.case_batch import CaseBatch
 from training.models.cases import CaseClassifier
+from training.models.class_activation import (
+    CellRule,
+    case_activation,
+    cell_rule,
+    class_activation,
+    features_and_cells,
+)
 from training.models.classifier import Classifier
 
 TEMPERATURE = "temperature"
@@ -37,17 +45,27 @@ class ServedModel(nn.Module):
 
     temperature: Tensor
 
-    def __init__(self, classifier: Classifier, temperature: float = 1.0) -> None:
+    def __init__(
+        self, classifier: Classifier, temperature: float = 1.0, rule: CellRule | None = None
+    ) -> None:
         super().__init__()
-        self.classifier = classifier
+        self.classifier, self.rule = classifier, rule
         self.register_buffer(TEMPERATURE, torch.tensor([temperature]))
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of uint8 pictures."""
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of uint8 pictures.
+
+        And with a rule the maps, `(batch, classes, rows, columns)`.
+        """
         scaled = images.permute(0, 3, 1, 2).float() / 255
-        embedding = self.classifier.embed(scaled)
+        maps: tuple[Tensor, ...] = ()
+        if self.rule is None:
+            embedding = self.classifier.embed(scaled)
+        else:
+            embedding, parts = features_and_cells(self.classifier, scaled, self.rule)
+            maps = (class_activation(self.classifier, parts),)
         logits = self.classifier.classify(embedding) / self.temperature
-        return torch.softmax(logits, dim=1), logits, embedding
+        return (torch.softmax(logits, dim=1), logits, embedding, *maps)
 
 
 class ServedCases(nn.Module):
@@ -58,23 +76,29 @@ class ServedCases(nn.Module):
 
     temperature: Tensor
 
-    def __init__(self, classifier: CaseClassifier, temperatures: Tensor | None = None) -> None:
+    def __init__(
+        self, classifier: CaseClassifier, temperatures: Tensor | None = None, rule: CellRule | None = None
+    ) -> None:
         super().__init__()
-        self.classifier = classifier
+        self.classifier, self.rule = classifier, rule
         ones = torch.ones(number_of_patterns(classifier.case))
         self.register_buffer(TEMPERATURE, (ones if temperatures is None else temperatures)[:, None])
 
-    def forward(
-        self, images: Tensor, kinds: Tensor, context: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, images: Tensor, kinds: Tensor, context: Tensor | None = None) -> tuple[Tensor, ...]:
         """Probabilities and logits `(batch, classes)` and embedding `(batch, features)` of cases.
 
-        And the features of every slot, `(batch, slots, features)`.
+        And the features of every slot, `(batch, slots, features)`; with a rule before them the maps, `(batch,
+        slots, classes, rows, columns)`.
         """
         if context is None:
             context = kinds[:, :0].float()
         scaled = images.flatten(0, 1).permute(0, 3, 1, 2).float() / 255
-        found = self.classifier.features(scaled).view(*kinds.shape, -1)
+        parts = None
+        if self.rule is None:
+            found = self.classifier.features(scaled).view(*kinds.shape, -1)
+        else:
+            found, parts = features_and_cells(self.classifier, scaled, self.rule)
+            found = found.view(*kinds.shape, -1)
         present = (kinds != EMPTY)[..., None].float()
         features = found * present
         cases = CaseBatch(features, kinds, context)
@@ -82,7 +106,11 @@ class ServedCases(nn.Module):
         # So selected, the temperatures keep their name in the graph.
         logits = logits / torch.index_select(self.temperature, 0, self.pattern_numbers(kinds, context))
         embedding = features.sum(dim=1) / present.sum(dim=1)
-        return torch.softmax(logits, dim=1), logits, embedding, found
+        answers = (torch.softmax(logits, dim=1), logits, embedding)
+        if self.rule is None or parts is None:
+            return (*answers, found)
+        parts = parts.view(*kinds.shape, *parts.shape[1:])
+        return (*answers, case_activation(self.classifier, parts, features, cases, self.rule), found)
 
     def pattern_numbers(self, kinds: Tensor, context: Tensor) -> Tensor:
         """The number of each case's pattern `(batch,)`, as `pattern_number` counts."""
@@ -113,16 +141,18 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     """
     # A temperature of exactly 1 would be optimised away; it is set to 1 once the graph exists.
     batch = torch.export.Dim("batch")
+    rule = cell_rule(classifier.eval(), size)
     if isinstance(classifier, CaseClassifier):
         slots, case = torch.export.Dim("slots", max=classifier.case.slots), classifier.case
-        model: nn.Module = ServedCases(classifier, 2 + torch.arange(float(number_of_patterns(case))))
+        temperatures = 2 + torch.arange(float(number_of_patterns(case)))
+        model: nn.Module = ServedCases(classifier, temperatures, rule)
         example = [torch.zeros(2, 2, size, size, 3, dtype=torch.uint8), torch.zeros(2, 2, dtype=torch.int64)]
         dimensions = [{0: batch, 1: slots}, {0: batch, 1: slots}]
         if case.facts:
             example.append(torch.zeros(2, len(case.facts)))
             dimensions.append({0: batch})
     else:
-        model = ServedModel(classifier, temperature=2.0)
+        model = ServedModel(classifier, 2.0, rule)
         example = [torch.zeros(2, size, size, 3, dtype=torch.uint8)]
         dimensions = [{0: batch}]
     names = [INPUT, KINDS, CONTEXT][: len(example)]
@@ -135,7 +165,7 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
                 tuple(example),
                 dynamo=True,
                 input_names=names,
-                output_names=[*OUTPUTS, *cut],
+                output_names=[*OUTPUTS, *([] if rule is None else [MAP]), *cut],
                 dynamic_shapes=dict(zip(names, dimensions, strict=True)),
                 opset_version=OPSET,
                 external_data=False,

@@ -18,6 +18,7 @@ from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.rules import (
     Abstention,
     Conformal,
@@ -59,7 +60,11 @@ SIGNED_SCHEMA: Final = 5
 """That of bundles whose figures are signed by who measured them, with or without cases and scales: an older
 dermfed would not see the signature."""
 
-NEWEST_SCHEMA: Final = SIGNED_SCHEMA
+JUDGED_SCHEMA: Final = 6
+"""That of bundles whose maps were judged, with or without all of the above: an older dermfed cannot serve a
+graph that has a map."""
+
+NEWEST_SCHEMA: Final = JUDGED_SCHEMA
 """The newest that this dermfed reads."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -171,9 +176,11 @@ class BundleManifest(Frozen):
         patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
         attestation: a signature of who measured the figures; None where nobody signed, and then not written.
+        maps: what was found of its maps; None where nobody has judged them, and then not written. The
+            signature does not cover it: maps are judged later, by whoever releases.
     """
 
-    schema_version: Literal[1, 2, 3, 4, 5] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3, 4, 5, 6] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -192,6 +199,7 @@ class BundleManifest(Frozen):
     reference: ReferenceHistograms | None = None
     lineage: Lineage
     attestation: Attestation | None = None
+    maps: MapJudgement | None = None
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -284,6 +292,18 @@ class BundleManifest(Frozen):
     @model_validator(mode="after")
     def _cases_have_their_schema(self) -> "BundleManifest":
         over_scales = any(one.tones for one in self.named_subgroups)
+        if (self.schema_version == JUDGED_SCHEMA) != (self.maps is not None):
+            raise ValueError(
+                f"a bundle has schema {JUDGED_SCHEMA} if its maps were judged and only then; this one has "
+                f"schema {self.schema_version} and {'no ' if self.maps is None else ''}`maps`"
+            )
+        if self.maps is not None and self.maps.model != self.file.sha256:
+            raise ValueError(
+                f"`maps` was found of a model with {self.maps.model}; this one has {self.file.sha256}: judge "
+                "its own"
+            )
+        if self.maps is not None:
+            return self._patterns_of_its_case()
         if (self.schema_version == SIGNED_SCHEMA) != (self.attestation is not None):
             raise ValueError(
                 f"a bundle has schema {SIGNED_SCHEMA} if its figures are signed and only then; this one has "
@@ -300,6 +320,9 @@ class BundleManifest(Frozen):
                 f"a bundle has schema {CASE_SCHEMA} if its model takes cases and only then; this one has "
                 f"schema {self.schema_version} and {'no ' if self.case is None else ''}`case`"
             )
+        return self._patterns_of_its_case()
+
+    def _patterns_of_its_case(self) -> "BundleManifest":
         names = [one.pattern.name for one in self.patterns]
         if twice := _repeated(names):
             raise ValueError(f"pattern {', '.join(twice)} is there twice; each is calibrated once")

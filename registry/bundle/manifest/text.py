@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
 from registry.bundle.manifest.schema import NEWEST_SCHEMA, BundleManifest, schema_for, sha256
 
-ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point", "attestation")
+ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point", "attestation", "maps")
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 
@@ -19,11 +19,11 @@ def canonical(manifest: BundleManifest) -> bytes:
 
 
 def without_attestation(manifest: BundleManifest) -> BundleManifest:
-    """The manifest as it is before anybody signs its figures."""
-    if manifest.attestation is None:
+    """The manifest as it is before anybody signs its figures, or judges its maps."""
+    if manifest.attestation is None and manifest.maps is None:
         return manifest
     schema = schema_for(manifest.case, manifest.named_subgroups)
-    return manifest.model_copy(update={"attestation": None, "schema_version": schema})
+    return manifest.model_copy(update={"attestation": None, "maps": None, "schema_version": schema})
 
 
 def attested(manifest: BundleManifest) -> bytes:

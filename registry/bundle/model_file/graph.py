@@ -6,8 +6,11 @@ batch. That of a model of cases has three: `images`, uint8 `(batch, slots, size,
 what they say is in `registry.bundle.cases.case_input`. Without facts there is no `context`.
 
 Both have three float outputs: `probabilities` and `logits` `(batch, classes)`, `embedding` `(batch,
-features)`. A graph brings all its weights with it: one that points to other files is refused, since only the
-bytes of `model.onnx` are what was digested.
+features)`. They may have a fourth, `map`, `(batch, classes, rows, columns)`, of cases `(batch, slots,
+classes, rows, columns)` and zero in empty slots: where in a picture each class's logit comes from, in units
+of logits before the temperature and about their mean over classes. It is fetched where it is asked for. A
+graph brings all its weights with it: one that points to other files is refused, since only the bytes of
+`model.onnx` are what was digested.
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,8 @@ from registry.bundle.model_file.session import Opener, open_session
 
 INPUT, KINDS, CONTEXT = "images", "kinds", "context"
 OUTPUTS = ("probabilities", "logits", "embedding")
+MAP = "map"
+FINEST_MAP = 64  # rows and columns at most
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,14 @@ class Outputs:
         probabilities: `(batch, classes)` float32, calibrated.
         logits: `(batch, classes)` float32, divided by the temperature.
         embedding: `(batch, features)` float32.
+        map: `(batch, classes, rows, columns)` float32, of cases `(batch, slots, classes, rows, columns)`;
+            None where nobody asked, or the graph has none.
     """
 
     probabilities: NDArray[np.float32]
     logits: NDArray[np.float32]
     embedding: NDArray[np.float32]
+    map: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         """Checks the answers.
@@ -44,8 +52,8 @@ class Outputs:
         Raises:
             GraphError: one is not finite.
         """
-        for name in OUTPUTS:
-            if not np.isfinite(getattr(self, name)).all():
+        for name in (*OUTPUTS, MAP):
+            if (found := getattr(self, name)) is not None and not np.isfinite(found).all():
                 raise GraphError(
                     f"the graph answered {name} that are not finite; the model is broken: export it again"
                 )
@@ -60,6 +68,7 @@ class Graph:
         num_facts: how many facts of a case it takes.
         num_classes: classes it answers with.
         num_features: length of the embedding.
+        map_shape: rows and columns of its map; None where it has none.
     """
 
     def __init__(self, content: bytes, threads: int = 1, open_with: Opener = open_session) -> None:
@@ -76,16 +85,23 @@ class Graph:
         """
         self._session = open_with(content, threads)
         self.size, self.takes_cases, self.num_facts = _inputs(self._session.get_inputs())
-        widths = _output_widths(self._session.get_outputs())
+        outputs = {one.name: one for one in self._session.get_outputs()}
+        given = outputs.pop(MAP, None)
+        widths = _output_widths([*outputs.values()])
         self.num_classes, self.num_features = widths["probabilities"], widths["embedding"]
         if widths["logits"] != self.num_classes:
             raise GraphError(
                 f"the graph has {self.num_classes} probabilities and {widths['logits']} logits; "
                 "both are one per class"
             )
+        self.map_shape = None if given is None else _map_shape(given, self.takes_cases, self.num_classes)
 
-    def run(self, images: NDArray[np.uint8]) -> Outputs:
+    def run(self, images: NDArray[np.uint8], *, with_map: bool = False) -> Outputs:
         """Answers for a batch of pictures `(batch, size, size, 3)`.
+
+        Args:
+            images: the pictures.
+            with_map: whether the map is wanted, where there is one.
 
         Raises:
             GraphError: the pictures are not of this shape and type, or an answer is not finite.
@@ -96,10 +112,15 @@ class Graph:
             raise GraphError(
                 f"the pictures are {images.dtype} of shape {images.shape}; the graph takes {wanted}"
             )
-        return self._run({INPUT: images})
+        return self._run({INPUT: images}, with_map)
 
     def run_cases(
-        self, images: NDArray[np.uint8], kinds: NDArray[np.int64], context: NDArray[np.float32]
+        self,
+        images: NDArray[np.uint8],
+        kinds: NDArray[np.int64],
+        context: NDArray[np.float32],
+        *,
+        with_map: bool = False,
     ) -> Outputs:
         """Answers for a batch of cases.
 
@@ -107,6 +128,7 @@ class Graph:
             images: `(batch, slots, size, size, 3)`; what is in an empty slot has no effect.
             kinds: of the pictures, `(batch, slots)`; -1 where a slot is empty.
             context: the facts, `(batch, facts)`, NaN where one is not known.
+            with_map: whether the map is wanted, where there is one.
 
         Raises:
             GraphError: they are not of these shapes and types, the graph is of a model of single pictures, or
@@ -130,10 +152,15 @@ class Graph:
                 f"context {context.shape} {context.dtype}; the graph takes "
                 f"{takes if self.takes_cases else 'single pictures'}"
             )
-        return self._run({INPUT: images, KINDS: kinds, **({CONTEXT: context} if self.num_facts else {})})
+        feed: dict[str, NDArray[Any]] = {INPUT: images, KINDS: kinds}
+        if self.num_facts:
+            feed[CONTEXT] = context
+        return self._run(feed, with_map)
 
-    def _run(self, feed: dict[str, NDArray[Any]]) -> Outputs:
-        return Outputs(*self._session.run(list(OUTPUTS), feed))
+    def _run(self, feed: dict[str, NDArray[Any]], with_map: bool) -> Outputs:
+        if not with_map or self.map_shape is None:
+            return Outputs(*self._session.run(list(OUTPUTS), feed))
+        return Outputs(*self._session.run([*OUTPUTS, MAP], feed))
 
 
 def _inputs(inputs: Sequence[Any]) -> tuple[int, bool, int]:
@@ -173,6 +200,29 @@ def _free(shape: list[Any], dimensions: int) -> bool:
     return len(shape) >= dimensions and not any(isinstance(size, int) for size in shape[:dimensions])
 
 
+def _map_shape(given: Any, takes_cases: bool, classes: int) -> tuple[int, int]:
+    """Rows and columns of a graph's map.
+
+    Raises:
+        GraphError: it is none.
+    """
+    shape, free = list(given.shape), 2 if takes_cases else 1
+    fixed = shape[free:]
+    fits = (
+        given.type == "tensor(float)"
+        and _free(shape, free)
+        and len(fixed) == 3
+        and fixed[0] == classes
+        and all(isinstance(side, int) and 1 <= side <= FINEST_MAP for side in fixed[1:])
+    )
+    if not fits:
+        raise GraphError(
+            f"the graph answers `{MAP}` {given.type} {shape}; it is tensor(float) of shape (batch, "
+            f"{'slots, ' * takes_cases}{classes} classes, rows, columns) with at most {FINEST_MAP} of either"
+        )
+    return int(fixed[1]), int(fixed[2])
+
+
 def _output_widths(outputs: Sequence[Any]) -> dict[str, int]:
     found = ", ".join(f"{one.name} {one.type} {one.shape}" for one in outputs)
     by_name = {one.name: one for one in outputs}
@@ -183,6 +233,6 @@ def _output_widths(outputs: Sequence[Any]) -> dict[str, int]:
     if not fits:
         raise GraphError(
             f"the graph answers {found}; a bundle's graph answers {', '.join(OUTPUTS)}, each tensor(float) "
-            "of shape (batch, a fixed width)"
+            f"of shape (batch, a fixed width), and maybe a `{MAP}`"
         )
     return {name: int(by_name[name].shape[1]) for name in OUTPUTS}

@@ -118,17 +118,17 @@ def read_header(content: bytes) -> Header:
     """
     header = Header()
     graphs = 0
-    for number, value in _fields(memoryview(content)):
+    for number, value in fields(memoryview(content)):
         if number == 7:  # graph
             graphs += 1
-            _read_graph(_message(value), header, 1)
+            _read_graph(as_message(value), header, 1)
         elif number == 8:  # opset_import
-            parts = dict(_fields(_message(value)))
+            parts = dict(fields(as_message(value)))
             header.opsets[_domain(parts.get(1))] = _number(parts.get(2, 0))
         elif number == 25:  # functions: operators that the file brings along
-            for inner, node in _fields(_message(value)):
+            for inner, node in fields(as_message(value)):
                 if inner == 7:
-                    _read_node(_message(node), header, 1)
+                    _read_node(as_message(node), header, 1)
     if graphs != 1:
         raise _damaged(f"it holds {graphs} graphs")
     return header
@@ -137,42 +137,42 @@ def read_header(content: bytes) -> Header:
 def _read_graph(graph: memoryview, header: Header, depth: int) -> None:
     if depth > DEEPEST:
         raise GraphError(f"it nests more than {DEEPEST} graphs; export it without such loops")
-    for number, value in _fields(graph):
+    for number, value in fields(graph):
         if number == 1:  # node
-            _read_node(_message(value), header, depth)
+            _read_node(as_message(value), header, depth)
         elif number == 5:  # initializer
-            _read_tensor(_message(value), header)
+            _read_tensor(as_message(value), header)
         elif number == 15:  # sparse_initializer
-            _read_sparse(_message(value), header)
+            _read_sparse(as_message(value), header)
 
 
 def _read_node(node: memoryview, header: Header, depth: int) -> None:
     name, domain = "", STANDARD
-    for number, value in _fields(node):
+    for number, value in fields(node):
         if number == 4:  # op_type
             name = _text(value)
         elif number == 7:  # domain
             domain = _domain(value)
         elif number == 5:  # attribute
-            for inner, part in _fields(_message(value)):
+            for inner, part in fields(as_message(value)):
                 if inner in (5, 10):  # t, tensors
-                    _read_tensor(_message(part), header)
+                    _read_tensor(as_message(part), header)
                 elif inner in (6, 11):  # g, graphs
-                    _read_graph(_message(part), header, depth + 1)
+                    _read_graph(as_message(part), header, depth + 1)
                 elif inner in (22, 23):  # sparse_tensor, sparse_tensors
-                    _read_sparse(_message(part), header)
+                    _read_sparse(as_message(part), header)
     header.operators[domain, name] += 1
 
 
 def _read_sparse(sparse: memoryview, header: Header) -> None:
-    for number, value in _fields(sparse):
+    for number, value in fields(sparse):
         if number in (1, 2):  # values, indices
-            _read_tensor(_message(value), header)
+            _read_tensor(as_message(value), header)
 
 
 def _read_tensor(tensor: memoryview, header: Header) -> None:
     name, outside = "", False
-    for number, value in _fields(tensor):
+    for number, value in fields(tensor):
         if number == 8:  # name
             name = _text(value)
         elif number == 13 or (number == 14 and value == 1):  # external_data, data_location
@@ -181,7 +181,7 @@ def _read_tensor(tensor: memoryview, header: Header) -> None:
         header.external.append(name)
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+def fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
     """The fields of a protobuf message: varints as numbers, everything else as bytes."""
     position = 0
     while position < len(message):
@@ -217,7 +217,12 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
     raise _damaged("a number is too long")
 
 
-def _message(value: memoryview | int) -> memoryview:
+def as_message(value: memoryview | int) -> memoryview:
+    """The message in a field.
+
+    Raises:
+        GraphError: a number is there.
+    """
     if isinstance(value, int):
         raise _damaged("a number stands for a message")
     return value
@@ -230,7 +235,7 @@ def _number(value: memoryview | int) -> int:
 
 
 def _text(value: memoryview | int) -> str:
-    return bytes(_message(value)).decode("utf-8", "backslashreplace")
+    return bytes(as_message(value)).decode("utf-8", "backslashreplace")
 
 
 def _domain(value: memoryview | int | None) -> str:

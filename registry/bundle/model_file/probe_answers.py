@@ -1,7 +1,8 @@
 """Whether a model's answers to drawn pictures are ones that it could give of a patient.
 
 Each answer is finite; its probabilities lie in [0, 1] and sum to 1; it is the same, to the bit, when asked
-again; and it is the same for a picture alone and among others, but for rounding.
+again; and it is the same for a picture alone and among others, but for rounding. Where there is a map, all of
+that holds for it, and it is zero in empty slots.
 """
 
 from typing import Final
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.errors import GraphError
-from registry.bundle.model_file.graph import OUTPUTS, Graph, Outputs
+from registry.bundle.model_file.graph import MAP, OUTPUTS, Graph, Outputs
 from registry.bundle.model_file.probe_inputs import Batch, drawn_batches
 from registry.bundle.model_file.promise import Promise
 
@@ -31,6 +32,7 @@ def check_answers(graph: Graph, promise: Promise) -> None:
         answers = _ask(graph, batch)
         _check_probabilities(answers, batch)
         _check_again(answers, _ask(graph, batch), batch)
+        _check_map(answers, graph, batch)
         for row, alone in enumerate(batch.alone()):
             _check_alone(answers, _ask(graph, alone), row, alone)
 
@@ -70,7 +72,7 @@ def _check_probabilities(answers: Outputs, batch: Batch) -> None:
 
 
 def _check_again(first: Outputs, second: Outputs, batch: Batch) -> None:
-    for name in OUTPUTS:
+    for name in _told(first):
         before, after = getattr(first, name), getattr(second, name)
         if not np.array_equal(before, after):
             raise GraphError(
@@ -80,9 +82,33 @@ def _check_again(first: Outputs, second: Outputs, batch: Batch) -> None:
             )
 
 
+def _check_map(answers: Outputs, graph: Graph, batch: Batch) -> None:
+    """The map is of the shape that the graph says, and nothing where there is no picture."""
+    if answers.map is None or graph.map_shape is None:
+        return
+    of_each = (len(batch.names),) if batch.kinds is None else batch.kinds.shape
+    expected = (*of_each, graph.num_classes, *graph.map_shape)
+    if answers.map.shape != expected:
+        raise GraphError(
+            f"shown {_shown(batch)}, the graph answers a map of shape {answers.map.shape}; it says that it "
+            f"is {expected}: export the model again"
+        )
+    if batch.kinds is not None and np.any(answers.map[batch.kinds < 0]):
+        raise GraphError(
+            f"shown {_shown(batch)}, the graph answers a map of a slot without a picture; it is zero there: "
+            "export the model again"
+        )
+
+
+def _told(answers: Outputs) -> tuple[str, ...]:
+    return OUTPUTS if answers.map is None else (*OUTPUTS, MAP)
+
+
 def _check_alone(among: Outputs, alone: Outputs, row: int, batch: Batch) -> None:
-    for name in OUTPUTS:
+    for name in _told(among):
         before, after = getattr(among, name)[row], getattr(alone, name)[0]
+        if name == MAP and batch.kinds is not None:
+            before = before[: batch.kinds.shape[1]]  # empty slots stand last, and are not there alone
         allowed = TOLERANCE if name == "probabilities" else TOLERANCE * max(1.0, _largest(before))
         if (difference := _largest(before - after)) > allowed:
             raise GraphError(

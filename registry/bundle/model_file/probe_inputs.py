@@ -35,14 +35,14 @@ class Batch:
     context: NDArray[np.float32] | None = None
 
     def ask(self, graph: Graph) -> Outputs:
-        """What the graph answers.
+        """What the graph answers, with its map if it has one.
 
         Raises:
             GraphError: it cannot, or an answer is not finite.
         """
         if self.kinds is None or self.context is None:
-            return graph.run(self.images)
-        return graph.run_cases(self.images, self.kinds, self.context)
+            return graph.run(self.images, with_map=True)
+        return graph.run_cases(self.images, self.kinds, self.context, with_map=True)
 
     def alone(self) -> Iterator["Batch"]:
         """Each picture or case by itself, without empty slots."""

@@ -77,7 +77,7 @@ def test_what_is_not_json_is_refused(content):
         ([], "an object"),
         ({}, "schema_version None"),
         ({"schema_version": "1"}, "schema_version '1'"),
-        ({"schema_version": 0}, "schema_version 0; it is a whole number from 1 to 5"),
+        ({"schema_version": 0}, "schema_version 0; it is a whole number from 1 to 6"),
         ({"schema_version": 1, "model": "m"}, "labels: Field required"),
     ],
 )
@@ -87,8 +87,8 @@ def test_what_is_no_manifest_is_refused(record, message):
 
 
 def test_a_newer_schema_names_the_dermfed_that_wrote_it():
-    record = {"schema_version": 6, "lineage": {"code_version": "0.9.0"}}
-    with pytest.raises(SchemaTooNew, match=r"reads up to 5\. Install dermfed 0\.9\.0 or newer"):
+    record = {"schema_version": 7, "lineage": {"code_version": "0.9.0"}}
+    with pytest.raises(SchemaTooNew, match=r"reads up to 6\. Install dermfed 0\.9\.0 or newer"):
         read_manifest(text(record))
     with pytest.raises(SchemaTooNew, match="Install a newer dermfed"):
         read_manifest(text({"schema_version": 7}))

@@ -1,0 +1,99 @@
+"""What people are shown of a map lies on the part of the picture, as it was sent, that it speaks of."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from registry.bundle.maps.overlay import COLOUR, LONGEST, STRONGEST, overlay_png
+from registry.bundle.maps.placement import placement
+from registry.bundle.maps.relevance import by_strength, relevance
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule, decode_picture
+from tests.map_graphs import GRID, SIZE, spot_graph
+
+ORIENTATION = 0x0112
+
+
+def with_a_spot(width, height, x, y, orientation):
+    """A picture as it is looked at, with a red spot, saved so that EXIF asks for a turn; and its bytes."""
+    upright = Image.new("RGB", (width, height), (150, 150, 150))
+    upright.paste((230, 40, 40), (x, y, x + 40, y + 40))
+    back = {
+        1: None,
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        6: Image.Transpose.ROTATE_90,
+        8: Image.Transpose.ROTATE_270,
+    }[orientation]
+    stored = upright if back is None else upright.transpose(back)
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    file = io.BytesIO()
+    stored.save(file, format="PNG", exif=exif)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("orientation", [1, 2, 3, 6, 8])
+@pytest.mark.parametrize(
+    ("fit", "size", "spot"),
+    [
+        ("squash", (400, 200), (20, 150)),
+        ("squash", (200, 400), (150, 20)),
+        ("crop", (400, 200), (120, 150)),
+        ("crop", (200, 400), (10, 120)),
+    ],
+)
+def test_the_overlay_lies_on_the_spot_that_the_answer_hangs_on(fit, size, spot, orientation):
+    content = with_a_spot(*size, *spot, orientation)
+    rule = PictureRule(size=SIZE, fit=fit)
+    outputs = Graph(spot_graph()).run(decode_picture(content, rule)[None], with_map=True)
+    grid = relevance(outputs.map[:, int(outputs.probabilities[0].argmax())])[0]
+    overlay = Image.open(io.BytesIO(overlay_png(grid, placement(*size, rule)))).resize(size)
+    opacity = np.asarray(overlay.getchannel("A")).astype(float)
+    y, x = np.unravel_index(opacity.argmax(), opacity.shape)
+    cell = min(size) / GRID if fit == "crop" else np.array(size) / GRID
+    offset = np.abs(np.array([x, y]) - (np.array(spot) + 20))
+    assert np.all(offset <= cell), (offset, cell)
+    # As much strength lies left of the spot's middle as right of it, to a cell.
+    middle = np.array([opacity.sum(0) @ np.arange(size[0]), opacity.sum(1) @ np.arange(size[1])])
+    assert np.all(np.abs(middle / opacity.sum() - np.array(spot) - 20) <= cell)
+
+
+def test_what_was_cut_off_is_clear():
+    rule = PictureRule(size=SIZE, fit="crop")
+    png = Image.open(io.BytesIO(overlay_png(np.ones((GRID, GRID)), placement(400, 200, rule))))
+    opacity = np.asarray(png.getchannel("A"))
+    assert png.size == (LONGEST, LONGEST // 2)
+    assert not opacity[:, : LONGEST // 4].any()
+    assert not opacity[:, -LONGEST // 4 :].any()
+    assert (opacity[:, LONGEST // 4 : -LONGEST // 4] == STRONGEST).all()
+
+
+def test_the_png_holds_the_map_and_nothing_else():
+    png = overlay_png(np.eye(4), placement(300, 200, PictureRule(size=SIZE)))
+    image = Image.open(io.BytesIO(png))
+    image.load()
+    assert image.info == {}
+    assert {png[at + 4 : at + 8] for at in chunks(png)} == {b"IHDR", b"IDAT", b"IEND"}
+    assert np.array_equal(np.unique(np.asarray(image)[..., :3].reshape(-1, 3), axis=0), [COLOUR])
+
+
+def chunks(png):
+    at = 8
+    while at < len(png):
+        yield at
+        at += 12 + int.from_bytes(png[at : at + 4])
+
+
+def test_a_picture_of_a_hair_s_breadth_has_an_overlay():
+    png = overlay_png(np.ones((2, 2)), placement(5000, 2, PictureRule(size=SIZE, fit="crop")))
+    assert Image.open(io.BytesIO(png)).size == (LONGEST, 1)
+
+
+def test_what_speaks_against_a_class_is_not_shown_and_pictures_share_a_scale():
+    grids = np.array([[[2.0, -3.0]], [[1.0, 0.0]]], np.float32)
+    np.testing.assert_allclose(relevance(grids), [[[1, 0]], [[0.5, 0]]])
+    assert not relevance(-np.abs(grids)).any()
+    np.testing.assert_array_equal(by_strength(np.array([[0.1, 0.9], [0.9, 0.3]])), [1, 2, 3, 0])
