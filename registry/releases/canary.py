@@ -19,7 +19,6 @@ from registry.errors import InvalidName, NotFound, ReleaseRefused
 from registry.names import not_found
 from registry.records import Canary, Event, Release
 from registry.releases.compose import Candidate
-from registry.releases.validate_bundle import subgroup_names
 
 ON_ALARM: Final = "an alarm of the field"
 """The reason of an end that nobody gave another for."""
@@ -76,8 +75,12 @@ def check_share(
             "canary is of other versions"
         )
     if share.subgroup is not None:
-        own = {one.subgroup.name for one in candidate.versions} - {GLOBAL}
-        known = sorted(own.union(*(subgroup_names(one) for one in manifests.values())) - {GLOBAL})
+        # Of others no tone is known, so that nobody's request would be one of theirs.
+        own = {one.subgroup.name for one in candidate.versions}
+        tested = {
+            each.name for one in manifests.values() for each in one.named_subgroups if one.subgroup.is_global
+        }
+        known = sorted((own | tested) - {GLOBAL})
         if share.subgroup not in known:
             raise not_found("subgroup", share.subgroup, known, of=f" that {candidate.title} would answer for")
 

@@ -116,9 +116,7 @@ def test_a_canary_may_be_for_one_subgroup_that_it_knows(released):
     event = released.promote(MODEL, [3], **TO, share=Share(0.2, "dark"))
     assert canary(released).subgroup == "dark"
     assert "0.2 of requests for dark to release" in event_lines(event)
-    released.promote(MODEL, [3], **TO, share=Share(0.2, "light"))  # its model for everybody was tested on it
-    assert canary(released).subgroup == "light"
-    for name in ("drak", "global"):
+    for name in ("drak", "global", "light"):  # of light there are figures, and no tone is known
         with pytest.raises(NotFound, match="subgroup"):
             released.promote(MODEL, [3], **TO, share=Share(0.2, name))
 
@@ -316,7 +314,7 @@ def test_the_key_is_that_of_its_first_event_and_of_this_registry(released, place
     running = canary_of_promotion(released, [3], FEW)
     with reading(released._engine) as connection:
         assert running_canary(connection, MODEL, "production").key == running.key
-    places.tamper("UPDATE registry_identity SET identity = 'f' || substr(identity, 2)")
+    places.tamper(f"UPDATE registry_identity SET identity = '{32 * '0'}'")
     changed = released._engine.execution_options(dermfed_registry=None)
     with changed.connect() as connection:
         assert running_canary(connection, MODEL, "production").key != running.key
