@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
+from registry.database.canaries import running_canary
 from registry.database.connection import reading, url_text
 from registry.database.hash_chain import GENESIS
 from registry.database.people import all_people
@@ -34,10 +35,12 @@ from registry.database.queries import (
     versions_by_number,
     withdrawals,
 )
-from registry.errors import KeyUnusable, ObjectMissing
+from registry.errors import KeyUnusable, NotFound, ObjectMissing, StoreError
+from registry.field.open_alarms import open_alarms
 from registry.gates.let_through import LetThrough, let_through
+from registry.outcomes.store import OutcomeStore
 from registry.people.signed_events import SignedBy, who_signed
-from registry.records import PRODUCTION, Event, Release, Standing, Version, Withdrawal
+from registry.records import PRODUCTION, Canary, Event, Release, Standing, Version, Withdrawal
 from registry.releases.going_back import required_release
 from registry.releases.labels import Hit, Note, all_notes, all_tags, find_versions
 from registry.store.base import Store
@@ -147,18 +150,46 @@ class Catalogue:
             # Services ask twice a second: of the events, only those of models without a release are read.
             without = [model for model in model_names(connection) if model not in releases]
             events, newest = head(connection)
+            canaries = {model: running_canary(connection, model, alias) for model in releases}
             return Standing(
                 releases,
                 frozenset(model for model in without if stops(connection, model, alias)),
                 frozenset((one.model, one.digest) for one in withdrawals(connection)),
                 events,
                 newest,
+                {model: one for model, one in canaries.items() if one is not None},
             )
+
+    def canaries(self, model: str) -> dict[str, Canary]:
+        """The canary beside each alias of the model that has one.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        with reading(self._engine) as connection:
+            require_model(connection, model)
+            found = {one: running_canary(connection, model, one) for one in alias_names(connection, model)}
+        return {alias: canary for alias, canary in found.items() if canary is not None}
 
     def has_event(self, digest: str) -> bool:
         """Whether the chain of events has one of this hash, or it is the one that the first event follows."""
         with reading(self._engine) as connection:
             return digest == GENESIS or has_event(connection, digest)
+
+    def alarms_in_field(self, model: str, outcomes: OutcomeStore) -> dict[int, tuple[str, ...]]:
+        """The broken promises of each version of the model that has broken any, a sentence each.
+
+        Raises:
+            DatabaseError: the outcomes cannot be read.
+        """
+
+        def manifest_of(number: int) -> BundleManifest | None:
+            try:
+                return self.manifest(self.version(model, number))
+            except (NotFound, StoreError):
+                return None  # what it promised is not known any more
+
+        return open_alarms(outcomes, model, manifest_of)
 
     def stopped(self, model: str) -> dict[str, Event]:
         """The aliases of the model that were stopped and point to nothing, each with the event.

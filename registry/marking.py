@@ -7,12 +7,72 @@ from collections.abc import Sequence
 
 from registry.acting import Acting
 from registry.gate_report import GateReport
+from registry.outcomes.store import OutcomeStore
 from registry.records import Event
-from registry.releases import going_back, labels, promote
+from registry.releases import canary, going_back, labels, promote
+from registry.releases.canary import ON_ALARM, own_alarms
 
 
 class Marking(Acting):
     """A catalogue whose versions and aliases can be marked."""
+
+    def approve(
+        self,
+        model: str,
+        numbers: Sequence[int],
+        *,
+        to: str,
+        reason: str | None = None,
+        without: Sequence[str] = (),
+    ) -> Event:
+        """Approves exactly the release that this promotion would make, until the alias moves.
+
+        Raises:
+            NotFound: there is no such model or version.
+            ReleaseRefused: the versions do not make a release.
+            NothingToApprove: the alias points to it already, or the same person has approved it.
+            StoreError: a manifest is missing or was altered.
+        """
+        context = self._context(reason)
+        return promote.approve(self._engine, self._store, model, numbers, to, context, without)
+
+    def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
+        """Rolls the alias back to the release before the one it points to; gates are not asked.
+
+        Releases that hold a withdrawn version are skipped. Of an alias that was stopped, that is the release
+        that ran before.
+
+        Raises:
+            NotFound: there is no such model or alias.
+            NothingToRollBack: there is no release before it that may answer.
+        """
+        return going_back.roll_back(self._engine, model, alias, self._context(reason))
+
+    def end_canary(self, model: str, *, alias: str, reason: str, alarms: Sequence[str] = ()) -> Event:
+        """Ends the canary beside the alias: what the alias points to answers everybody again.
+
+        Raises:
+            NotFound: there is no such model, or no canary.
+            ReleaseRefused: there is no reason.
+        """
+        return canary.end_canary(self._engine, model, alias, self._context(reason), alarms)
+
+    def end_alarmed_canaries(self, model: str, outcomes: OutcomeStore) -> tuple[Event, ...]:
+        """Ends the canaries of the model of which a version has an alarm that answers through them alone.
+
+        Raises:
+            NotFound: there is no such model.
+            DatabaseError: the outcomes cannot be read.
+        """
+        running = self.canaries(model)
+        if not running:
+            return ()
+        alarms, aliases = self.alarms_in_field(model, outcomes), self.aliases(model)
+        events = []
+        for alias, one in running.items():
+            if said := own_alarms(one.release, aliases.get(alias), alarms):
+                events.append(self.end_canary(model, alias=alias, reason=ON_ALARM, alarms=said))
+        return tuple(events)
 
     def stop(self, model: str, *, alias: str, reason: str) -> Event | None:
         """Stops the alias: it points to nothing until a rollback or a promotion; None where it does already.

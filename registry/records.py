@@ -4,7 +4,7 @@ All times are aware, in UTC.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
@@ -37,6 +37,8 @@ EventKind = Literal[
     "rolled-back",
     "stopped",
     "withdrawn",
+    "canary-started",
+    "canary-ended",
     "approved",
     "gates-changed",
     "signed",
@@ -65,6 +67,8 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
     "rolled-back": "operator",
     "stopped": "operator",
     "withdrawn": "operator",
+    "canary-started": "operator",
+    "canary-ended": "operator",
     "gates-changed": "operator",
     "person-added": "operator",
     "person-revoked": "operator",
@@ -78,6 +82,9 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
 
 MOVES: Final[tuple[EventKind, ...]] = ("promoted", "rolled-back", "stopped")
 """The kinds of events after which an alias points elsewhere than before."""
+
+CANARY_MOVES: Final[tuple[EventKind, ...]] = (*MOVES, "canary-started", "canary-ended")
+"""The kinds of events after which a canary runs beside an alias, or none does: every move ends it."""
 
 
 SEARCHED: Final = ("model", "subgroup", "digest", "tag", "note", "withdrawal")
@@ -178,6 +185,41 @@ class Withdrawal:
 
 
 @dataclass(frozen=True)
+class Canary:
+    """A release that answers a share of the requests beside the one that an alias points to.
+
+    Attributes:
+        alias: beside which alias.
+        release: it.
+        beside: the id of the release that the alias points to.
+        share: of the requests, between 0 and 1.
+        subgroup: of whose requests, by the declared skin tone; None for everybody's.
+        event: the id of the event by which it runs so.
+        since: when that was.
+        actor: who did it.
+        reason: why, if it was said.
+        key: by which requests are chosen; stays the same while its share changes. No caller knows it.
+    """
+
+    alias: str
+    release: Release
+    beside: int
+    share: float
+    subgroup: str | None
+    event: int
+    since: datetime
+    actor: str
+    reason: str | None
+    key: bytes = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """What it gets, in words."""
+        whose = "of requests" if self.subgroup is None else f"of requests for {self.subgroup}"
+        return f"{self.share:.4g} {whose}"
+
+
+@dataclass(frozen=True)
 class Standing:
     """What may answer under an alias at one moment, and what must not.
 
@@ -187,6 +229,7 @@ class Standing:
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
         events: how many events there were.
         newest: the hash of the newest one; empty where nobody knows.
+        canaries: the canary of each model that has one.
     """
 
     releases: Mapping[str, Release]
@@ -194,6 +237,7 @@ class Standing:
     withdrawn: frozenset[tuple[str, str]] = frozenset()
     events: int = 0
     newest: str = ""
+    canaries: Mapping[str, Canary] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -208,8 +252,9 @@ class Event:
         model: to which model; empty where it was done to none, as to a key.
         alias: to which alias, if to any.
         versions: the numbers added, withdrawn, or named in the promotion; empty for `rolled-back`.
-        release: the release that the alias points to since; None where it was stopped.
-        before: the release that it pointed to before.
+        release: the release that the alias points to since; None where it was stopped. Of `canary-started`
+            the canary's.
+        before: the release that it pointed to before; of a canary, that beside which it runs.
         reason: why, if it was said.
         gates: what the gates said of the promotion.
         overridden: whether a gate refused and was overridden.

@@ -36,8 +36,9 @@ from registry.records import (
     IntegrityIssue,
     Version,
 )
-from registry.releases import going_back, promote
+from registry.releases import promote
 from registry.releases.add_bundles import add_bundles, add_folders
+from registry.releases.canary import Share
 from registry.releases.compose import Candidate
 from registry.releases.gate_sets import StoredGateSet, change_gates, read_gates
 from registry.releases.promote import Promotion
@@ -153,11 +154,14 @@ class Registry(Marking, Identities):
         reason: str | None = None,
         override_gates: bool = False,
         without: Sequence[str] = (),
+        share: Share | None = None,
     ) -> Event | None:
         """Promotes versions to an alias: they replace those of the same subgroups, others are carried over.
 
         The versions of subgroups in `without` are left out: the global one answers for them. The gates judge
-        the whole release that results. Returns None where the alias points to exactly this already.
+        the whole release that results. With a share it answers that beside what the alias points to, which
+        stays: a canary. Returns None where the alias points to exactly this already, or exactly this canary
+        runs.
 
         Raises:
             NotFound: there is no such model or version, or a subgroup without one of its own.
@@ -167,7 +171,13 @@ class Registry(Marking, Identities):
             StoreError: a version's file is missing or was altered.
         """
         return self.promote_and_tell(
-            model, numbers, to=to, reason=reason, override_gates=override_gates, without=without
+            model,
+            numbers,
+            to=to,
+            reason=reason,
+            override_gates=override_gates,
+            without=without,
+            share=share,
         ).event
 
     def promote_and_tell(
@@ -179,45 +189,20 @@ class Registry(Marking, Identities):
         reason: str | None = None,
         override_gates: bool = False,
         without: Sequence[str] = (),
+        share: Share | None = None,
     ) -> Promotion:
         """Promotes as `promote`, and returns also the new release beside the one that it replaced."""
-        context = self._context(reason)
-        where = (self._engine, self._store)
         return promote.promote(
-            *where, model, numbers, to, context, override_gates=override_gates, without=without
+            self._engine,
+            self._store,
+            model,
+            numbers,
+            to,
+            self._context(reason),
+            override_gates=override_gates,
+            without=without,
+            share=share,
         )
-
-    def approve(
-        self,
-        model: str,
-        numbers: Sequence[int],
-        *,
-        to: str,
-        reason: str | None = None,
-        without: Sequence[str] = (),
-    ) -> Event:
-        """Approves exactly the release that this promotion would make, until the alias moves.
-
-        Raises:
-            NotFound: there is no such model or version.
-            ReleaseRefused: the versions do not make a release.
-            NothingToApprove: the alias points to it already, or the same person has approved it.
-            StoreError: a manifest is missing or was altered.
-        """
-        context = self._context(reason)
-        return promote.approve(self._engine, self._store, model, numbers, to, context, without)
-
-    def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
-        """Rolls the alias back to the release before the one it points to; gates are not asked.
-
-        Releases that hold a withdrawn version are skipped. Of an alias that was stopped, that is the release
-        that ran before.
-
-        Raises:
-            NotFound: there is no such model or alias.
-            NothingToRollBack: there is no release before it that may answer.
-        """
-        return going_back.roll_back(self._engine, model, alias, self._context(reason))
 
     def gates(
         self, model: str | None = None, number: int | None = None, *, alias: str | None = None

@@ -28,6 +28,7 @@ from serving.monitoring.decision_log.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse, UnknownModel
+from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource, ServedRelease
 from serving.settings import ServeSettings
 
@@ -67,6 +68,7 @@ class ServiceState:
         self.answers = AnswerKeeper(url, self.metrics) if url else None
         self.monitoring = Monitoring(settings, self.metrics, self.answers)
         self._current_release: CurrentRelease | None = None
+        self._canaries: CanaryReleases | None = None
         self._registry: RegistrySource | None = None
 
     @asynccontextmanager
@@ -88,8 +90,11 @@ class ServiceState:
                 await anyio.to_thread.run_sync(self.decoders.wait)
                 if self.answers is not None:
                     await anyio.to_thread.run_sync(self.answers.start)
+                self._canaries = await anyio.to_thread.run_sync(
+                    CanaryReleases, registry, self.settings, self.metrics, self._current_release
+                )
                 decode_costly = partial(self.decoders.decode, costly=True)
-                self.monitoring.start(registry, self._current_release, decode_costly)
+                self.monitoring.start(registry, self._current_release, self._canaries, decode_costly)
                 with draining_on_sigterm(self.admission.drain, self.settings.drain_seconds):
                     yield
             finally:
@@ -98,12 +103,15 @@ class ServiceState:
     async def _close(self) -> None:
         """Ends all parts that have begun, also where a later one could not."""
         current, self._current_release, self._registry = self._current_release, None, None
+        canaries, self._canaries = self._canaries, None
         # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
         await anyio.to_thread.run_sync(self.decoders.close)
         await anyio.to_thread.run_sync(self.scheduler.close)
         await anyio.to_thread.run_sync(self.monitoring.close)
         if self.answers is not None:
             await anyio.to_thread.run_sync(self.answers.close)
+        if canaries is not None:
+            await anyio.to_thread.run_sync(canaries.close)
         if current is not None:
             await anyio.to_thread.run_sync(current.close)
         await anyio.to_thread.run_sync(self.limits.close)
@@ -119,6 +127,17 @@ class ServiceState:
         if self._current_release is None:
             raise _not_started()
         return self._current_release
+
+    @property
+    def canaries(self) -> CanaryReleases:
+        """The canaries beside the current release.
+
+        Raises:
+            NothingServed: the service is starting or ending.
+        """
+        if self._canaries is None:
+            raise _not_started()
+        return self._canaries
 
     @property
     def registry(self) -> RegistrySource:
@@ -137,6 +156,7 @@ class ServiceState:
         return [
             *([self.device.health_issue] if self.device.health_issue else []),
             *self.current_release.served.health_issues.values(),
+            *self.canaries.health_issues(),
             *self.monitoring.health_issues(),
             *self.limits.health_issues,
             *self.decision_log.health_issues,

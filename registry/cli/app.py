@@ -13,6 +13,9 @@ from registry.cli.archive import EXPORT_EXAMPLES, IMPORT_EXAMPLES, export_, impo
 from registry.cli.arguments import AsJson
 from registry.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from registry.cli.audit import audit
+from registry.cli.canary import CHECK_EXAMPLES as CANARY_CHECK_EXAMPLES
+from registry.cli.canary import END_EXAMPLES as CANARY_END_EXAMPLES
+from registry.cli.canary import canary_check, canary_end
 from registry.cli.card import EXAMPLES as CARD_EXAMPLES
 from registry.cli.card import card
 from registry.cli.diff import EXAMPLES as DIFF_EXAMPLES
@@ -79,9 +82,11 @@ from registry.cli.verify import verify
 from registry.rendering.records import version_table
 
 app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+canary_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 people_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(canary_app, name="canary", help="A release that answers a share beside another.")
 app.add_typer(gates_app, name="gates", help="What a release must pass.")
 app.add_typer(keys_app, name="keys", help="Keys to the service.")
 app.add_typer(people_app, name="people", help="Who may do what, by their keys.")
@@ -91,7 +96,8 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 def _command(under: typer.Typer, name: str, *examples: str) -> Callable[[_Command], _Command]:
     """Register a command whose help is its docstring and `examples`, each shown as it is typed."""
-    group = {id(gates_app): "gates ", id(keys_app): "keys ", id(people_app): "people "}.get(id(under), "")
+    groups = {"canary ": canary_app, "gates ": gates_app, "keys ": keys_app, "people ": people_app}
+    group = next((words for words, one in groups.items() if one is under), "")
 
     def register(function: _Command) -> _Command:
         what = inspect.cleandoc(function.__doc__ or "")
@@ -200,6 +206,8 @@ _command(app, "history", *HISTORY_EXAMPLES)(history)
 
 _command(app, "verify", *VERIFY_EXAMPLES)(verify)
 _command(app, "head", *HEAD_EXAMPLES)(head)
+_command(canary_app, "end", *CANARY_END_EXAMPLES)(canary_end)
+_command(canary_app, "check", *CANARY_CHECK_EXAMPLES)(canary_check)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
 _command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)

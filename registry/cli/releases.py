@@ -5,12 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
+from registry.cli.canary import canary_data, share_of
 from registry.cli.gates import refused_data
 from registry.cli.open import AsPromoter, Key, open_signing
 from registry.cli.output import REFUSED, answer, as_data, terminal_columns
 from registry.errors import GateRefusal
 from registry.rendering.comparison import comparison_text
-from registry.rendering.records import event_lines, release_line
+from registry.rendering.records import canary_line, event_lines, release_line
 
 COMPARE_EXAMPLES = (
     "demo 5 --to production",
@@ -22,6 +23,8 @@ PROMOTE_EXAMPLES = (
     "demo 5 --to production --reason 'retrained for type V'",
     "demo --without dark --to production --reason 'worse than the global one'",
     "demo 5 --to production --override-gates --reason 'board decision 7, until March'",
+    "demo 5 --to production --share 0.05 --reason 'a canary: one in twenty'",
+    "demo 5 --to production --share 0.2 --for dark",
 )
 ROLLBACK_EXAMPLES = (
     "demo --alias production",
@@ -62,6 +65,17 @@ def promote(
     override_gates: Annotated[
         bool, typer.Option("--override-gates", help="Promote although a gate refuses; needs --reason.")
     ] = False,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            metavar="F",
+            help="As a canary: it answers this share of requests, such as 0.05, beside what answers now.",
+        ),
+    ] = None,
+    whose: Annotated[
+        str | None,
+        typer.Option("--for", metavar="SUBGROUP", help="With --share: of requests for this subgroup alone."),
+    ] = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,12 +86,24 @@ def promote(
     the same moment.
     The gates judge the whole release that results. To promote a personalized model, name its version; the
     release needs a version for everybody (global), named together with it or promoted before.
+
+    With --share the alias stays, and the release that results answers a share of the requests beside it:
+    until it is promoted in full, the alias moves, a promise of it is broken in the field, or `canary end`.
+    The gates are the same. Again with another share changes that.
     """
+    if whose is not None and share is None:
+        raise typer.BadParameter("--for says whose requests a canary answers; name its --share too")
     named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
         try:
             done = registry.promote_and_tell(
-                model, named, to=to, reason=reason, override_gates=override_gates, without=left_out
+                model,
+                named,
+                to=to,
+                reason=reason,
+                override_gates=override_gates,
+                without=left_out,
+                share=None if share is None else share_of(share, whose),
             )
         except GateRefusal as refusal:
             told = refused_data(refusal.report)
@@ -87,10 +113,14 @@ def promote(
                 answer(told, text, as_json)
             raise
         release = registry.require_release(model, to)
+        canary = registry.canaries(model).get(to)
     event = done.event
     found: dict[str, Any] = {"event": None if event is None else as_data(event), "release": as_data(release)}
+    if canary is not None:
+        found["canary"] = canary_data(canary)
     if event is None or done.comparison is None:
-        answer(found, f"nothing to do: {release_line(to, release)}", as_json)
+        runs = release_line(to, release) if share is None or canary is None else canary_line(to, canary)
+        answer(found, f"nothing to do: {runs}", as_json)
         return
     found["comparison"] = as_data(done.comparison)
     text = comparison_text(done.comparison, terminal=terminal_columns())
@@ -108,7 +138,8 @@ def rollback(
     """Go back to the release before.
 
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
-    releases back. What was done stays in history, and so does this.
+    releases back. What was done stays in history, and so does this. A canary beside it ends with it; to end
+    that alone, `canary end`.
     """
     with open_signing(context, key) as registry:
         event = registry.rollback(model, alias=alias, reason=reason)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from registry.cli.arguments import AsJson, Model
+from registry.cli.canary import canary_data
 from registry.cli.manifest import readable
 from registry.cli.measured import measured_data, measured_lines
 from registry.cli.open import open_registry
@@ -16,6 +17,7 @@ from registry.errors import RegistryError
 from registry.gates.let_through import LetThrough, all_let_through
 from registry.records import Release, Version, moment
 from registry.rendering.records import (
+    canary_line,
     event_lines,
     release_line,
     stopped_line,
@@ -51,16 +53,23 @@ def list_(
         if tag is not None:
             versions = tuple(one for one in versions if tag in tags.get((one.model, one.number), ()))
         withdrawn = {(one.model, one.number): one for one in registry.withdrawals(model)}
+        tried = _in_canaries(registry, [model] if model else sorted({one.model for one in versions}))
         place = registry.place
     states = [str(withdrawn.get((one.model, one.number), "")) for one in versions]
+    in_canary = [tried.get((one.model, one.number), "") for one in versions]
     if as_json:
         found = [
-            {**data, **_marks(state, tags.get((one.model, one.number), ()))}
-            for data, one, state in zip(as_data(versions), versions, states, strict=True)
+            {
+                **data,
+                **_marks(state, tags.get((one.model, one.number), ())),
+                **({"canary": told} if told else {}),
+            }
+            for data, one, state, told in zip(as_data(versions), versions, states, in_canary, strict=True)
         ]
         answer(found, "", as_json)
         return
     tagged = [", ".join(tags.get((one.model, one.number), ())) for one in versions]
+    states = [state or told for state, told in zip(states, in_canary, strict=True)]
     text = version_table(versions, states if any(states) else None, tagged if any(tagged) else None)
     if not versions:
         text = printable(
@@ -92,9 +101,12 @@ def show(
         aliases = registry.aliases(model)
         if alias is not None:
             aliases = {alias: registry.require_release(model, alias)}
-        versions = _shown_versions(registry, model, number, aliases)
+        canaries = {name: one for name, one in registry.canaries(model).items() if name in aliases}
+        released = [*aliases.values(), *(one.release for one in canaries.values())]
+        versions = _shown_versions(registry, model, number, released)
         if number is not None:
             aliases = {name: one for name, one in aliases.items() if versions[0] in one.versions}
+            canaries = {name: one for name, one in canaries.items() if versions[0] in one.release.versions}
         manifests = [registry.manifest(version) for version in versions]
         signatures = [registry.signatures(version) for version in versions]
         overridden = registry.overrides(model, [release.id for release in aliases.values()])
@@ -114,6 +126,7 @@ def show(
             },
             "gates": {name: as_data(passed[name]) for name in aliases},
             **({"stopped": {name: as_data(one) for name, one in stopped.items()}} if stopped else {}),
+            **({"canaries": {name: canary_data(one) for name, one in canaries.items()}} if canaries else {}),
             "versions": [
                 {
                     **as_data(version),
@@ -146,6 +159,7 @@ def show(
         "\n".join([release_line(name, one, overridden.get(one.id)), *passed[name].lines()])
         for name, one in aliases.items()
     ]
+    lines += [canary_line(name, one) for name, one in canaries.items()]
     lines += [stopped_line(name, event) for name, event in stopped.items()]
     lines = lines or [f"no alias of {model} points here"]
     answer(None, "\n\n".join(["\n".join(lines), *pages]), as_json)
@@ -167,6 +181,19 @@ def history(context: typer.Context, model: Model, as_json: AsJson = False) -> No
         if event.id in found:
             lines.append(lines_of([f"    {found[event.id].sentence}"]))
     answer(as_data(events), "\n".join(lines), as_json)
+
+
+def _in_canaries(registry: "Registry", models: Sequence[str]) -> dict[tuple[str, int], str]:
+    """What versions answer as canaries alone, by model and number."""
+    found = {}
+    for model in models:
+        canaries = registry.canaries(model)
+        running = {one.number for release in registry.aliases(model).values() for one in release.versions}
+        for alias, canary in canaries.items():
+            for one in canary.release.versions:
+                if one.number not in running:
+                    found[model, one.number] = f"canary of {alias}: {canary.title}"
+    return found
 
 
 def _marks(withdrawn: str, tags: Sequence[str], notes: Sequence[Any] = ()) -> dict[str, Any]:
@@ -222,10 +249,10 @@ def _passed(registry: "Registry", model: str, alias: str) -> _Passed:
 
 
 def _shown_versions(
-    registry: "Registry", model: str, number: int | None, aliases: dict[str, Release]
+    registry: "Registry", model: str, number: int | None, releases: Sequence[Release]
 ) -> list[Version]:
     if number is not None:
         return [registry.version(model, number)]
-    if released := {one.number: one for release in aliases.values() for one in release.versions}:
+    if released := {one.number: one for release in releases for one in release.versions}:
         return [released[key] for key in sorted(released)]
     return list({one.subgroup.name: one for one in registry.versions(model)}.values())

@@ -152,10 +152,17 @@ def moves_of(connection: Connection, model: str, alias: str) -> tuple[tuple[str,
     return tuple((kind, release) for kind, release in connection.execute(query.order_by(EventRow.id)))
 
 
-def last_move(connection: Connection, model: str, alias: str, *, before: int | None = None) -> int:
+def last_move(
+    connection: Connection,
+    model: str,
+    alias: str,
+    kinds: Sequence[EventKind] = MOVES,
+    *,
+    before: int | None = None,
+) -> int:
     """The id of the event that moved an alias last, of those before an event; 0 where none has."""
     query = select(func.max(EventRow.id)).where(
-        EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(MOVES)
+        EventRow.model == model, EventRow.alias == alias, EventRow.kind.in_(kinds)
     )
     return connection.scalar(query if before is None else query.where(EventRow.id < before)) or 0
 

@@ -14,7 +14,7 @@ from registry.database.connection import reading
 from registry.database.people import active_people
 from registry.database.queries import events_since, last_move
 from registry.people.signed_events import SignedBy, who_signed
-from registry.records import Person, Version
+from registry.records import MOVES, Person, Version
 from registry.releases.compose import Candidate
 from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
@@ -42,13 +42,15 @@ class Approvals:
 def approvals(
     connection: Connection, candidate: Candidate, alias: str, *, before: int | None = None
 ) -> Approvals:
-    """Who approved exactly this release for the alias since the alias last moved; as it was before an event.
+    """Who approved exactly this release for the alias since that last moved or a canary beside it ended.
+
+    As it was before an event, where one is named.
 
     An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
     of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
     wherever somebody may have put it since.
     """
-    moved = last_move(connection, candidate.model, alias, before=before)
+    moved = last_move(connection, candidate.model, alias, (*MOVES, "canary-ended"), before=before)
     digest = candidate.digest(alias)
     events = [
         event

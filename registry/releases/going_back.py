@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from registry.database.canaries import ended_with, running_canary
 from registry.database.changes import AuditContext, insert_event, insert_withdrawal, point_alias
 from registry.database.connection import writing
 from registry.database.event_facts import version_facts
@@ -27,7 +28,8 @@ from registry.database.queries import (
 )
 from registry.errors import NotFound, NothingToRollBack, ReleaseRefused
 from registry.names import not_found
-from registry.records import Event, Release, moment
+from registry.records import Canary, Event, Release, moment
+from registry.releases.canary import write_end
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Withdrawn:
 
     Attributes:
         event: the event of the withdrawal.
-        moved: the event of each alias that pointed to a release with one of them.
+        moved: the event of each alias that pointed to a release with one of them, and of each canary that
+            held one.
         same_file: other versions with the same `model.onnx`, as model and number, which may be as harmful.
     """
 
@@ -60,7 +63,11 @@ def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> 
         withdrawn = withdrawn_members(connection, model)
         release, skipped = _before(stack, withdrawn)
         if release is None:
-            raise NothingToRollBack(_nothing_before(model, alias, stack, skipped, withdrawn))
+            told = _nothing_before(model, alias, stack, skipped, withdrawn)
+            if running_canary(connection, model, alias) is not None:
+                told += ". A canary runs beside it: `dermfed-registry canary end` ends that"
+            raise NothingToRollBack(told)
+        canary = running_canary(connection, model, alias)
         point_alias(connection, model, alias, release)
         return insert_event(
             connection,
@@ -70,7 +77,7 @@ def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> 
             alias=alias,
             release=release,
             before=stack[-1],
-            details=_skipped(skipped, withdrawn),
+            details={**(_skipped(skipped, withdrawn) or {}), **ended_with(canary)},
         )
 
 
@@ -89,8 +96,11 @@ def stop(engine: Engine, model: str, alias: str, context: AuditContext) -> Event
             if stops(connection, model, alias):
                 return None
             raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
+        details = ended_with(running_canary(connection, model, alias))
         point_alias(connection, model, alias, None)
-        return insert_event(connection, "stopped", model, context, alias=alias, before=release.id)
+        return insert_event(
+            connection, "stopped", model, context, alias=alias, before=release.id, details=details
+        )
 
 
 def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditContext) -> Withdrawn | None:
@@ -117,6 +127,8 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
             {name: row[name] for name in ("number", "digest", "model_digest")}
             for row in version_facts(connection, model, taken)
         ]
+        aliases = alias_names(connection, model)
+        canaries = {one: running_canary(connection, model, one) for one in aliases}
         event = insert_event(
             connection,
             "withdrawn",
@@ -129,8 +141,7 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
             insert_withdrawal(connection, version, context.reason, event.time)
         withdrawn = withdrawn_members(connection, model)
         moved = [
-            _move_away(connection, model, alias, withdrawn, context)
-            for alias in alias_names(connection, model)
+            _move_away(connection, model, alias, canaries[alias], withdrawn, context) for alias in aliases
         ]
         same = {other for one in facts for other in same_model_file(connection, one["model_digest"])}
         same -= {(one.model, one.number) for one in withdrawals(connection)}
@@ -164,13 +175,17 @@ def _move_away(
     connection: Connection,
     model: str,
     alias: str,
+    canary: Canary | None,
     withdrawn: Mapping[int, Sequence[int]],
     context: AuditContext,
 ) -> Event | None:
-    """Moves the alias if its release holds a withdrawn version."""
+    """Moves the alias if its release holds a withdrawn version, or ends the canary beside it that does."""
     release = current_release(connection, model, alias)
     if release is None or release.id not in withdrawn:
-        return None
+        if canary is None or canary.release.id not in withdrawn:
+            return None
+        because = {"because": list(withdrawn[canary.release.id])}
+        return write_end(connection, model, canary, context, because)
     before, skipped = _before(stack_of(moves_of(connection, model, alias)), withdrawn)
     point_alias(connection, model, alias, before)
     return insert_event(
@@ -181,7 +196,11 @@ def _move_away(
         alias=alias,
         release=before,
         before=release.id,
-        details={"because": list(withdrawn[release.id]), **(_skipped(skipped, withdrawn) or {})},
+        details={
+            "because": list(withdrawn[release.id]),
+            **(_skipped(skipped, withdrawn) or {}),
+            **ended_with(canary),
+        },
     )
 
 

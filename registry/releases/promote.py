@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest.schema import BundleManifest
 from registry.comparison import Comparison
+from registry.database.canaries import ended_with, running_canary
 from registry.database.changes import AuditContext, insert_event, insert_release, point_alias
 from registry.database.connection import reading, writing
 from registry.database.people import acting_person
@@ -26,6 +27,7 @@ from registry.gates.let_through import let_through
 from registry.names import check_name
 from registry.people.signed_events import SignedBy
 from registry.records import Event
+from registry.releases.canary import Share, check_share, runs_as_asked, start
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
 from registry.releases.gate_inputs import Approvals, approvals, measurers, signers
@@ -228,8 +230,9 @@ def promote(
     *,
     override_gates: bool,
     without: Sequence[str] = (),
+    share: Share | None = None,
 ) -> Promotion:
-    """Judges and promotes, and retries where the alias moved meanwhile.
+    """Judges and promotes, and retries where the alias moved meanwhile; with a share, as a canary.
 
     Raises:
         NotFound: there is no such model or version, or a subgroup without one of its own.
@@ -251,22 +254,35 @@ def promote(
             probe_file(path, manifest, f"version {version.number} of {model}")
     while True:
         candidate = candidate_for(engine, model, numbers, alias, without)
-        if candidate.changes_nothing:
+        if candidate.changes_nothing and share is None:
             return Promotion(None, None)
         evaluation = judge(engine, store, candidate, alias, promoter_of(context))
+        if share is not None:
+            check_share(candidate, evaluation.manifests, alias, share)
+            with reading(engine) as connection:
+                if runs_as_asked(running_canary(connection, model, alias), candidate, share):
+                    return Promotion(None, None)
         report, comparison = evaluation.report, compare(engine, candidate, alias, evaluation)
         if report.refused and not override_gates:
             detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
             raise GateRefusal(detail, report, comparison)
         outcome = replace(context, gates=report, overridden=report.refused)
-        if (event := swap(engine, candidate, alias, evaluation, outcome)) is not None:
+        if (event := swap(engine, candidate, alias, evaluation, outcome, share)) is not None:
             return Promotion(event, comparison)
 
 
 def swap(
-    engine: Engine, candidate: Candidate, alias: str, evaluation: GateEvaluation, context: AuditContext
+    engine: Engine,
+    candidate: Candidate,
+    alias: str,
+    evaluation: GateEvaluation,
+    context: AuditContext,
+    share: Share | None = None,
 ) -> Event | None:
-    """Moves the alias to the candidate, unless alias, gates or approvals changed since it was judged."""
+    """Moves the alias to the candidate, unless alias, gates or approvals changed since it was judged.
+
+    With a share, the alias stays where it is, and the candidate is its canary.
+    """
     model, before = candidate.model, candidate.before
     with writing(engine) as connection:
         if (
@@ -281,6 +297,9 @@ def swap(
                 f"{'; '.join(shared)}. To promote it all the same, say why with --reason TEXT, which history "
                 "keeps"
             )
+        if share is not None:
+            return start(connection, candidate, alias, share, context, _left_out(candidate))
+        canary = running_canary(connection, model, alias)
         release = insert_release(connection, model, candidate.versions)
         point_alias(connection, model, alias, release)
         return insert_event(
@@ -292,7 +311,7 @@ def swap(
             alias=alias,
             release=release,
             before=None if before is None else before.id,
-            details=_left_out(candidate),
+            details={**_left_out(candidate), **ended_with(canary)},
         )
 
 

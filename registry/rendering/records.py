@@ -10,7 +10,7 @@ from registry.bundle.metrics import patient
 from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateFinding, GateReport, GateResult, set_title
 from registry.gates import figures_by_subgroup
-from registry.records import ROLE_FOR, ApiKey, Event, Person, Release, Version, Withdrawal, moment
+from registry.records import ROLE_FOR, ApiKey, Canary, Event, Person, Release, Version, Withdrawal, moment
 from registry.rendering.table import Cell, Row, Table, columns, lines_of, text_of
 
 OVERRIDDEN: Final = "GATES OVERRIDDEN"
@@ -45,6 +45,18 @@ def release_line(alias: str, release: Release, overridden: Event | None = None) 
             line,
             f"  GATES OVERRIDDEN by {shown_name(overridden.actor)} at {moment(overridden.time)}: "
             f"{overridden.reason}",
+        ]
+    )
+
+
+def canary_line(alias: str, canary: Canary) -> str:
+    """Which release answers a share beside that of an alias, since when and why."""
+    versions = ", ".join(f"{one.number} ({shown_name(one.subgroup.name)})" for one in canary.release.versions)
+    told = f"; {canary.reason}" if canary.reason else ""
+    return lines_of(
+        [
+            f"{alias}: CANARY: {canary.title} to release {canary.release.id}, versions {versions}, since "
+            f"{moment(canary.since)} by {shown_name(canary.actor)}{told}"
         ]
     )
 
@@ -116,7 +128,11 @@ def event_title(event: Event) -> str:
         title += (
             f" {'versions' if len(event.versions) > 1 else 'version'} {', '.join(map(str, event.versions))}"
         )
-    if event.release is not None:
+    if event.kind == "canary-started":
+        whose = f" for {details['subgroup']}" if "subgroup" in details else ""
+        title += f", {event.alias}: {details['share']:.4g} of requests{whose} to release {event.release}, "
+        title += f"beside {event.before}"
+    elif event.release is not None:
         title += f", {event.alias}: release {event.before or 'none'} -> {event.release}"
     elif event.kind == "stopped":
         title += f", {event.alias}: release {event.before or 'none'} -> nothing"
@@ -133,7 +149,7 @@ def event_title(event: Event) -> str:
 def event_said(event: Event) -> list[str]:
     """What was said of an event beside what gates said, each on a line."""
     details = event.details or {}
-    lines = _went_back(details)
+    lines = [*_went_back(details), *_of_canary(details)]
     if event.kind == "noted" and details:
         lines.append(f"note: {details['note']}")
     if without := details.get("without"):
@@ -175,6 +191,14 @@ def _went_back(details: Mapping[str, Any]) -> list[str]:
         held = ", ".join(map(str, one["withdrawn"]))
         lines.append(f"skipped: release {one['release']}, which holds version {held}, withdrawn")
     return lines
+
+
+def _of_canary(details: Mapping[str, Any]) -> list[str]:
+    """What became of a canary's share, and which ended and why."""
+    lines = [f"its share was: {details['share_before']:.4g}"] if "share_before" in details else []
+    if ended := details.get("canary"):
+        lines.append(f"ended: the canary, release {ended}")
+    return [*lines, *(f"alarm: {alarm}" for alarm in details.get("alarms", ()))]
 
 
 def _origin(origin: dict[str, Any]) -> str:

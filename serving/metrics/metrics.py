@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
-from serving.metrics.multiprocess import RELEASE_WORKERS, WorkerTotals, sum_over_workers
+from serving.metrics.multiprocess import CANARY_SHARE, RELEASE_WORKERS, WorkerTotals, sum_over_workers
 from serving.protocol.routing import ROUTES
 from serving.protocol.schemas import Diagnosis
 
@@ -133,6 +133,19 @@ class Metrics:
             registry=own,
             multiprocess_mode="livesum",
         )
+        self._canary_requests = Counter(
+            "dermfed_canary_requests",
+            "Requests that a canary might have answered, by what answered them and why",
+            ["model", "release", "answered"],
+            registry=own,
+        )
+        self._canary_share = Gauge(
+            CANARY_SHARE,
+            "The share of requests that a canary is to answer",
+            ["model", "release"],
+            registry=own,
+            multiprocess_mode="livemax",
+        )
         self._decoders_killed = Counter(
             "dermfed_decoders_killed", "Decoders that ended with a picture, by why", ["reason"], registry=own
         )
@@ -151,6 +164,7 @@ class Metrics:
         )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
         self._present: dict[str, tuple[set[tuple[str, int]], set[str]]] = {}
+        self._shares: Mapping[tuple[str, int], float] = {}
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Counts a request that was answered."""
@@ -233,6 +247,18 @@ class Metrics:
         for model in past[1] ^ present[1]:
             self._health_issues.labels(alias, model).set(int(model in present[1]))
         self._present[alias] = present
+
+    def canary_request(self, model: str, release: int, answered: str) -> None:
+        """Counts a request that the canary of this release might have answered."""
+        self._canary_requests.labels(model, str(release), answered).inc()
+
+    def canary_shares(self, shares: Mapping[tuple[str, int], float]) -> None:
+        """Sets the share of each canary there is, by model and release."""
+        for model, release in self._shares.keys() | shares.keys():
+            share = shares.get((model, release), 0.0)
+            if share != self._shares.get((model, release)):
+                self._canary_share.labels(model, str(release)).set(share)
+        self._shares = dict(shares)
 
     def decoder_killed(self, reason: str) -> None:
         """Counts a decoder that ended with a picture: for `time`, `memory` or as a `crash`."""

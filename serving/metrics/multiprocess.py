@@ -20,7 +20,10 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable of the shared folder; set before prometheus_client is imported, or not at all."""
 
 RELEASE_WORKERS: Final = "dermfed_release_workers"
-"""The gauge of workers by release: the only one that has a label for each release there ever was."""
+"""The gauge of workers by release."""
+
+CANARY_SHARE: Final = "dermfed_canary_share"
+"""The gauge of canaries' shares. These two alone have a label for each release there ever was."""
 
 _LIVE_GAUGE = re.compile(r"gauge_live[a-z]*_(\d+)\.db")
 
@@ -68,7 +71,7 @@ def sum_over_workers(own: CollectorRegistry) -> WorkerTotals:
 def _current_releases_only(families: Iterable[Metric]) -> Iterator[Metric]:
     """Leaves out releases that no worker serves any more: a worker's file keeps each as long as it lives."""
     for family in families:
-        if family.name == RELEASE_WORKERS:
+        if family.name in (RELEASE_WORKERS, CANARY_SHARE):
             family.samples = [sample for sample in family.samples if sample.value]
         yield family
 

@@ -11,7 +11,7 @@ from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import BackgroundDriftCounter
-from serving.monitoring.drift.counting import DriftCounters, subgroup_of
+from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.monitoring.outcomes.kept import kept_answer
@@ -19,7 +19,9 @@ from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowCompariso
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.monitoring.shadow.table import ShadowRow, shadow_table
 from serving.protocol.parameters import Parameters
+from serving.protocol.routing import subgroup_of
 from serving.protocol.schemas import Diagnosis
+from serving.releases.canary_releases import CanaryReleases
 from serving.releases.current_release import CurrentRelease, LoadedRelease, RegistrySource
 from serving.settings import ServeSettings
 
@@ -39,21 +41,27 @@ class Monitoring:
         self._drift = DriftCounters(metrics)
         self._comparisons = ShadowCounters(metrics)
         self._current_release: CurrentRelease | None = None
+        self._canaries: CanaryReleases | None = None
         self._drift_counter: BackgroundDriftCounter | None = None
         self._shadow: ShadowComparison | None = None
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
 
     def start(
-        self, source: RegistrySource, current_release: CurrentRelease, decode_one: Decode = decode_here
+        self,
+        source: RegistrySource,
+        current_release: CurrentRelease,
+        canaries: CanaryReleases | None = None,
+        decode_one: Decode = decode_here,
     ) -> None:
         """Starts counting drift, and the shadow comparison where there is an alias for candidates.
 
         Args:
             source: the registry.
             current_release: what is served.
+            canaries: what answers a share beside it.
             decode_one: decodes pictures for candidates with another picture rule; by default in this process.
         """
-        self._current_release = current_release
+        self._current_release, self._canaries = current_release, canaries
         self._drift_counter = BackgroundDriftCounter(self._drift)
         if self._settings.shadow_alias is not None:
             self._shadow = ShadowComparison(
@@ -68,7 +76,7 @@ class Monitoring:
     def close(self) -> None:
         """Ends what `start` began."""
         shadow, drift_counter = self._shadow, self._drift_counter
-        self._shadow = self._drift_counter = self._current_release = None
+        self._shadow = self._drift_counter = self._current_release = self._canaries = None
         if shadow is not None:
             shadow.close()
         if drift_counter is not None:
@@ -120,7 +128,11 @@ class Monitoring:
         return shadow_table(self._metrics.totals(), self._served(), candidates)
 
     def _served(self) -> list[LoadedRelease]:
-        return list(self._current_release.served.releases.values()) if self._current_release else []
+        """The releases that answer, those of canaries last; a version may be in both."""
+        if self._current_release is None:
+            return []
+        trying = self._canaries.answering().values() if self._canaries else ()
+        return [*self._current_release.served.releases.values(), *(loaded for _, loaded in trying)]
 
     async def _observe(
         self, answered: AnsweredPicture, outputs: Outputs, release: LoadedRelease, key: str | None

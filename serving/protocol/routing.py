@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from registry.bundle.manifest.schema import GLOBAL, Subgroup
+from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest, Subgroup
 
 Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]
 ROUTES: tuple[Route, ...] = get_args(Route)
@@ -46,3 +46,20 @@ def select_subgroup(subgroups: Mapping[str, Subgroup], skin_tone: str | None, sc
     if own and all(scale not in subgroup.by_scale for subgroup in own.values()):
         return Routed(GLOBAL, "other-scale")
     return Routed(GLOBAL, "no-model-for-subgroup")
+
+
+def subgroup_of(
+    versions: Mapping[str, Subgroup], everybody: BundleManifest, skin_tone: str | None, scale: str
+) -> str:
+    """The subgroup of a declared tone, as metrics and canaries call it: one of a closed list.
+
+    The subgroup of a version of the release that is for this tone; else the subgroup that the model for
+    everybody was tested on; else the tone itself, with its scale.
+    """
+    if skin_tone is None:
+        return UNDECLARED
+    tested = everybody.reference.by_subgroup if everybody.reference else ()
+    for subgroup in (*versions.values(), *(one.subgroup for one in tested)):
+        if subgroup.covers(skin_tone, scale):
+            return subgroup.name
+    return f"{scale} {skin_tone}"

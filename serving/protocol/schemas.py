@@ -333,11 +333,24 @@ class ServedVersion(Answer):
     patterns: Annotated[list[ServedPattern], Field(exclude_if=lambda patterns: not patterns)] = []
 
 
+class ServedCanary(Answer):
+    """A release that answers a share of the requests beside the current one, or of those of one subgroup.
+
+    Which requests, nobody is told: every answer says its version.
+    """
+
+    release: int
+    share: float
+    subgroup: str | None
+    versions: list[ServedVersion]
+
+
 class ServedModel(Answer):
     """One model that is served, with the release that is current.
 
     `codings` tells, by label, its codes in other systems: whose system, which edition, and whether a
-    terminologist has to look at the code before it is relied on (`certain` is false).
+    terminologist has to look at the code before it is relied on (`certain` is false). `canary` is there while
+    one answers.
     """
 
     name: str
@@ -346,6 +359,7 @@ class ServedModel(Answer):
     labels: list[str]
     codings: dict[str, list[Coding]]
     versions: list[ServedVersion]
+    canary: Annotated[ServedCanary | None, Field(exclude_if=lambda canary: canary is None)] = None
 
 
 class Models(Answer):

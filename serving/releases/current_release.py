@@ -31,7 +31,7 @@ from registry.bundle.errors import BundleError
 from registry.bundle.message import Message
 from registry.bundle.plain_text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
-from registry.records import ApiKey, Release, Version
+from registry.records import ApiKey, Canary, Release, Version
 from registry.signing.trust import trust_in
 from serving.inference.device.device import ON_PROCESSOR
 from serving.inference.device.models import Models
@@ -85,6 +85,8 @@ class ServedRelease:
             was stopped, or a version was withdrawn and what takes its place is not loaded yet.
         withdrawn: the model and the bundle's digest of every version that was withdrawn.
         lost: since when the registry is not there, or another's, on the monotonic clock; None where it is.
+        canaries: of each model that has one, the canary that the registry told of in the same moment as of
+            all else here; none while it cannot be read. Whether it is loaded, `canary_releases` knows.
     """
 
     releases: Mapping[str, LoadedRelease] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class ServedRelease:
     silenced: Mapping[str, str] = field(default_factory=dict)
     withdrawn: frozenset[tuple[str, str]] = frozenset()
     lost: float | None = None
+    canaries: Mapping[str, Canary] = field(default_factory=dict)
 
     def is_withdrawn(self, version: Version) -> bool:
         """Whether a version was withdrawn, as far as the registry has told."""
@@ -172,7 +175,7 @@ class CurrentRelease:
         if self._unanswered_for() <= SILENT_SECONDS or REGISTRY in served.health_issues:
             return served
         silent = f"the registry cannot be read: it has not answered for {self._unanswered_for():.0f} s"
-        return replace(served, health_issues={**served.health_issues, REGISTRY: silent})
+        return replace(served, health_issues={**served.health_issues, REGISTRY: silent}, canaries={})
 
     def served_for(self, began: float, model: str | None = None) -> ServedRelease | None:
         """What is served, if it was confirmed recently enough for a request; None if the request has to wait.
@@ -220,7 +223,7 @@ class CurrentRelease:
         except DatabaseLost as error:
             self._log_once(REGISTRY, error, before.health_issues)
             issues = {**before.health_issues, REGISTRY: f"the registry was lost: {error}"}
-            self._publish(replace(before, health_issues=issues, lost=before.lost or asked))
+            self._publish(replace(before, health_issues=issues, lost=before.lost or asked, canaries={}))
             return []
         except Exception as error:  # noqa: BLE001 - whatever it is, and however long it took
             # Nobody can say what is current; what was goes on serving, and /readyz reports it.
@@ -229,7 +232,10 @@ class CurrentRelease:
             # A release that was already known to be replaced is not confirmed by a moment's failure.
             recently = asked - self._answered < SILENT_SECONDS
             still = before.loading if recently else {}
-            self._publish(replace(before, health_issues=issues, confirmed=time.monotonic(), loading=still))
+            confirmed = time.monotonic()
+            self._publish(
+                replace(before, health_issues=issues, confirmed=confirmed, loading=still, canaries={})
+            )
             return []
         finally:
             self._asked = None
@@ -276,7 +282,12 @@ class CurrentRelease:
                     if model not in silenced:
                         loading[model] = before.confirmed_for(model) if old else float("-inf")
                     new.append(release)
-        self._publish(ServedRelease(releases, keys, issues, asked, loading, silenced, withdrawn))
+        canaries = {
+            model: one for model, one in standing.canaries.items() if not _numbers_of(one.release, withdrawn)
+        }
+        self._publish(
+            ServedRelease(releases, keys, issues, asked, loading, silenced, withdrawn, canaries=canaries)
+        )
         return new + retries
 
     def load(self, release: Release) -> None:

@@ -43,6 +43,7 @@ class Seen:
         shadow: candidates beside what is served.
         shadow_alias: whose release is the candidate; None where none is followed.
         device: on what models run and why, a sentence without its full stop.
+        answering: the events of canaries that answer; others of `state` are held back.
     """
 
     state: ServedRelease
@@ -55,6 +56,7 @@ class Seen:
     shadow: Sequence[ShadowRow]
     shadow_alias: str | None
     device: str = ""
+    answering: frozenset[int] = frozenset()
 
 
 def operator_page(seen: Seen) -> str:
@@ -71,7 +73,7 @@ def operator_page(seen: Seen) -> str:
 
 
 def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
-    history = seen.history.get(name, ())
+    history, canary = seen.history.get(name, ()), seen.state.canaries.get(name)
     said = card(release, seen.served[name].alias).model_dump(mode="json")
     versions = said["versions"]
     pointed = next((one for one in reversed(history) if one.release == release.release.id), None)
@@ -79,6 +81,8 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
         "name": name,
         "served": seen.served[name],
         "since": pointed,
+        "canary": canary,
+        "canary_answers": canary is not None and canary.event in seen.answering,
         "overridden": is_overridden(release, history),
         "let_through": let_through(history, release.release.id, seen.served[name].alias),
         "standing": standing(said),

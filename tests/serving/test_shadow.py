@@ -18,12 +18,11 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from registry.bundle.question import ask
 from serving.inference.predictor import build_diagnosis, decode
 from serving.metrics.metrics import Metrics
-from serving.monitoring.drift.counting import subgroup_of
 from serving.monitoring.shadow import comparing, shadow_table
 from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison, is_sampled, same_pixels
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
-from serving.protocol.routing import select_subgroup
+from serving.protocol.routing import select_subgroup, subgroup_of
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings

@@ -1,5 +1,6 @@
 """`POST /v1/diagnoses`: the pictures of a lesion in, a diagnosis out."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ from serving.protocol.parameters import Parameters, read_case, read_parameters
 from serving.protocol.problems import InvalidParameter
 from serving.protocol.routing import select_subgroup
 from serving.protocol.schemas import Diagnosis
+from serving.releases.loading import LoadedRelease
 from serving.state import ServiceState, select_release
+
+log = logging.getLogger("dermfed.serve")
 
 Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
 """Reads the parameters of a diagnosis from the query and the form's fields."""
@@ -84,19 +88,40 @@ class Diagnoses:
             await entry.hash_pictures(pictures)
             parameters = read(request.query_params.multi_items(), upload.fields)
             asked = parameters.model or service.settings.default_model
-            release = select_release(await service.served(request, asked), asked)
-            routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
-            loaded = release.versions[routed.subgroup]
-            decode_in = partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
-            decoded, outputs = await service.scheduler.infer(
-                loaded,
-                partial(decode_in, service.decoders.decode),
-                partial(decode_in, partial(service.decoders.decode, costly=True)),
-            )
-            await service.may_leave(loaded.version)
-            diagnosis = build_diagnosis(
-                loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
-            )
+            served = await service.served(request, asked)
+            release = select_release(served, asked)
+            chosen = await service.canaries.choose(served, release, pictures, parameters)
+            if chosen is release:
+                return await self._answer(request, release, upload, parameters)
+            try:
+                result = await self._answer(request, chosen, upload, parameters)
+            except Exception as error:
+                if not service.canaries.gives_way(error):
+                    raise
+                log.warning("%s: the canary failed: %s", request_id(request), type(error).__name__)
+                service.canaries.answered(served, chosen, "failed")
+                return await self._answer(request, release, upload, parameters)
+            service.canaries.answered(served, chosen, "canary")
+            return result
+
+    async def _answer(
+        self, request: Request, release: LoadedRelease, upload: Upload, parameters: Parameters
+    ) -> "DiagnosisResult":
+        """The diagnosis by a release, of the version for the declared tone."""
+        service = self._service
+        routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+        loaded = release.versions[routed.subgroup]
+        decode_in = partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
+        decoded, outputs = await service.scheduler.infer(
+            loaded,
+            partial(decode_in, service.decoders.decode),
+            partial(decode_in, partial(service.decoders.decode, costly=True)),
+        )
+        await service.may_leave(loaded.version)
+        diagnosis = build_diagnosis(
+            loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
+        )
+        pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(
             release, loaded, parameters, pictures, decoded, outputs, diagnosis, request.state.key
         )

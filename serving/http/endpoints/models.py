@@ -7,9 +7,9 @@ from starlette.routing import Route
 
 from registry.bundle.manifest.codings import codings_of
 from registry.bundle.manifest.schema import BundleManifest
-from registry.records import Version
+from registry.records import Canary, Version
 from serving.http.headers import POLICY, policy_for
-from serving.protocol.schemas import Models, ServedModel, ServedPattern, ServedVersion
+from serving.protocol.schemas import Models, ServedCanary, ServedModel, ServedPattern, ServedVersion
 from serving.releases.card import card, card_page
 from serving.releases.current_release import LoadedRelease
 from serving.state import ServiceState, select_release
@@ -30,7 +30,8 @@ class ServedModels:
         await self._service.authorise(request, "read")
         served = await self._service.served(request)
         alias = self._service.settings.alias
-        models = [served_model(one, alias) for one in served.releases.values()]
+        canaries = self._service.canaries.answering()
+        models = [served_model(one, alias, canaries.get(name)) for name, one in served.releases.items()]
         return JSONResponse(Models(models=models).model_dump(mode="json"))
 
     async def card(self, request: Request) -> Response:
@@ -49,8 +50,10 @@ class ServedModels:
         return JSONResponse(shown.model_dump(mode="json"))
 
 
-def served_model(loaded: LoadedRelease, alias: str) -> ServedModel:
-    """A loaded release as `GET /v1/models` lists it."""
+def served_model(
+    loaded: LoadedRelease, alias: str, canary: tuple[Canary, LoadedRelease] | None = None
+) -> ServedModel:
+    """A loaded release as `GET /v1/models` lists it, with the canary that answers beside it."""
     everybody = next(iter(loaded.versions.values()))
     return ServedModel(
         name=loaded.release.model,
@@ -58,11 +61,25 @@ def served_model(loaded: LoadedRelease, alias: str) -> ServedModel:
         alias=alias,
         labels=[label.code for label in everybody.manifest.labels],
         codings={label.code: list(codings_of(label)) for label in everybody.manifest.labels},
-        versions=[
-            _served_version(version, loaded.versions[version.subgroup.name].manifest)
-            for version in loaded.release.versions
-        ],
+        versions=_served_versions(loaded),
+        canary=None if canary is None else _served_canary(*canary),
     )
+
+
+def _served_canary(canary: Canary, loaded: LoadedRelease) -> ServedCanary:
+    return ServedCanary(
+        release=canary.release.id,
+        share=canary.share,
+        subgroup=canary.subgroup,
+        versions=_served_versions(loaded),
+    )
+
+
+def _served_versions(loaded: LoadedRelease) -> list[ServedVersion]:
+    return [
+        _served_version(version, loaded.versions[version.subgroup.name].manifest)
+        for version in loaded.release.versions
+    ]
 
 
 def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion:

@@ -143,6 +143,7 @@ class Pages:
             shadow=service.monitoring.shadow(),
             shadow_alias=service.settings.shadow_alias,
             device=service.device.told,
+            answering=frozenset(one.event for one, _ in service.canaries.answering().values()),
         )
 
 

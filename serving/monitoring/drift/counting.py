@@ -1,6 +1,5 @@
 """The drift histograms of what was answered, by model, version and subgroup of the declared tone."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ from prometheus_client import Counter, Histogram
 from registry.bundle.counts.score_bins import LOGIT_BINS, malignancy_probability
 from registry.bundle.familiarity import distance_bin
 from registry.bundle.manifest.labels import malignant_classes
-from registry.bundle.manifest.schema import UNDECLARED, BundleManifest, Subgroup
 from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.metrics.metrics import Metrics
@@ -108,7 +106,7 @@ class DriftCounters:
 
         Args:
             loaded: the version that answered.
-            subgroup: of the declared tone, see `subgroup_of`.
+            subgroup: of the declared tone, see `serving.protocol.routing.subgroup_of`.
             probabilities: what the model said, `(pictures, classes)`.
             embeddings: of the pictures, `(pictures, features)`.
         """
@@ -170,20 +168,3 @@ class DriftCounters:
         self._decisions.labels(*labels, decision).inc()
         for issue in quality.issues:
             self._issues.labels(*labels, issue.code, "yes" if issue.bad else "no").inc()
-
-
-def subgroup_of(
-    versions: Mapping[str, Subgroup], everybody: BundleManifest, skin_tone: str | None, scale: str
-) -> str:
-    """The subgroup label of a declared tone in metrics, from a closed list whatever is declared.
-
-    The subgroup of a version of the release that is for this tone; else the subgroup that the model for
-    everybody was tested on; else the tone itself, with its scale.
-    """
-    if skin_tone is None:
-        return UNDECLARED
-    tested = everybody.reference.by_subgroup if everybody.reference else ()
-    for subgroup in (*versions.values(), *(one.subgroup for one in tested)):
-        if subgroup.covers(skin_tone, scale):
-            return subgroup.name
-    return f"{scale} {skin_tone}"

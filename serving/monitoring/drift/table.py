@@ -101,8 +101,12 @@ def drift_table(totals: WorkerTotals, releases: Iterable[LoadedRelease]) -> list
         for finer in (False, True)
     )
     rows = []
-    for loaded in (one for release in releases for one in release.versions.values()):
-        version = loaded.version.model, loaded.version.number
+    answering = {
+        (one.version.model, one.version.number): one
+        for release in releases
+        for one in release.versions.values()
+    }
+    for version, loaded in answering.items():
         counted = in_log_odds if loaded.manifest.bins is LOGIT_BINS else in_shares
         subgroups = sorted({key[2] for key in counted["confidence"] if key[:2] == version})
         for subgroup in (EVERYBODY, *subgroups) if subgroups else ():

@@ -10,6 +10,7 @@ from registry.gates import GateSet, SpreadGate
 from registry.gates.approvals import ApprovalsGate
 from registry.records import EventKind
 from registry.registry import Registry
+from registry.releases.canary import Share
 from registry.signing.pem import Signer, trust_in_signer
 
 MODEL = "skin-lesion"
@@ -54,6 +55,11 @@ def test_after_all_that_can_be_done_nothing_disagrees(person, vendor, signer, bu
     registry.promote(MODEL, [3], to="production", override_gates=True, reason="of the vendor")
     registry.rollback(MODEL, alias="production")
     registry.promote(MODEL, [3], to="trial", override_gates=True, reason="of the vendor")
+    trial = {"to": "production", "override_gates": True, "reason": "one in twenty"}
+    registry.promote(MODEL, [3], **trial, share=Share(0.05))
+    registry.promote(MODEL, [3], **trial, share=Share(0.1))
+    registry.end_canary(MODEL, alias="production", reason="seen enough")
+    registry.promote(MODEL, [3], **trial, share=Share(0.1))
     registry.stop(MODEL, alias="production", reason="the ward called")
     registry.set_gates(GateSet(gates=(SpreadGate(limit=0.3),)), reason="a try", model=MODEL, alias="trial")
     registry.withdraw(MODEL, [3], reason="misses melanoma")

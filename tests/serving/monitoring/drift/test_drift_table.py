@@ -10,10 +10,11 @@ from registry.bundle.familiarity import DISTANCE_BINS, distance_bin
 from registry.bundle.manifest.schema import Abstention, Subgroup
 from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import TOGETHER, BackgroundDriftCounter
-from serving.monitoring.drift.counting import DriftCounters, subgroup_of
+from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.distance import compare
 from serving.monitoring.drift.reference import MEASURES
 from serving.monitoring.drift.table import counts_of, decisions, drift_metrics, drift_table
+from serving.protocol.routing import subgroup_of
 from tests.thresholds import at_log_odds
 
 EDGES = np.linspace(0, 1, 26)

@@ -1,0 +1,411 @@
+"""Canaries: what starts one, what ends one, what history tells, and what is refused."""
+
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+
+from registry.archive.import_release import read_release
+from registry.database.canaries import running_canary
+from registry.database.connection import reading
+from registry.errors import (
+    GateRefusal,
+    InvalidName,
+    NotFound,
+    NothingToRollBack,
+    PersonRefused,
+    ReleaseRefused,
+    VersionWithdrawn,
+)
+from registry.gates import GateSet, SpreadGate
+from registry.gates.approvals import ApprovalsGate
+from registry.outcomes.answer import Answering
+from registry.outcomes.outcome import Outcome
+from registry.outcomes.store import OutcomeStore
+from registry.releases import promote
+from registry.releases.canary import Share
+from registry.rendering.records import event_lines
+from tests.registry.kept_answers import kept_answer
+
+pytestmark = pytest.mark.sqlite_first
+
+MODEL = "skin-lesion"
+TO = {"to": "production"}
+FEW = Share(0.05)
+
+
+@pytest.fixture
+def released(registry, bundle, tested, dark, light):
+    """Production is 1 for everybody and 2 for dark; 3 and 4 are for everybody, 5 is a bad one for dark."""
+    registry.set_gates(GateSet(gates=(SpreadGate(limit=0.2),)), reason="a test")
+    even = tested(light=0.9, dark=0.9)
+    registry.add(
+        [
+            bundle(metrics=even, seed=1),
+            bundle(dark, tested(dark=0.85), seed=2),
+            bundle(metrics=even, seed=3),
+            bundle(metrics=even, seed=4),
+            bundle(dark, tested(dark=0.5), seed=5),
+        ]
+    )
+    registry.promote(MODEL, [1, 2], **TO)
+    return registry
+
+
+def canary(registry, alias="production"):
+    return registry.canaries(MODEL).get(alias)
+
+
+def numbers(release):
+    return [one.number for one in release.versions]
+
+
+def test_a_canary_runs_beside_the_alias_which_stays(released):
+    before = released.release(MODEL, "production")
+    event = released.promote(MODEL, [3], **TO, share=FEW, reason="one in twenty")
+    assert (event.kind, event.alias, event.versions, event.before) == (
+        "canary-started", "production", (3,), before.id,
+    )  # fmt: skip
+    assert event.gates is not None
+    assert not event.overridden
+    assert released.release(MODEL, "production") == before
+    one = canary(released)
+    assert (one.share, one.subgroup, one.beside, one.actor, one.reason) == (
+        0.05, None, before.id, "tester", "one in twenty",
+    )  # fmt: skip
+    assert one.release.id == event.release
+    assert numbers(one.release) == [3, 2]  # the version for dark is carried over
+    assert released.standing().canaries == {MODEL: one}
+    assert released.standing("staging").canaries == {}
+    title = event_lines(event).splitlines()[0]
+    said = f"production: 0.05 of requests to release {event.release}, beside {before.id}"
+    assert title.endswith(f"canary-started version 3, {said}")
+    assert released.verify() == ()
+
+
+def test_the_gates_are_those_of_a_full_promotion(released):
+    released.promote(MODEL, [3], **TO, share=FEW)  # which they let through
+    with pytest.raises(GateRefusal) as in_full:
+        released.promote(MODEL, [5], **TO)
+    with pytest.raises(GateRefusal) as as_canary:
+        released.promote(MODEL, [5], **TO, share=FEW)
+    assert as_canary.value.report == in_full.value.report
+    assert numbers(canary(released).release) == [3, 2]
+    event = released.promote(MODEL, [5], **TO, share=FEW, override_gates=True, reason="for the board")
+    assert event.overridden
+    with pytest.raises(GateRefusal):  # raised, it is asked again
+        released.promote(MODEL, [5], **TO, share=Share(0.5))
+    assert canary(released).share == 0.05
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
+def test_a_share_lies_between_none_and_all(share):
+    with pytest.raises(InvalidName, match=r"0\.05"):
+        Share(share)
+
+
+def test_a_canary_needs_something_beside_which_it_answers_and_differs_from_it(released):
+    with pytest.raises(ReleaseRefused, match="nothing runs under staging"):
+        released.promote(MODEL, [1], to="staging", share=FEW)
+    with pytest.raises(ReleaseRefused, match="points to versions 1, 2 of skin-lesion already"):
+        released.promote(MODEL, [1, 2], **TO, share=FEW)
+
+
+def test_a_canary_may_be_for_one_subgroup_that_it_knows(released):
+    event = released.promote(MODEL, [3], **TO, share=Share(0.2, "dark"))
+    assert canary(released).subgroup == "dark"
+    assert "0.2 of requests for dark to release" in event_lines(event)
+    for name in ("drak", "global", "light"):  # of light there are figures, and no tone is known
+        with pytest.raises(NotFound, match="subgroup"):
+            released.promote(MODEL, [3], **TO, share=Share(0.2, name))
+
+
+def test_the_share_changes_by_promoting_again_and_who_had_it_has_it_still(released):
+    first = canary_of_promotion(released, [3], FEW)
+    event = released.promote(MODEL, [3], **TO, share=Share(0.2), reason="goes well")
+    raised = canary(released)
+    assert (raised.share, raised.release, raised.key) == (0.2, first.release, first.key)
+    assert "its share was: 0.05" in event_lines(event)
+    assert released.promote(MODEL, [3], **TO, share=Share(0.2)) is None  # exactly this runs
+    again = canary_of_promotion(released, [3], Share(0.01))
+    assert (again.share, again.key) == (0.01, first.key)
+    other = canary_of_promotion(released, [4], FEW)
+    assert other.key != first.key
+    assert numbers(other.release) == [4, 2]
+    assert f"ended: the canary, release {first.release.id}" in event_lines(released.history(MODEL)[-1])
+    assert released.verify() == ()
+
+
+def canary_of_promotion(registry, named, share):
+    registry.promote(MODEL, named, **TO, share=share)
+    return canary(registry)
+
+
+@pytest.mark.parametrize(
+    ("end", "what", "then"),
+    [
+        (lambda registry: registry.promote(MODEL, [3], **TO), "promoted", [3, 2]),
+        (lambda registry: registry.promote(MODEL, [1], **TO), "promoted", [1, 2]),
+        (lambda registry: registry.rollback(MODEL, alias="production"), "rolled-back", [1, 2]),
+        (lambda registry: registry.stop(MODEL, alias="production", reason="a test"), "stopped", None),
+        (
+            lambda registry: registry.end_canary(MODEL, alias="production", reason="a test"),
+            "canary-ended",
+            [4, 2],
+        ),
+    ],
+    ids=["in full", "of another", "rollback", "stop", "end"],
+)
+def test_what_ends_a_canary(released, end, what, then):
+    released.promote(MODEL, [4], **TO)
+    running = canary_of_promotion(released, [3], FEW)
+    event = end(released)
+    assert event.kind == what
+    assert canary(released) is None
+    assert released.standing().canaries == {}
+    release = released.release(MODEL, "production")
+    assert (None if release is None else numbers(release)) == then
+    assert f"ended: the canary, release {running.release.id}" in event_lines(event)
+    assert released.verify() == ()
+    with pytest.raises(NotFound, match="no canary"):
+        released.end_canary(MODEL, alias="production", reason="again")
+
+
+def test_ending_needs_a_reason_and_going_back_says_how_where_there_is_nothing_before(released):
+    released.promote(MODEL, [3], **TO, share=FEW)
+    with pytest.raises(ReleaseRefused, match="--reason"):
+        released.end_canary(MODEL, alias="production", reason=" ")
+    with pytest.raises(NothingToRollBack, match="canary end"):
+        released.rollback(MODEL, alias="production")
+    assert canary(released) is not None
+
+
+def test_a_withdrawn_version_ends_the_canary_that_holds_it_and_comes_into_none(released):
+    running = canary_of_promotion(released, [3], FEW)
+    done = released.withdraw(MODEL, [3], reason="misses melanoma")
+    (ended,) = done.moved
+    assert (ended.kind, ended.alias, ended.details["because"]) == ("canary-ended", "production", [3])
+    assert ended.details["canary"] == running.release.id
+    assert canary(released) is None
+    assert numbers(released.release(MODEL, "production")) == [1, 2]
+    with pytest.raises(VersionWithdrawn):
+        released.promote(MODEL, [3], **TO, share=FEW)
+    assert released.verify() == ()
+
+
+def test_withdrawing_a_version_of_both_ends_the_canary_with_the_move(released):
+    released.promote(MODEL, [4], **TO)
+    released.promote(MODEL, [3], **TO, share=FEW)
+    done = released.withdraw(MODEL, [2], reason="misses melanoma")
+    assert [one.kind for one in done.moved] == ["stopped"]
+    assert canary(released) is None
+
+
+def test_a_dermfed_that_knows_no_canaries_and_withdraws_leaves_none(released, places):
+    """It writes no event of the end: what it withdrew is in no canary all the same."""
+    released.promote(MODEL, [3], **TO, share=FEW)
+    places.tamper(
+        "INSERT INTO withdrawals SELECT id, 'by another', '2026-01-01T00:00:00.000000+00:00' FROM versions "
+        "WHERE number = 3"
+    )
+    assert canary(released) is None
+
+
+def test_a_canary_that_moves_meanwhile_is_judged_anew(released, monkeypatch):
+    judge, begun = promote.judge, []
+
+    def judged(*arguments):
+        found = judge(*arguments)
+        if not begun:
+            begun.append(True)
+            released.promote(MODEL, [4], **TO)
+        return found
+
+    monkeypatch.setattr(promote, "judge", judged)
+    event = released.promote(MODEL, [3], **TO, share=FEW)
+    assert event.before == released.release(MODEL, "production").id
+    assert numbers(canary(released).release) == [3, 2]
+    assert canary(released).beside == event.before
+
+
+def test_many_promote_and_end_at_once_and_the_chain_holds(released):
+    refused = []
+
+    def work(number):
+        for turn in range(4):
+            try:
+                if (number + turn) % 3 == 0:
+                    released.promote(MODEL, [3 + turn % 2], **TO)
+                elif (number + turn) % 3 == 1:
+                    released.promote(MODEL, [3 + turn % 2], **TO, share=Share(0.1 + number / 20))
+                else:
+                    released.end_canary(MODEL, alias="production", reason="a test")
+            except (NotFound, ReleaseRefused) as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert released.verify() == ()
+    running = canary(released)
+    assert running is None or running.beside == released.release(MODEL, "production").id
+
+
+def test_approvals_stand_for_a_canary_too_and_end_with_it(person, bundle):
+    registry = person("olga", "operator", "uploader")
+    anna = person("anna", "approver")
+    registry.add([bundle(seed=1), bundle(seed=2)])
+    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
+    registry.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two pairs of eyes")
+    with pytest.raises(GateRefusal):
+        registry.promote(MODEL, [2], **TO, share=FEW)
+    anna.approve(MODEL, [2], **TO, reason="seen")
+    registry.promote(MODEL, [2], **TO, share=FEW)
+    registry.promote(MODEL, [2], **TO, share=Share(0.5))
+    with pytest.raises(PersonRefused):
+        anna.end_canary(MODEL, alias="production", reason="no operator")
+    registry.end_canary(MODEL, alias="production", reason="complaints")
+    with pytest.raises(GateRefusal):  # what came to light is to be weighed
+        registry.promote(MODEL, [2], **TO, share=FEW)
+    anna.approve(MODEL, [2], **TO, reason="seen again")
+    assert registry.promote(MODEL, [2], **TO).kind == "promoted"
+    assert registry.verify() == ()
+
+
+def test_what_a_browser_signs_is_what_is_done(person, bundle, key):
+    """It is tried and undone to know what to sign: nothing in it may differ the second time."""
+    registry = person("olga", "operator", "uploader")
+    registry.add([bundle(seed=1), bundle(seed=2)])
+    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
+
+    def start(on):
+        return on.promote(MODEL, [2], **TO, share=FEW, override_gates=True, reason="a test")
+
+    tried = [registry.statements_of(key("olga").fingerprint, start) for _ in range(2)]
+    first, second = ([{**json.loads(one), "time": None} for one in each] for each in tried)
+    assert first == second
+    assert first[0]["details"]["share"] == 0.05
+    start(registry)
+    assert registry.verify() == ()
+
+
+def test_nobody_reads_the_key_in_what_commands_and_records_say(released, command):
+    running = canary_of_promotion(released, [3], FEW)
+    said = "".join(
+        command(*words).out
+        for words in (
+            ("show", MODEL, "--json"),
+            ("history", MODEL, "--json"),
+            ("list", "--json"),
+            ("audit",),
+            ("head",),
+        )
+    )
+    assert running.key.hex() not in said
+    assert repr(running.key)[2:-1] not in repr(running)
+    assert len(running.key) == 32
+
+
+def test_the_key_is_that_of_its_first_event_and_of_this_registry(released, places):
+    """Whoever keeps a head of the chain, which may be published, has not the key."""
+    running = canary_of_promotion(released, [3], FEW)
+    with reading(released._engine) as connection:
+        assert running_canary(connection, MODEL, "production").key == running.key
+    places.tamper(f"UPDATE registry_identity SET identity = '{32 * '0'}'")
+    changed = released._engine.execution_options(dermfed_registry=None)
+    with changed.connect() as connection:
+        assert running_canary(connection, MODEL, "production").key != running.key
+
+
+def test_an_alarm_of_its_own_versions_ends_it_and_one_of_others_does_not(released, tmp_path, monkeypatch):
+    running = canary_of_promotion(released, [3], FEW)
+    alarms = {2: ("version 2 is worse than it says",), 1: ("so is 1",)}
+    monkeypatch.setattr(type(released), "alarms_in_field", lambda *_: alarms)
+    with OutcomeStore.open(f"sqlite:///{tmp_path / 'outcomes.db'}") as outcomes:
+        assert released.end_alarmed_canaries(MODEL, outcomes) == ()
+        assert canary(released) == running
+        alarms[3] = ("version 3 promises dark a sensitivity of 0.90, and outcomes speak against it",)
+        (event,) = released.end_alarmed_canaries(MODEL, outcomes)
+        assert (event.kind, event.reason) == ("canary-ended", "an alarm of the field")
+        assert event.details["alarms"] == list(alarms[3])
+        assert "alarm: version 3 promises dark" in event_lines(event)
+        assert released.end_alarmed_canaries(MODEL, outcomes) == ()
+    assert canary(released) is None
+
+
+@pytest.mark.sqlite
+def test_the_command_of_a_timer_ends_it_on_outcomes_that_break_its_promise(
+    registry, bundle, command, tmp_path
+):
+    """Malignant lesions of dark skin that the canary's version does not call so, one after another."""
+    where = "sensitivity_at_threshold"
+    row = {"n": 50, where: 0.9, "intervals": {where: [0.85, 0.95]}, "accuracy": 0.9}
+    promising = {"n": 50, **row, "by_subgroup": {"dark": row}}
+    registry.set_gates(GateSet(gates=(SpreadGate(limit=0.9),)), reason="a test")
+    registry.add([bundle(metrics=promising, seed=1), bundle(metrics=promising, seed=2)])
+    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
+    registry.promote(MODEL, [2], **TO, share=FEW, override_gates=True, reason="a test")
+    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
+    labels = (("MEL", True), ("NV", False), ("AK", False))
+    asked = ("canary", "check", MODEL, "--outcomes", url)
+    with OutcomeStore.open(url) as store:
+        by = {number: Answering(MODEL, number, "global", "dark", "", labels) for number in (1, 2)}
+        fine = [kept_answer(day, answering=by[2]) for day in range(40)]
+        store.record(fine)
+        give(store, fine, "MEL")
+        ended = command(*asked)
+        assert (ended.code, "CANARY: 0.05 of requests" in ended.out) == (0, True), ended.err
+        missed = [kept_answer(day, answering=by[2], malignancy=0.1, label="NV") for day in range(60, 100)]
+        store.record(missed)
+        give(store, missed, "MEL")
+    ended = command(*asked, "--json")
+    assert ended.code == 1, ended.err
+    found = json.loads(ended.out)
+    assert (found["running"], found["ended"][0]["kind"]) == ({}, "canary-ended")
+    assert "version 2 promises dark a sensitivity of 0.85" in found["ended"][0]["details"]["alarms"][0]
+    assert canary(registry) is None
+    assert command(*asked).out.strip() == f"no canary of {MODEL} runs"
+
+
+def give(store, answers, label):
+    for one in answers:
+        known = one.day + timedelta(days=1)
+        store.give([Outcome(one.id, label, "histopathology", known)], "k1", known)
+
+
+def test_commands_show_it(released, command):
+    before = released.release(MODEL, "production")
+    ended = command("promote", MODEL, 3, "--to", "production", "--share", "0.05", "--for", "dark", "--json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert (told["canary"]["share"], told["canary"]["subgroup"]) == (0.05, "dark")
+    assert told["release"]["id"] == before.id
+    again = command("promote", MODEL, 3, "--to", "production", "--share", "0.05", "--for", "dark")
+    assert again.out.startswith("nothing to do: production: CANARY: 0.05 of requests for dark")
+    shown = command("show", MODEL).out
+    assert "production: CANARY: 0.05 of requests for dark to release" in shown
+    assert "version 3 for global" in shown
+    assert "canary of production: 0.05 of requests for dark" in command("list", MODEL).out
+    (listed,) = [one for one in json.loads(command("list", "--json").out) if "canary" in one]
+    assert listed["number"] == 3
+    assert json.loads(command("show", MODEL, "--json").out)["canaries"]["production"]["beside"] == before.id
+    assert command("promote", MODEL, 3, "--to", "production", "--for", "dark").code == 2
+    assert command("promote", MODEL, 3, "--to", "production", "--share", "1.5").code == 2
+    assert command("canary", "end", MODEL, "--reason", "seen enough").code == 0
+    assert "canary-ended for production" in command("history", MODEL).out
+    assert command("canary", "end", MODEL, "--reason", "again").code == 2
+    assert "CANARY" not in command("show", MODEL).out
+
+
+def test_an_export_is_of_what_the_alias_points_to_alone(released, tmp_path):
+    released.promote(MODEL, [3], **TO, share=FEW, reason="nobody's business")
+    before = released.release(MODEL, "production")
+    exported = released.export_release(MODEL, "production", tmp_path / "release.dermfed", with_reasons=True)
+    assert exported.release == before.id
+    index = read_release(tmp_path / "release.dermfed").index
+    assert [one.number for one in index.versions] == [1, 2]
+    assert {one.kind for one in index.events} == {"added", "promoted"}
+    assert "nobody's business" not in index.model_dump_json()
