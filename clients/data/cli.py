@@ -1,4 +1,4 @@
-"""`dermfed-data`: import, check, link, describe, part and make up pictures, and look at their skin tones."""
+"""`dermfed-data`: import, check, link, label, describe, part and make up pictures, and look at skin tones."""
 
 import inspect
 import json
@@ -32,6 +32,7 @@ from clients.data.inspect.tone_check import check_tones, tone_table
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.groups import components, linkage_keys
 from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest
+from clients.data.outcomes.relabel import relabel
 from clients.data.partition.partition_manifest import partition_manifest
 from clients.data.partition.splits import straddling
 from clients.data.pictures.causes import by_cause, counted
@@ -40,6 +41,7 @@ from clients.data.synthetic.write import MANIFEST, prefix_of, write_synthetic
 from clients.data.wording import LISTED, listing, listing_by_cause
 from registry.bundle.skin_tone.typology_angle import CAUTION
 from training.data.settings import CasesConfig, ClientsConfig
+from training.errors import JobError
 from training.plain_text import on_one_line, printable
 from training.terminal_table import print_table
 
@@ -280,6 +282,77 @@ def link(
 
 
 @_command(
+    "outcomes",
+    "manifest.csv --answers answers.csv --outcomes outcomes.csv",
+    "manifest.csv --answers answers.csv --outcomes outcomes.csv --splits job.yaml --out labelled.csv",
+    "manifest.csv --answers answers.csv --outcomes outcomes.csv --label malignant=MEL --label OTHER=",
+)
+def outcomes(
+    manifest: ManifestPath,
+    answers: Annotated[
+        Path,
+        typer.Option("--answers", metavar="CSV", help="Which diagnosis was of which picture: picture, id."),
+    ],
+    outcomes: Annotated[
+        Path, typer.Option("--outcomes", metavar="CSV", help="What `dermfed-outcomes export` wrote.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The manifest to write; without it nothing is written."),
+    ] = None,
+    splits: Annotated[
+        Path | None,
+        typer.Option("--splits", metavar="JOB.yaml", help="The job whose splits are to stay as they are."),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="CODE=YOURS", help="What a code of the model is here; or nothing."),
+    ] = None,
+    replace_unsaid: Annotated[
+        bool,
+        typer.Option("--replace-unsaid", help="Histopathology also replaces labels without a label_source."),
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make labels of outcomes, so that the next job learns from them; without --out say what would change.
+
+    All pictures of a lesion get the label, with label_source, label_date and label_from beside it. A label
+    that is there is confirmed, replaced where histopathology has spoken and it is known by less, or stays
+    and is told. What was taken back is taken back. Splits stay as --splits has drawn them. Exit code 1: some
+    outcomes gave no label, for a conflict, an unknown label or an unknown picture.
+    """
+    with _explained():
+        if out is not None:
+            _refuse_overwriting(out, force)
+        codes = dict(_pair(each, "--label") for each in label or [])
+        found = relabel(
+            manifest.absolute(),
+            answers,
+            outcomes,
+            codes,
+            splits=splits,
+            client=client,
+            replace_unsaid=replace_unsaid,
+            writing=out is not None,
+        )
+        for note in found.manifest.notes:
+            _say(note)
+        if out is not None:
+            write_manifest(found.labelled, out.absolute())
+    written = (
+        "nothing is written; --out does" if out is None else f"{out}: {len(found.labelled.rows)} pictures"
+    )
+    answer = {"manifest": None if out is None else str(out), **found.data()}
+    _answer(answer, "\n".join([*found.lines(), written]), as_json)
+    if not found.told.all_taken:
+        raise typer.Exit(REFUSED)
+
+
+@_command(
     "report",
     "manifest.csv --out quality.html",
     "manifest.csv --out quality.html --no-names",
@@ -506,7 +579,7 @@ def _explained() -> Iterator[None]:
         yield
     except ValidationError as error:
         _stop("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors()), WRONG)
-    except (ClientDataError, OSError) as error:
+    except (ClientDataError, JobError, OSError) as error:
         _stop(str(error), WRONG)
 
 
@@ -567,13 +640,19 @@ def _stop(why: str, code: int) -> None:
     raise typer.Exit(code)
 
 
+def _pair(text: str, option: str) -> tuple[str, str]:
+    """A `KEY=VALUE` pair as it was given to an option."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ClientDataError(f"{option} {text!r} has no value; write it as KEY=VALUE")
+    return key, value
+
+
 def _options(pairs: list[str]) -> dict[str, Any]:
     """Parse `KEY=VALUE` pairs; a value that is JSON is read as such, any other is text."""
     options: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise ClientDataError(f"--option {pair!r} has no value; write it as KEY=VALUE")
+        key, value = _pair(pair, "--option")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:

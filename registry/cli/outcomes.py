@@ -1,7 +1,9 @@
-"""`dermfed-outcomes`: what became of the patients, from a file of the hospital's pathology."""
+"""`dermfed-outcomes`: what became of the patients, from a file of the hospital's pathology and into one."""
 
 import csv
+import os
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -87,6 +89,38 @@ def import_(
 
 
 @app.command(
+    "export",
+    epilog="""Examples:
+
+\b
+  dermfed-outcomes export outcomes.csv
+  dermfed-outcomes export - --model skin-lesion | gzip > outcomes.csv.gz
+""",
+)
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; `-` for standard output.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Outcomes of its versions alone; by default all.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export outcomes to a CSV file with the columns id, label, confirmed_by, date, model, version.
+
+    They are as they stand now; one that was taken back has an empty label. `dermfed-data outcomes` makes
+    labels of them. Ids lead back to patients for whoever wrote them down: the file is its owner's alone.
+    """
+    from registry.outcomes.exporting import current_outcomes, write_outcomes
+
+    with open_outcomes(url, "--url", create=False) as store:
+        found = current_outcomes(store, model)
+        with nullcontext(sys.stdout) if str(file) == "-" else _own_file(file) as target:
+            written = write_outcomes(found, target)
+    if str(file) != "-":
+        answer({"file": str(file), "outcomes": written}, shown(f"{file}: {written:,} outcomes"), as_json)
+
+
+@app.command(
     "forget",
     epilog="""Examples:
 
@@ -108,6 +142,18 @@ def forget(
         f"{removed:,} answers of before {before} removed",
         as_json,
     )
+
+
+def _own_file(path: Path) -> TextIO:
+    """A new file that its owner alone reads.
+
+    Raises:
+        InvalidName: there is one already.
+    """
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
+    except FileExistsError as error:
+        raise InvalidName(f"{path} is there already; name another file, or move it away") from error
 
 
 class _Refused:

@@ -9,5 +9,5 @@ for as long as the operator says.
 - `answer`, `outcome`: what is kept of either, checked.
 - `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
 - `counts`: what figures are made of.
-- `csv_file`, `importing`: outcomes as a file of another system has them.
+- `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.
 """
