@@ -24,6 +24,7 @@ from rich.console import Console
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
 from training.data.dataset import Dataset
+from training.engines.gpus import take_gpu
 from training.engines.malloc import keep_freed_memory
 from training.engines.parts_file import PartsFile
 from training.errors import EngineError
@@ -160,6 +161,8 @@ class _Worker:
         self, spool: Path, parts: ClientAppParts, shares: MutableSequence[float], place: int
     ) -> None:
         self.shares, self.place = shares, place
+        if parts.job.engine.device != "cpu":
+            take_gpu(place)
         self.app = parts.build(partial(shares.__setitem__, place))
         self.spool = Spool(spool / f"worker-{os.getpid()}")
         self.tensors: tuple[Path, Tensors] | None = None
