@@ -8,6 +8,7 @@ for as long as the operator says.
 - `tables`: the schema.
 - `answer`, `outcome`: what is kept of either, checked.
 - `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
+- `looking`: what is known of one answer.
 - `counts`: what figures are made of.
 - `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.
 """

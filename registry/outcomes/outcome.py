@@ -27,7 +27,10 @@ class UnknownAnswer(OutcomeRefused):
 
 
 class OutcomeGiven(OutcomeRefused):
-    """Another outcome of this answer is known, and this one does not say that it corrects it."""
+    """Another outcome of this answer is known, and this one does not say that it corrects it.
+
+    Or it says that it corrects one in whose place another has come meanwhile.
+    """
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Outcome:
         confirmed_by: how that is known.
         confirmed_on: when it was.
         corrects: whether it may take the place of another outcome.
+        instead_of: the number of the outcome whose place it may take, as a page showed it; None for any.
     """
 
     answer: str
@@ -47,6 +51,7 @@ class Outcome:
     confirmed_by: ConfirmedBy
     confirmed_on: date
     corrects: bool = False
+    instead_of: int | None = None
 
 
 def read_confirmed_by(text: str) -> ConfirmedBy:
