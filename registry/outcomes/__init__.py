@@ -9,6 +9,6 @@ for as long as the operator says.
 - `answer`, `outcome`: what is kept of either, checked.
 - `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
 - `looking`: what is known of one answer.
-- `counts`: what figures are made of.
+- `counts`: what figures are made of; `settled`: what of it may leave the database.
 - `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.
 """
