@@ -1,10 +1,13 @@
 """`dermfed-registry field`: how the versions of a model do in the field, and which promises are broken."""
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+from registry.bundle.plain_text import shown
 from registry.cli.arguments import AsJson, Model
 from registry.cli.open import open_outcomes, open_registry
 from registry.cli.output import REFUSED, answer
@@ -16,8 +19,14 @@ if TYPE_CHECKING:
     from registry.bundle.manifest.schema import BundleManifest
     from registry.bundle.metrics.limits import Limits
     from registry.field.report import Kept, SubgroupInField
+    from registry.outcomes.store import OutcomeStore
+    from registry.registry import Registry
 
-EXAMPLES = ("demo", "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json")
+EXAMPLES = (
+    "demo",
+    "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json",
+    "demo --counts field.json",
+)
 HEADER = (
     *("version", "subgroup", "answered", "outcomes", "malignant"),
     *("sensitivity", "corrected", "specificity", "corrected", "set held it"),
@@ -36,16 +45,25 @@ def field(
         str | None,
         typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
     ] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(
+            "--counts", metavar="FILE", help="Write the counts alone, for a node that adds them up."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show figures of the field by version and subgroup, and promises that were broken.
 
     They are of answers that the service has kept, and of outcomes that came back. Exit code 1: a promise is
-    broken.
+    broken. With --counts nothing is judged: the counts are written, for `dermfed-node start --field`.
     """
     from registry.field.report import field_report
 
     with open_outcomes(outcomes, "--outcomes", create=False) as store, open_registry(context) as registry:
+        if counts is not None:
+            _write_counts(store, registry, model, counts, as_json)
+            return
 
         def manifest_of(number: int) -> "BundleManifest | None":
             try:
@@ -66,6 +84,26 @@ def field(
     answer([_data(one) for one in found], "\n".join(text), as_json)
     if alarms:
         raise typer.Exit(REFUSED)
+
+
+def _write_counts(store: "OutcomeStore", registry: "Registry", model: str, path: Path, as_json: bool) -> None:
+    from registry.field.exporting import export_field
+
+    def digest_of(number: int) -> str | None:
+        try:
+            return registry.version(model, number).digest
+        except NotFound:
+            return None
+
+    found = export_field(store, model, digest_of, datetime.now(UTC).date())
+    path.write_text(found.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    versions = {cell.version for cell in found.file.cells}
+    text = f"{path}: {len(versions)} versions, {sum(cell.confirmed for cell in found.file.cells):,} outcomes"
+    if found.left_out:
+        numbers = ", ".join(map(str, found.left_out))
+        text += f"\nleft out: version {numbers}, without a working point or no longer in the registry"
+    data = {"file": str(path), "versions": sorted(versions), "left_out": list(found.left_out)}
+    answer(data, shown(text), as_json)
 
 
 def _row(one: "SubgroupInField") -> list[str]:
