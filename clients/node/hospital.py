@@ -128,7 +128,8 @@ def open_door(kit: Kit, packed: str, run: str) -> Door:
         job = over_network(read_packed(packed))
         door.job = job.digest
         prune_folders(kit)
-        data = kit.settings().data
+        settings = kit.settings()
+        data = settings.data
         folder = kit.private / "runs" / door.run
         folder.mkdir(parents=True, exist_ok=True)
         handler = RequestHandler(
@@ -142,6 +143,7 @@ def open_door(kit: Kit, packed: str, run: str) -> Door:
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
+            field=None if settings.field is None else Path(settings.field),
         )
         door.receiver = ChunkReceiver(handler, folder)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks
