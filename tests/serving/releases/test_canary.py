@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import anyio
 import numpy as np
@@ -185,6 +186,16 @@ def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(version
         other = replace(canary, beside=canary.beside + 7)
         assert chosen(replace(current.served, canaries={MODEL: other})) == 1
         assert chosen(replace(current.served, canaries={})) == 1
+
+        # What has ended is held while production is loading, which may be what it has become.
+        canaries._stop.set()
+        canaries._thread.join()
+        canaries._current = SimpleNamespace(served=current.served, loader=current.loader)
+        canaries._look()
+        for loading, held in (({MODEL: 0.0}, 1), ({}, 0)):
+            canaries._current.served = replace(current.served, canaries={}, loading=loading)
+            canaries._look()
+            assert len(canaries._held) == held
     finally:
         canaries.close()
         current.close()
