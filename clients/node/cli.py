@@ -32,6 +32,7 @@ Examples:
   dermfed-node provision federation.yaml --out kits
   dermfed-node renew federation.yaml --out kits
   dermfed-node check --kit kits/north --data manifest.csv
+  dermfed-node journal --kit kits/north --last 50
   dermfed-node start --kit kits/server
   dermfed-node start --kit kits/north --data manifest.csv
 """
@@ -170,6 +171,32 @@ def check(
         for each in found:
             typer.echo(f"{'ok ' if each.fit else 'BAD'} {each.about}: {each.text}")
     if not all(each.fit for each in found):
+        raise typer.Exit(REFUSED)
+
+
+@app.command("journal", epilog="Example: dermfed-node journal --kit kits/north --last 50")
+def show_journal(
+    kit: KitOption,
+    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Only of this run.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="Only from this day on (2026-03-02), UTC.")
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Only so many lines, the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """List every message that left this hospital, and whether a line of the list was changed or is gone."""
+    from clients.node.journal import FOLDER
+    from clients.node.show_journal import chosen, lines_of, totals
+
+    folder = open_kit(kit, "hospital").path / FOLDER
+    entries, wrong = chosen(folder, run=run, since=since, last=last)
+    if as_json:
+        typer.echo(json.dumps({"entries": [each.model_dump() for each in entries], "wrong": wrong}))
+    else:
+        for line in (*lines_of(entries), totals(entries)):
+            typer.echo(printable(line))
+    if wrong:
+        say(f"BAD {wrong}")
         raise typer.Exit(REFUSED)
 
 

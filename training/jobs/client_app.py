@@ -16,7 +16,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
-from training.errors import MessageError, TrainingError
+from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
@@ -66,9 +66,11 @@ def answer_privately(
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)
     if broadcast.ask == COLLECT and privacy.client_level is not None:
-        raise MessageError(
-            f"{client.id} does not upload what stayed with it: it would leave without noise, and the job has "
-            "privacy.client_level; set sync.average_at_end: false"
+        raise tell(
+            MessageError(
+                f"{client.id} does not upload what stayed with it: it would leave without noise, and the job "
+                "has privacy.client_level; set sync.average_at_end: false"
+            )
         )
     if broadcast.ask in withheld_questions(privacy, stage):
         from training.updates.secure_aggregation.client import withhold
@@ -105,16 +107,20 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
     if client.id == SERVER or not update.tensors:
         return
     if privacy.secure_aggregation is not None and update.ask not in stage.summed:
-        raise MessageError(
-            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
-            "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
-            "asks for them"
+        raise tell(
+            MessageError(
+                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
+                "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
+                "asks for them"
+            )
         )
     if privacy.masked_counts is not None and update.ask == JUDGE:
-        raise MessageError(
-            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
-            "client in the clear, and this job has them under masks; that question is for the coordinator's "
-            "own client"
+        raise tell(
+            MessageError(
+                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
+                "client in the clear, and this job has them under masks; that question is for the "
+                "coordinator's own client"
+            )
         )
 
 
@@ -128,9 +134,11 @@ def answer_masks(
     """
     config = privacy.secure_aggregation or privacy.masked_counts
     if config is None:
-        raise MessageError(
-            f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation and no "
-            "privacy.counts.masks; do the coordinator and this site run the same job?"
+        raise tell(
+            MessageError(
+                f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation "
+                "and no privacy.counts.masks; do the coordinator and this site run the same job?"
+            )
         )
     from training.updates.secure_aggregation.client import answer
 

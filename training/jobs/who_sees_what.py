@@ -87,7 +87,7 @@ def of_the_network(job: Job) -> Iterator[Seen]:
         yield Seen(
             "introduction",
             "names of classes and subgroups, a fingerprint of the pictures, versions, times, sizes, errors",
-            "all of it; of an error its kind alone where its text may name a file",
+            "all of it; of an error a code and a sentence of ours",
             "names and fingerprints",
             "in the clear: all have to agree on it",
         )
