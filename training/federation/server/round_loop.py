@@ -39,6 +39,7 @@ from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_metrics import RoundMetrics
 from training.messages.engine import Engine
 from training.messages.message import (
+    GLOBAL,
     Answer,
     Broadcast,
     Failure,
@@ -105,6 +106,9 @@ def run_rounds(
         if round_ == plan.rounds and plan.stays and plan.average_at_end:
             states = average_stays(plan, states, engine, traffic)
         blocks, silent = evaluate_tracks(plan, states, engine, round_, traffic)
+        for failure in (*failures, *silent):
+            about = "" if failure.track == GLOBAL else f" of {failure.track}"
+            metrics_log.log(f"{plan.stage} {round_}{about}: without {failure.client}: {failure.reason}")
         notes = notes_by_track(asked)
         line = RoundMetrics.of(
             plan.stage, round_, cohorts, updates, [*failures, *silent], mixtures, blocks, notes
@@ -212,6 +216,8 @@ def admit(
                 )
                 check_update(answer, broadcast, expected, beside)
             check_trained(answer)
+            if plan.bounds is not None:
+                plan.bounds.refuse_training(answer)
             check_requested(answer, plan.aggregator.needs)
             plan.exchange.check(answer, states[broadcast.track].memory)
         except MessageError as error:
@@ -317,6 +323,9 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
         broadcasts = [Broadcast(client, plan.stage, plan.rounds, COLLECT, track.name) for client in clients]
         shapes = {name: state.weights[name].shape for name in plan.stays}
         updates = ask_all(engine, broadcasts, traffic, shapes if plan.masks is None else None)
+        if plan.bounds is not None:
+            for update in updates:
+                plan.bounds.refuse_training(update)
         reports = [Report(update.client, update.num_examples, {}) for update in updates]
         mixture, _ = FedAvg().weigh(reports, {})
         if plan.masks is None:
@@ -357,4 +366,4 @@ def evaluate_tracks(
         for track in plan.tracks
         for client in track.judges
     ]
-    return ask_blocks(engine, broadcasts, traffic, plan.masked_counts)
+    return ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds)
