@@ -62,9 +62,9 @@ def test_a_run_that_leads_out_of_a_kit_is_refused_there(net, own_job, tmp_path, 
     (victim / "answers" / "patients.csv").write_text("smith, jane")
     link = net.link()
     try:
-        folder = write_job(tmp_path / "out", read_job(own_job(net)), "evil-1", net.hospitals)
+        folder = write_job(tmp_path / "out", read_job(own_job(net)), "out-1", net.hospitals)
         config = folder / "app" / "config" / "config_fed_client.json"
-        config.write_text(config.read_text().replace('"evil-1"', '"../../../victim"'))
+        config.write_text(config.read_text().replace('"out-1"', '"../../../victim"'))
         job = link.submit(folder)
         wait_until(lambda: link.state(job).startswith("FINISHED"), "the refusal", pause=0.5)
         link.fetch(job, tmp_path / "fetched")
