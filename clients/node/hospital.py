@@ -69,7 +69,8 @@ class Hospital:
         kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
         job = over_network(read_packed(self._packed))
         prune_folders(kit)
-        data = kit.settings().data
+        settings = kit.settings()
+        data = settings.data
         run = kit.private / "runs" / self._run
         run.mkdir(parents=True, exist_ok=True)
         handler = RequestHandler(
@@ -82,6 +83,7 @@ class Hospital:
             say=LOGGER.info,
             identity=open_identity(kit, f"{self._run} {job.digest}", LOGGER.info),
             federation=kit.federation.names,
+            field=None if settings.field is None else Path(settings.field),
         )
         self._receiver = ChunkReceiver(handler, run)
 

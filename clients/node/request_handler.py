@@ -12,10 +12,13 @@ from pathlib import Path
 
 import torch
 
+from clients.data.errors import ClientDataError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.task_line import task_line
 from clients.store import ClientStore
+from registry.bundle.counts.field_counts import FieldFile, read_field_file
+from registry.bundle.errors import CountsError
 from training.algorithms.release_store import FolderReleases
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import Heartbeat
@@ -51,6 +54,7 @@ class RequestHandler:
         releases: where the account is kept of what this node told, in this run and in others.
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
+        field: the file of what its service knows of the field.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -68,6 +72,7 @@ class RequestHandler:
         releases: Path | None = None,
         identity: Identity | None = None,
         federation: Sequence[str] = (),
+        field: Path | None = None,
     ) -> None:
         self._node = node
         self._job = job
@@ -80,6 +85,7 @@ class RequestHandler:
         self._say = say
         self._identity = identity
         self._federation = federation
+        self._field = field
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -153,6 +159,7 @@ class RequestHandler:
                 known = {*self._federation, *agreed.everybody}
                 job = decide_masks(self._job, known)
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
+                field = self._field_counts()
                 keep_freed_memory()
                 torch.set_num_threads(self._job.engine.threads_per_client)
                 self._app = ClientApp(
@@ -162,12 +169,32 @@ class RequestHandler:
                     self._public_reason,
                     self._releases,
                     self._identity,
+                    field={} if field is None else {self._node: field},
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
+
+    def _field_counts(self) -> FieldFile | None:
+        """What this node's service knows of the field, where the job asks for it.
+
+        Raises:
+            ClientDataError: the file cannot be read.
+        """
+        if not any(stage.stage == "field" for stage in self._job.stages):
+            return None
+        if self._field is None:
+            self._say(f"job {self._job.name}: no outcomes were given (--field); zeros are sent")
+            return None
+        try:
+            found = read_field_file(self._field)
+        except CountsError as error:
+            raise ClientDataError(f"{error}") from error
+        outcomes = sum(cell.confirmed for cell in found.cells)
+        self._say(f"job {self._job.name}: {outcomes:,} outcomes of {found.model} until {found.until}")
+        return found
 
     def answer(self, header: str, body: Payload) -> tuple[str, Payload]:
         """Answer one question; a repeated one gets the same answer, a stale one is refused.

@@ -1,10 +1,12 @@
 """`dermfed-registry field`: how the versions of a model do in the field, and which promises are broken."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from registry.cli.arguments import AsJson, Model, Reason
+from registry.cli.field_counts import write_counts
 from registry.cli.field_text import alarm_data, field_data, field_text, open_data
 from registry.cli.open import Key, open_outcomes, open_signing
 from registry.cli.output import REFUSED, answer, as_data
@@ -31,6 +33,7 @@ EXAMPLES = (
     "demo --close 1 --reason 'a file of old outcomes, imported at once; the board has looked at it'",
     "demo --allow-withdraw production",
     "demo --act",
+    "demo --counts field.json",
 )
 
 
@@ -63,6 +66,10 @@ def field(
             "--act", help="Move the allowed aliases that an open alarm concerns; meant for a timer."
         ),
     ] = False,
+    counts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the counts alone, for a node that adds them up."),
+    ] = None,
     reason: Reason = None,
     key: Key = None,
     as_json: AsJson = False,
@@ -72,15 +79,19 @@ def field(
     They are of answers that the service has kept, and of outcomes that came back. A broken promise is an
     alarm, which history keeps until somebody closes it with a reason; a promise is watched anew from then
     on. With `--act`, each alias that was allowed to goes back to the newest release before without a
-    withdrawn version or an open alarm, once for each alarm. Exit code 1: an alarm is open.
+    withdrawn version or an open alarm, once for each alarm. Exit code 1: an alarm is open. With `--counts`
+    nothing is judged: the counts are written, for `dermfed-node start --field`.
     """
-    asked = [name_outcomes, close is not None, allow_withdraw is not None, forbid_withdraw is not None, act]
-    if sum(asked) > 1:
+    given = [each is not None for each in (close, allow_withdraw, forbid_withdraw, counts)]
+    if sum([name_outcomes, act, *given]) > 1:
         raise InvalidName(
-            "--name-outcomes, --close, --allow-withdraw, --forbid-withdraw and --act are asked one at a time"
+            "--name-outcomes, --close, --allow-withdraw, --forbid-withdraw, --act and --counts are asked one "
+            "at a time"
         )
     with open_signing(context, key) as registry:
-        if close is not None:
+        if counts is not None:
+            write_counts(registry, model, outcomes, counts, as_json)
+        elif close is not None:
             _tell(registry.close_alarm(model, close, reason=reason), "", as_json)
         elif alias := allow_withdraw or forbid_withdraw:
             allowed = allow_withdraw is not None

@@ -6,9 +6,10 @@ out; an update is clipped and noised, compressed, or withheld for a sum under ma
 such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
@@ -148,6 +149,7 @@ class ClientApp:
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
+        field: what each client played here knows of its service's answers and outcomes, if anything.
     """
 
     def __init__(
@@ -159,8 +161,10 @@ class ClientApp:
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
         watch: Watch = unwatched,
+        field: Mapping[str, FieldFile] | None = None,
     ) -> None:
         self._job = job
+        self._field = field or {}
         self._watch = watch
         self._dataset = dataset
         self._store = store
@@ -184,6 +188,7 @@ class ClientApp:
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
             watch=self._watch,
+            field=self._field.get(broadcast.client),
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)
