@@ -21,6 +21,7 @@ side that is its own interval. Two cumulants are not enough: where one hospital 
 skew.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -221,7 +222,7 @@ def _beta(mean: float, variance: float, low: float, high: float) -> tuple[float,
 
 
 def _skewness(a: float, b: float) -> float:
-    return 2 * (b - a) * np.sqrt(a + b + 1) / ((a + b + 2) * np.sqrt(a * b))
+    return 2 * (b - a) * math.sqrt(a + b + 1) / ((a + b + 2) * math.sqrt(a * b))
 
 
 def _part(drawn: Real, hit: NDArray[np.bool_], of_none: float) -> Real:
