@@ -1,16 +1,17 @@
 """What figures of the field are made of: answers by day and cell, and answers whose outcome is known."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from registry.database.connection import reading
 from registry.outcomes.answer import CELLS, Answering
+from registry.outcomes.settled import settled
 from registry.outcomes.store import OutcomeStore
 from registry.outcomes.tables import AnswerCountRow, AnsweringRow, AnswerRow, OutcomeRow
 
@@ -42,8 +43,14 @@ class FieldCounts:
     in_set: NDArray[np.bool_]
 
 
-def field_counts(store: OutcomeStore, model: str) -> list[FieldCounts]:
+def field_counts(store: OutcomeStore, model: str, *, only_settled: bool = False) -> list[FieldCounts]:
     """The counts of every version of a model that has answered, by version, subgroup and pattern.
+
+    Args:
+        store: where answers and outcomes are.
+        model: its name.
+        only_settled: whether outcomes count as they stood when the last group of patients of their version
+            and subgroup was whole (`settled`), for figures that leave the database.
 
     Raises:
         DatabaseError: they cannot be read.
@@ -54,32 +61,59 @@ def field_counts(store: OutcomeStore, model: str) -> list[FieldCounts]:
             .where(AnsweringRow.model == model)
             .order_by(AnsweringRow.version, AnsweringRow.subgroup, AnsweringRow.pattern)
         ).all()
-        found = []
-        for row in answering:
-            counted = connection.execute(
+        counted = {
+            row.id: connection.execute(
                 select(AnswerCountRow.day, AnswerCountRow.cell, AnswerCountRow.n).where(
                     AnswerCountRow.answering == row.id
                 )
             ).all()
-            if not counted:
-                continue
-            outcomes = connection.execute(
-                select(
-                    AnswerRow.day,
-                    OutcomeRow.known_on,
-                    AnswerRow.cell,
-                    AnswerRow.label,
-                    OutcomeRow.label,
-                    AnswerRow.in_set,
-                )
-                .join(AnswerRow, AnswerRow.id == OutcomeRow.answer)
-                .where(OutcomeRow.current, ~OutcomeRow.withdrawn, AnswerRow.answering == row.id)
-                .order_by(OutcomeRow.known_on, OutcomeRow.number)
-            ).all()
+            for row in answering
+        }
+        outcomes = _outcomes(connection, [row.id for row in answering], only_settled=only_settled)
+    if only_settled:
+        outcomes = _settled({row.id: (row.version, row.subgroup) for row in answering}, outcomes)
+    by_answering: dict[int, list[Any]] = {}
+    for row in outcomes:
+        by_answering.setdefault(row.answering, []).append(row)
+    found = []
+    for row in answering:
+        if counted[row.id]:
             labels = tuple((str(code), bool(malignant)) for code, malignant in row.labels)
             version = Answering(row.model, row.version, row.made_for, row.subgroup, row.pattern, labels)
-            found.append(_counts(version, counted, outcomes))
+            found.append(_counts(version, counted[row.id], by_answering.get(row.id, [])))
     return found
+
+
+def _outcomes(connection: Connection, answering: list[int], *, only_settled: bool) -> Sequence[Any]:
+    """Outcomes of some versions, all at once: for each version anew, each would be looked up again."""
+    asked = (
+        select(
+            AnswerRow.answering,
+            AnswerRow.id,
+            AnswerRow.day,
+            OutcomeRow.known_on,
+            AnswerRow.cell,
+            AnswerRow.label,
+            OutcomeRow.label.label("truth"),
+            AnswerRow.in_set,
+            OutcomeRow.withdrawn,
+        )
+        .join(AnswerRow, AnswerRow.id == OutcomeRow.answer)
+        .where(AnswerRow.answering.in_(answering))
+    )
+    if only_settled:
+        return connection.execute(asked.order_by(OutcomeRow.number)).all()
+    current = asked.where(OutcomeRow.current, ~OutcomeRow.withdrawn)
+    return connection.execute(current.order_by(OutcomeRow.known_on, OutcomeRow.number)).all()
+
+
+def _settled(subgroup_of: Mapping[int, tuple[int, str]], outcomes: Sequence[Any]) -> Sequence[Any]:
+    """Those that are settled in their version and subgroup, of all patterns together, by `known_on`."""
+    by_subgroup: dict[tuple[int, str], list[Any]] = {}
+    for row in outcomes:
+        by_subgroup.setdefault(subgroup_of[row.answering], []).append(row)
+    found = [row for rows in by_subgroup.values() for row in settled(rows)]
+    return sorted(found, key=lambda row: row.known_on)
 
 
 def _counts(
@@ -88,7 +122,7 @@ def _counts(
     outcomes: Sequence[Any],
 ) -> FieldCounts:
     first = min(day for day, _, _ in counted)
-    last = max([*(day for day, _, _ in counted), *(known for _, known, *_ in outcomes)])
+    last = max([*(day for day, _, _ in counted), *(one.known_on for one in outcomes)])
     answered = np.zeros(((last - first).days + 1, CELLS), dtype=np.int64)
     for day, cell, n in counted:
         answered[(day - first).days, cell] += n
@@ -100,10 +134,10 @@ def _counts(
         answering,
         first,
         answered,
-        each([(day - first).days for day, *_ in outcomes]),
-        each([(max(known, day) - first).days for day, known, *_ in outcomes]),
-        each([one[2] for one in outcomes]),
-        each([one[3] for one in outcomes]),
-        each([one[4] for one in outcomes]),
-        np.array([in_set[truth] == "1" for *_, truth, in_set in outcomes], dtype=np.bool_),
+        each([(one.day - first).days for one in outcomes]),
+        each([(max(one.known_on, one.day) - first).days for one in outcomes]),
+        each([one.cell for one in outcomes]),
+        each([one.label for one in outcomes]),
+        each([one.truth for one in outcomes]),
+        np.array([one.in_set[one.truth] == "1" for one in outcomes], dtype=np.bool_),
     )
