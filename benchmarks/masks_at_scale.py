@@ -38,11 +38,6 @@ from training.updates.settings import SecureAggregationConfig
 COUNTS = 1000
 MODEL = 4_000_000
 LEAVING = 20  # every so manieth hospital
-MODES: dict[str, dict[str, Any]] = {
-    "all with all": {},
-    "few, 0.05 and 0.05": {"sparse": {"corrupted": 0.05, "leaving": 0.05}},
-    "few, 0.1 and 0.1": {"sparse": {"corrupted": 0.1, "leaving": 0.1}},
-}
 HEADER = (
     "hospitals",
     "masks",
@@ -161,6 +156,7 @@ def mask_of_a_model(values: int) -> float:
 
 def main(
     hospitals: Annotated[str, typer.Option(help="How many, with commas.")] = "50,200,500,1000",
+    sparse: Annotated[str, typer.Option(help="γ = δ of sums among few, with commas.")] = "0.05,0.1",
     all_up_to: Annotated[int, typer.Option(help="All with all up to so many.")] = 200,
     before_folder: Annotated[Path | None, typer.Option("--before", help="A version before.")] = None,
     before_up_to: Annotated[int, typer.Option(help="That version up to so many.")] = 100,
@@ -173,12 +169,15 @@ def main(
         "Masks at scale",
         {"numbers": COUNTS, "leaving": f"1 in {LEAVING}", f"a mask over {values:,} numbers (ms)": mask},
     )
+    modes: dict[str, dict[str, Any]] = {"all with all": {}}
+    for share in map(float, sparse.split(",")):
+        modes[f"few, {share:g} and {share:g}"] = {"sparse": {"corrupted": share, "leaving": share}}
     rows: list[list[Any]] = []
     for count in map(int, hospitals.split(",")):
         if before_folder is not None and count <= before_up_to:
             rows.append([count, "before", count - 1, *before(before_folder, count)])
             print(rows[-1], flush=True)
-        for name, settings in MODES.items():
+        for name, settings in modes.items():
             if settings or count <= all_up_to:
                 rows.append([count, name, partners(count, settings), *measure(count, settings)])
                 print(rows[-1], flush=True)

@@ -1,7 +1,7 @@
 """What a client refuses in a secure sum, and why: each guard ends its part in the sum with a reason."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from torch import Tensor
@@ -56,15 +56,17 @@ def place_in(clients: Sequence[str], client: Client) -> int:
     return list(clients).index(client.id)
 
 
-def require_places(places: Sequence[int], allowed: Container[int], me: int, client: Client) -> None:
+def require_places(places: Sequence[int], allowed: Iterable[int], me: int, client: Client) -> None:
     """Refuse a list of clients with others than before, one twice, or without this one."""
-    fits = len(set(places)) == len(places) and all(place in allowed for place in places) and me in places
+    told = set(places)
+    fits = len(told) == len(places) and told <= set(allowed) and me in told
     require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
 
 
 def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], client: Client) -> None:
     """Refuse a part of a sum that is of all or of nobody."""
-    gone = [name for place, name in enumerate(clients) if place not in places]
+    there = set(places)
+    gone = [name for place, name in enumerate(clients) if place not in there]
     require(
         not (topic.whole and gone),
         client,
