@@ -216,6 +216,7 @@ def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) ->
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     from clients.federation.processes import NodeProcess
     from clients.federation.provision import write_site_files
+    from clients.node.policy import POLICY, read_policy
 
     refuse_foreign(Path.cwd())  # FLARE's processes look there first
     require_packages()
@@ -229,6 +230,8 @@ def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) ->
             f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
         )
     opened.require_key()
+    if opened.facts.role == "hospital":
+        read_policy(opened.path / POLICY)
     write_site_files(opened.path, opened.facts)
     places = [None if path is None else str(path.absolute()) for path in (data, field)]
     opened.keep_settings(NodeSettings(data=places[0], field=places[1]))

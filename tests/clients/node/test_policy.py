@@ -135,6 +135,18 @@ def test_one_that_cannot_be_read_allows_nothing(door, small_job, kit, text):
         read_policy(kit.path / POLICY)
 
 
+def test_with_one_that_cannot_be_read_a_node_does_not_start(kit, write, tmp_path):
+    write(privacy={"min_cuont": 5})
+    before = (kit.path / "local" / "resources.json").read_bytes()
+    (tmp_path / "manifest.csv").write_text("image,label\n")
+    started = CliRunner().invoke(
+        app, ["start", "--kit", str(kit.path), "--data", str(tmp_path / "manifest.csv")]
+    )
+    assert isinstance(started.exception, PolicyFileError)
+    assert (kit.path / "local" / "resources.json").read_bytes() == before
+    assert not (kit.path / "node.log").exists()
+
+
 def test_what_is_wrong_with_it_is_told_by_its_place_and_the_nearest_name(kit, write):
     write(privacy={"min_cuont": 5, "fewest": 1}, hours=[{"begin": "25:00", "end": "06:00"}])
     with pytest.raises(PolicyFileError) as told:
