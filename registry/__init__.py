@@ -2,11 +2,12 @@
 
 This room knows no torch: whoever serves or audits a model installs it without the training half.
 
-- `registry`, `marking`, `catalogue`: writing to and reading from a registry; `errors`.
+- `registry`, `marking`, `watching`, `catalogue`: writing to and reading from a registry; `errors`.
 - `records`, `comparison`: what they return.
 - `bundle`: the released model itself, shared with training and the service.
 - `releases`: validating bundles, composing releases, promotion, rollback and approvals.
 - `gates`: what a release must pass; `gate_report`: their verdicts.
+- `outcomes`, `field`, `alarms`: what became of patients, figures of it, and promises that were broken.
 - `database`: tables, migrations, queries and the hash chain of events; `store`: the objects, by digest.
 - `audit`: verification: the hash chain, the replay of events, and the integrity of the store.
 - `archive`: export and import of a release as one file; `signing`: signatures; `keys`: API keys.

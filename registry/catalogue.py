@@ -10,6 +10,9 @@ from typing import Self
 
 from sqlalchemy import Engine
 
+from registry.alarms.acting import allowed_aliases
+from registry.alarms.look import Look, look
+from registry.alarms.told import Alarm, alarms_of, said
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.database.action import registry_id
@@ -36,7 +39,6 @@ from registry.database.queries import (
     withdrawals,
 )
 from registry.errors import KeyUnusable, NotFound, ObjectMissing, StoreError
-from registry.field.open_alarms import open_alarms
 from registry.gates.let_through import LetThrough, let_through
 from registry.outcomes.store import OutcomeStore
 from registry.people.signed_events import SignedBy, who_signed
@@ -177,19 +179,16 @@ class Catalogue:
             return digest == GENESIS or has_event(connection, digest)
 
     def alarms_in_field(self, model: str, outcomes: OutcomeStore) -> dict[int, tuple[str, ...]]:
-        """The broken promises of each version of the model that has broken any, a sentence each.
+        """The open alarms of each version of the model that has any, a sentence each.
 
         Raises:
+            OutcomesNotNamed: history names another database of outcomes for the model.
             DatabaseError: the outcomes cannot be read.
         """
-
-        def manifest_of(number: int) -> BundleManifest | None:
-            try:
-                return self.manifest(self.version(model, number))
-            except (NotFound, StoreError):
-                return None  # what it promised is not known any more
-
-        return open_alarms(outcomes, model, manifest_of)
+        found: dict[int, tuple[str, ...]] = {}
+        for one in self.field(model, outcomes, before_naming=True).open:
+            found[one.version] = (*found.get(one.version, ()), said(one))
+        return found
 
     def stopped(self, model: str) -> dict[str, Event]:
         """The aliases of the model that were stopped and point to nothing, each with the event.
@@ -275,6 +274,37 @@ class Catalogue:
             require_model(connection, model)
             events = overriding_events(connection, model, releases)
         return {event.release: event for event in events if event.release is not None}
+
+    def alarms(self, model: str) -> tuple[Alarm, ...]:
+        """Every alarm of the field that history tells of a model, closed ones too, the oldest first."""
+        with reading(self._engine) as connection:
+            return alarms_of(connection, model)
+
+    def moved_by_alarms(self, model: str) -> tuple[str, ...]:
+        """The aliases of a model that an alarm may move by itself."""
+        with reading(self._engine) as connection:
+            return allowed_aliases(connection, model)
+
+    def field(self, model: str, store: OutcomeStore, *, before_naming: bool = False) -> Look:
+        """How a model does in the field, with all alarms; new ones are kept in the database of outcomes.
+
+        Args:
+            model: its name.
+            store: its database of outcomes.
+            before_naming: whether it may be looked at before history names its database.
+
+        Raises:
+            OutcomesNotNamed: it is not the one that history names for the model.
+            DatabaseError: one of the databases cannot be read.
+        """
+
+        def manifest_of(number: int) -> BundleManifest | None:
+            try:
+                return self.manifest(self.version(model, number))
+            except (NotFound, StoreError):
+                return None  # what it promised is not known any more
+
+        return look(self._engine, store, model, manifest_of, before_naming=before_naming)
 
     def manifest(self, version: Version) -> BundleManifest:
         """The manifest of the version, its digest verified.

@@ -11,6 +11,8 @@ RegistryError
 │   ├── NothingToApprove   the release runs already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
 │   ├── VersionWithdrawn   the version was withdrawn and may answer no more
+│   ├── OutcomesNotNamed   a database of outcomes is not the one that history names for the model
+│   ├── AlarmClosed        the alarm was closed already
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
 │   ├── PersonRefused      nobody who may do this has signed it
 │   │   └── SignedForAnother  it was signed for another state of the registry, or too long ago
@@ -69,6 +71,10 @@ class Refused(RegistryError):  # noqa: N818
     exit_code: ClassVar[int] = 1
 
 
+class OutcomesNotNamed(Refused):
+    """A database of outcomes is not the one that history names for the model, or it names none."""
+
+
 class GateRefusal(Refused):
     """A gate refuses the release that a promotion would make.
 
@@ -97,6 +103,10 @@ class NothingToRollBack(Refused):
 
 class VersionWithdrawn(Refused):
     """The version was withdrawn and may answer no more; nothing overrides this."""
+
+
+class AlarmClosed(Refused):
+    """The alarm was closed already, for good."""
 
 
 class KeyEnded(Refused):

@@ -29,7 +29,8 @@ Role = Literal["uploader", "approver", "operator"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """What a person may do: add versions; approve releases; and all else, as `ROLE_FOR` says: promote, go back,
-stop, withdraw, set gates, sign the head, remove what is not needed, register people and make API keys."""
+stop, withdraw, set gates, tell and close alarms of the field, sign the head, remove what is not needed,
+register people and make API keys."""
 
 EventKind = Literal[
     "added",
@@ -53,6 +54,11 @@ EventKind = Literal[
     "key-rotated",
     "key-revoked",
     "collected",
+    "outcomes-named",
+    "alarm",
+    "alarm-closed",
+    "withdraw-allowed",
+    "withdraw-forbidden",
 ]
 
 
@@ -77,6 +83,11 @@ ROLE_FOR: Final[Mapping[EventKind, Role]] = {
     "key-rotated": "operator",
     "key-revoked": "operator",
     "collected": "operator",
+    "outcomes-named": "operator",
+    "alarm": "operator",
+    "alarm-closed": "operator",
+    "withdraw-allowed": "operator",
+    "withdraw-forbidden": "operator",
 }
 """The role that an action takes as soon as the registry knows people; what is not here, anybody may do."""
 

@@ -46,6 +46,7 @@ from registry.signing.rows import Signature, signatures_of_version
 from registry.signing.versions import require_signature, sign_versions
 from registry.store.garbage import GRACE, Collection, collect_garbage
 from registry.store.open import open_store
+from registry.watching import Watching
 
 if TYPE_CHECKING:  # signing and time stamps need extras
     from registry.audit.time_stamp import Authorities
@@ -54,7 +55,7 @@ if TYPE_CHECKING:  # signing and time stamps need extras
 __all__ = ["PRODUCTION", "Registry", "key_signatory", "upgrade"]
 
 
-class Registry(Marking, Identities):
+class Registry(Marking, Identities, Watching):
     """A catalogue with write access; safe to share between threads, and to open in many processes."""
 
     @classmethod

@@ -30,7 +30,13 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "signed": {"signatures": _SIGNATURE},
     "approved": {"candidate": (), "members": _MEMBER, "without": ()},
     "promoted": {"made": (), "members": _MEMBER, "without": ()},
-    "rolled-back": {"made": (), "members": _MEMBER, "because": (), "skipped": ("release", "withdrawn")},
+    "rolled-back": {
+        "made": (),
+        "members": _MEMBER,
+        "because": (),
+        "on_alarms": (),
+        "skipped": ("release", "withdrawn", "alarmed"),
+    },
     "stopped": {"because": (), "skipped": ("release", "withdrawn")},
     "withdrawn": {},
 }

@@ -2,30 +2,35 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from registry.cli.arguments import AsJson, Model
-from registry.cli.open import open_outcomes, open_registry
-from registry.cli.output import REFUSED, answer
+from registry.cli.arguments import AsJson, Model, Reason
+from registry.cli.field_text import alarm_data, field_data, field_text, open_data
+from registry.cli.open import Key, open_outcomes, open_signing
+from registry.cli.output import REFUSED, answer, as_data
 from registry.environment import OUTCOMES
-from registry.errors import NotFound, StoreError
-from registry.rendering.table import columns, lines_of
+from registry.errors import (
+    DatabaseError,
+    InvalidName,
+    NotFound,
+    OutcomesNotNamed,
+    PersonRefused,
+    RegistryError,
+)
+from registry.rendering.records import event_lines
 
 if TYPE_CHECKING:
-    from registry.bundle.manifest.schema import BundleManifest
-    from registry.bundle.metrics.limits import Limits
-    from registry.field.report import Kept, SubgroupInField
+    from registry.alarms.look import Look
+    from registry.records import Event
+    from registry.registry import Registry
 
-EXAMPLES = ("demo", "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json")
-HEADER = (
-    *("version", "subgroup", "answered", "outcomes", "malignant"),
-    *("sensitivity", "corrected", "specificity", "corrected", "set held it"),
-)
-NOTE = (
-    "Sensitivity and specificity are those at the working point, with 95 % intervals: first among the "
-    "followed up, then corrected for who is (Begg and Greenes 1983). The correction holds where following up "
-    "depends on the answer alone; where clinicians also follow up what they doubt, it accuses too much."
+EXAMPLES = (
+    "demo",
+    "demo --outcomes sqlite:////srv/dermfed/outcomes.db --json",
+    "demo --name-outcomes",
+    "demo --close 1 --reason 'a file of old outcomes, imported at once; the board has looked at it'",
+    "demo --allow-withdraw production",
+    "demo --act",
 )
 
 
@@ -36,96 +41,114 @@ def field(
         str | None,
         typer.Option(metavar="URL", help=f"The database of outcomes. By default {OUTCOMES}."),
     ] = None,
+    name_outcomes: Annotated[
+        bool,
+        typer.Option(
+            "--name-outcomes",
+            help="Have history name this database of outcomes as the model's; in place of another one it "
+            "needs --reason.",
+        ),
+    ] = False,
+    close: Annotated[
+        int | None, typer.Option(metavar="N", help="Close this alarm for good; needs --reason.")
+    ] = None,
+    allow_withdraw: Annotated[
+        str | None,
+        typer.Option(metavar="ALIAS", help="Let `--act` move this alias back when an alarm concerns it."),
+    ] = None,
+    forbid_withdraw: Annotated[str | None, typer.Option(metavar="ALIAS", help="Let it no longer.")] = None,
+    act: Annotated[
+        bool,
+        typer.Option(
+            "--act", help="Move the allowed aliases that an open alarm concerns; meant for a timer."
+        ),
+    ] = False,
+    reason: Reason = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Show figures of the field by version and subgroup, and promises that were broken.
 
-    They are of answers that the service has kept, and of outcomes that came back. Exit code 1: a promise is
-    broken.
+    They are of answers that the service has kept, and of outcomes that came back. A broken promise is an
+    alarm, which history keeps until somebody closes it with a reason; a promise is watched anew from then
+    on. With `--act`, each alias that was allowed to goes back to the newest release before without a
+    withdrawn version or an open alarm, once for each alarm. Exit code 1: an alarm is open.
     """
-    from registry.field.report import field_report
+    asked = [name_outcomes, close is not None, allow_withdraw is not None, forbid_withdraw is not None, act]
+    if sum(asked) > 1:
+        raise InvalidName(
+            "--name-outcomes, --close, --allow-withdraw, --forbid-withdraw and --act are asked one at a time"
+        )
+    with open_signing(context, key) as registry:
+        if close is not None:
+            _tell(registry.close_alarm(model, close, reason=reason), "", as_json)
+        elif alias := allow_withdraw or forbid_withdraw:
+            allowed = allow_withdraw is not None
+            event = registry.allow_withdraw(model, alias, allowed=allowed, reason=reason)
+            _tell(event, f"alarms {'may' if allowed else 'may not'} move {alias} of {model} already", as_json)
+        elif name_outcomes:
+            with open_outcomes(outcomes, "--outcomes", create=False) as store:
+                event = registry.name_outcomes(model, store, reason=reason)
+            _tell(event, "it is named already", as_json)
+        elif act:
+            _act(registry, model, outcomes, as_json)
+        else:
+            _show(registry, model, outcomes, as_json)
 
-    with open_outcomes(outcomes, "--outcomes", create=False) as store, open_registry(context) as registry:
 
-        def manifest_of(number: int) -> "BundleManifest | None":
-            try:
-                return registry.manifest(registry.version(model, number))
-            except (NotFound, StoreError):
-                return None  # what it promised is not known any more
+def _tell(event: "Event | None", nothing: str, as_json: bool) -> None:
+    text = f"nothing to do: {nothing}" if event is None else event_lines(event)
+    answer({"event": None if event is None else as_data(event)}, text, as_json)
 
-        found = field_report(store, model, manifest_of)
-    if not found:
+
+def _show(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
+    found, untold = _looked(registry, model, outcomes)
+    if not found.report and not found.open:
         raise NotFound(
             f"no answer of {model} is kept in the database of outcomes; the service keeps them where "
             f"{OUTCOMES} names a database"
         )
-    alarms = [(one, kept) for one in found for kept in one.alarms]
-    text = [columns(HEADER, [_row(one) for one in found]), "", NOTE]
-    if alarms:
-        text += ["", lines_of(_alarm(one, kept) for one, kept in alarms)]
-    answer([_data(one) for one in found], "\n".join(text), as_json)
-    if alarms:
+    data = {"subgroups": field_data(found), "alarms": alarm_data(found)}
+    answer(data, "\n".join([field_text(found), *untold]), as_json)
+    if found.open:
         raise typer.Exit(REFUSED)
 
 
-def _row(one: "SubgroupInField") -> list[str]:
-    of = one.figures
-    return [
-        f"{one.version} ({one.made_for})",
-        one.subgroup,
-        f"{of.answered:,}",
-        f"{of.confirmed:,}",
-        f"{of.malignant:,}",
-        *map(_told, (of.seen_sensitivity, of.sensitivity, of.seen_specificity, of.specificity, one.coverage)),
-    ]
+def _looked(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Look, list[str]]":
+    """A look whose alarms history knows; why it does not, where it cannot be told."""
+    with open_outcomes(outcomes, "--outcomes", create=False) as store:
+        found = registry.field(model, store, before_naming=True)
+        if not found.report and not found.open:
+            return found, []
+        try:
+            registry.name_outcomes(model, store)
+            if not registry.tell_alarms(model, found):
+                return found, []
+        except (PersonRefused, DatabaseError) as error:
+            return found, [f"History has not been told: {error}"]
+        return registry.field(model, store), []
 
 
-def _told(limits: "Limits") -> str:
-    ends = f"{float(limits.low):.2f} to {float(limits.high):.2f}"
-    return f"unknown ({ends})" if np.isnan(limits.value) else f"{float(limits.value):.2f} ({ends})"
-
-
-def _alarm(one: "SubgroupInField", kept: "Kept") -> str:
-    promise = kept.promise
-    return (
-        f"BROKEN: version {one.version} promises {one.subgroup} a {promise.what} of {promise.least:.2f} "
-        f"({promise.why}); {kept.outcomes:,} outcomes speak against it since {kept.broken_on}. Withdraw "
-        "it, or go back to the release before"
-    )
-
-
-def _data(one: "SubgroupInField") -> dict[str, Any]:
-    of = one.figures
-    figures = {
-        "sensitivity": {"seen": _limits(of.seen_sensitivity), "corrected": _limits(of.sensitivity)},
-        "specificity": {"seen": _limits(of.seen_specificity), "corrected": _limits(of.specificity)},
-        "coverage": {"seen": _limits(one.coverage)},
+def _act(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
+    """Acts on what history knows even where outcomes cannot be read now."""
+    unread: RegistryError | None = None
+    told: tuple[Event, ...] = ()
+    try:
+        with open_outcomes(outcomes, "--outcomes", create=False) as store:
+            told = registry.tell_alarms(model, registry.field(model, store))
+    except (DatabaseError, InvalidName, OutcomesNotNamed) as error:
+        unread = error
+    acted = registry.act_on_alarms(model)
+    still = open_data(registry.alarms(model))
+    data: dict[str, Any] = {
+        "told": [as_data(one) for one in told],
+        "moved": [as_data(one) for one in acted.moved],
+        "stuck": list(acted.stuck),
+        "open": still,
     }
-    return {
-        "version": one.version,
-        "made_for": one.made_for,
-        "subgroup": one.subgroup,
-        "since": str(one.since),
-        "answered": of.answered,
-        "outcomes": of.confirmed,
-        "malignant": of.malignant,
-        "reported": one.reported,
-        "figures": figures,
-        "promises": [
-            {
-                "of": kept.promise.what,
-                "least": kept.promise.least,
-                "why": kept.promise.why,
-                "outcomes": kept.outcomes,
-                "evidence": kept.evidence,
-                "limit": kept.limit,
-                "broken_on": None if kept.broken_on is None else str(kept.broken_on),
-            }
-            for kept in one.kept
-        ],
-    }
-
-
-def _limits(limits: "Limits") -> dict[str, Any]:
-    value = None if np.isnan(limits.value) else float(limits.value)
-    return {"value": value, "interval": [float(limits.low), float(limits.high)]}
+    lines = [*map(event_lines, (*told, *acted.moved)), *acted.stuck]
+    answer(data, "\n".join(lines) or ("an alarm is open" if still else "no alarm is open"), as_json)
+    if unread is not None:
+        raise unread
+    if still:
+        raise typer.Exit(REFUSED)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from registry.gates.figures import figures_by_subgroup, interval_of
 from registry.gates.shown_sensitivity import AT_WORKING_POINT
 from registry.outcomes.answer import UNKNOWN
 from registry.outcomes.counts import FieldCounts, field_counts
+from registry.outcomes.kept_alarms import Key
 from registry.outcomes.store import OutcomeStore
 
 ALPHA: Final = 0.05
@@ -49,7 +51,7 @@ class Kept:
 
     Attributes:
         promise: which.
-        outcomes: how many it is held against.
+        outcomes: how many it is held against, of those since an alarm was closed.
         evidence: the capital of those who bet against it, 1 as a year begins; broken at `limit` or more.
         limit: how much that takes.
         broken_on: the day of the alarm; None where there is none.
@@ -93,7 +95,10 @@ class SubgroupInField:
 
 
 def field_report(
-    store: OutcomeStore, model: str, manifest_of: Callable[[int], BundleManifest | None]
+    store: OutcomeStore,
+    model: str,
+    manifest_of: Callable[[int], BundleManifest | None],
+    closed: Mapping[Key, date] = MappingProxyType({}),
 ) -> list[SubgroupInField]:
     """The report of a model, by version and subgroup.
 
@@ -102,6 +107,8 @@ def field_report(
         model: its name.
         manifest_of: gives the manifest of a version by its number, for what it promises; without one it
             promises nothing. Asked once for each version that has answered.
+        closed: the day on which an alarm of a promise was closed. What became known until then is spent, and
+            the promise is watched anew: each closing lets it be accused once more with its α.
 
     Raises:
         DatabaseError: the outcomes cannot be read.
@@ -120,7 +127,7 @@ def field_report(
     ]
     watched = max(1, sum(map(len, promised)))
     return [
-        _of(version, subgroup, those, of, ALPHA / watched)
+        _of(version, subgroup, those, of, ALPHA / watched, closed)
         for (version, subgroup, those), of in zip(groups, promised, strict=True)
     ]
 
@@ -154,7 +161,12 @@ def _sure_coverage(alpha: float, n: int) -> float:
 
 
 def _of(
-    version: int, subgroup: str, counts: list[FieldCounts], promised: tuple[Promise, ...], alpha: float
+    version: int,
+    subgroup: str,
+    counts: list[FieldCounts],
+    promised: tuple[Promise, ...],
+    alpha: float,
+    closed: Mapping[Key, date],
 ) -> SubgroupInField:
     found = seen(counts)
     covered = exact_limits(np.array(found.in_set.sum()), np.array(len(found.in_set)))
@@ -167,12 +179,14 @@ def _of(
         field_figures(found.strata) if found.has_working_point else no_figures(found.strata),
         covered if len(found.in_set) else Limits(np.array(np.nan), covered.low, covered.high),
         found.reported / answered,
-        tuple(_kept(one, found, alpha) for one in promised),
+        tuple(_kept(one, found, alpha, closed.get((version, subgroup, one.what))) for one in promised),
     )
 
 
-def _kept(promise: Promise, found: Seen, alpha: float) -> Kept:
+def _kept(promise: Promise, found: Seen, alpha: float, closed: date | None) -> Kept:
     about = found.malignant if promise.what == "sensitivity" else np.ones(len(found.stratum), dtype=np.bool_)
+    if closed is not None:
+        about = about & (found.known_on > (closed - found.first).days)
     hit = FLAGGED[found.stratum] if promise.what == "sensitivity" else found.in_set
     outcomes = KnownOutcomes(found.known_on[about], found.stratum[about], hit[about])
     within = windows(found.answered, found.known_on, found.stratum, FLAGGED)

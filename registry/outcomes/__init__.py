@@ -5,9 +5,10 @@ answer its id, day, version and the ranges of its scores; of an outcome a label,
 It is apart from the registry's database, which is kept for good and is copied around: what is here is kept
 for as long as the operator says.
 
-- `tables`: the schema.
+- `tables`: the schema; `upgrade`: how a database comes to it.
 - `answer`, `outcome`: what is kept of either, checked.
 - `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
+- `kept_alarms`: alarms that were found.
 - `counts`: what figures are made of.
 - `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.
 """

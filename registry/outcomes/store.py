@@ -5,23 +5,22 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Self
 
-from sqlalchemy import Connection, Engine, delete, insert, inspect, select
+from sqlalchemy import Connection, Engine, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from registry.database.connection import open_database, reading, url_text, writing
-from registry.errors import DatabaseError, RegistryError, SchemaTooNew
+from registry.database.connection import open_database, reading, writing
+from registry.errors import RegistryError
 from registry.outcomes.answer import Answering, KeptAnswer
 from registry.outcomes.giving import TOGETHER, Known, Refusal, Taken, batched, take
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.tables import (
-    SCHEMA,
     AnswerCountRow,
     AnsweringRow,
     AnswerRow,
+    IdentityRow,
     OutcomeRow,
-    SchemaRow,
-    Table,
 )
+from registry.outcomes.upgrade import ensure_tables
 
 
 class AnsweringDiffers(RegistryError):  # noqa: N818 - reads as what it says where it is caught
@@ -43,6 +42,7 @@ class OutcomeStore:
         Args:
             url: the address.
             create: whether an empty one, or one that is not there, gets its tables; else it is refused.
+                One of the schema before is upgraded.
 
         Raises:
             InvalidName: the address is none of a database.
@@ -51,17 +51,7 @@ class OutcomeStore:
         """
         engine = open_database(url, create=create)
         try:
-            with reading(engine) as connection:
-                found = _schema(connection)
-            if found is None and not create:
-                raise DatabaseError(  # noqa: TRY301 - the engine is closed in one place
-                    f"the database {url_text(engine.url)} is empty; name the one that the service writes to"
-                )
-            if found is None:
-                with writing(engine) as connection:
-                    if _schema(connection) is None:  # another process may have been first
-                        Table.metadata.create_all(connection)
-                        connection.execute(insert(SchemaRow).values(number=SCHEMA))
+            ensure_tables(engine, create=create)
         except BaseException:
             engine.dispose()
             raise
@@ -78,6 +68,15 @@ class OutcomeStore:
     def __exit__(self, *_: object) -> None:
         """Closes it."""
         self.close()
+
+    def identity(self) -> str:
+        """The id of this database, 32 hex digits; empty where it has lost it.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+        with reading(self.engine) as connection:
+            return connection.scalar(select(IdentityRow.identity)) or ""
 
     def record(self, answers: Sequence[KeptAnswer]) -> None:
         """Keeps answers, all of them or none; one that is there already is not counted twice.
@@ -160,27 +159,6 @@ class OutcomeStore:
         ).inserted_primary_key
         assert inserted is not None
         return int(inserted[0])
-
-
-def _schema(connection: Connection) -> int | None:
-    """The number of the schema; None of an empty database."""
-    tables = inspect(connection).get_table_names()
-    if not tables:
-        return None
-    if SchemaRow.__tablename__ not in tables:
-        raise DatabaseError(
-            f"the database {url_text(connection.engine.url)} holds other tables ({', '.join(tables[:5])}); "
-            "name one for outcomes alone"
-        )
-    found = connection.scalar(select(SchemaRow.number))
-    if found is None:
-        raise DatabaseError(f"the database {url_text(connection.engine.url)} does not say its schema")
-    if found > SCHEMA:
-        raise SchemaTooNew(
-            f"the database {url_text(connection.engine.url)} has schema {found} of outcomes; this dermfed "
-            f"reads up to {SCHEMA}: install a newer dermfed"
-        )
-    return int(found)
 
 
 def _row(one: KeptAnswer, answering: int) -> dict[str, object]:

@@ -123,7 +123,7 @@ def judge(
         unreadable = str(error)
     asked = gates.gates.looks_at_outcomes
     other = partial(_manifest_of, engine, store, candidate.model)
-    in_field = outcomes_of(candidate.model, manifests, running, other) if asked else Outcomes()
+    in_field = outcomes_of(engine, candidate.model, manifests, running, other) if asked else Outcomes()
     case = Case(
         manifests=tuple(manifests.values()),
         running=tuple(running.values()),

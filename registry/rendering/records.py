@@ -150,6 +150,11 @@ def event_said(event: Event) -> list[str]:
     """What was said of an event beside what gates said, each on a line."""
     details = event.details or {}
     lines = [*_went_back(details), *_of_canary(details)]
+    if event.kind in ("alarm", "alarm-closed") and details:
+        lines.append(_alarm_said(details))
+    if event.kind == "outcomes-named" and details:
+        instead = f" instead of {details['before']}" if "before" in details else ""
+        lines.append(f"database of outcomes: {details['database']}{instead}")
     if event.kind == "noted" and details:
         lines.append(f"note: {details['note']}")
     if without := details.get("without"):
@@ -187,9 +192,15 @@ def _went_back(details: Mapping[str, Any]) -> list[str]:
     lines = []
     if because := details.get("because"):
         lines.append(f"since withdrawn: version {', '.join(map(str, because))}")
+    if alarms := details.get("on_alarms"):
+        lines.append(f"by itself, since alarm {', '.join(map(str, alarms))} is open")
     for one in details.get("skipped", ()):
-        held = ", ".join(map(str, one["withdrawn"]))
-        lines.append(f"skipped: release {one['release']}, which holds version {held}, withdrawn")
+        held = [
+            f"version {', '.join(map(str, one[why]))}, {said}"
+            for why, said in (("withdrawn", "withdrawn"), ("alarmed", "with an open alarm"))
+            if one.get(why)
+        ]
+        lines.append(f"skipped: release {one['release']}, which holds {' and '.join(held)}")
     return lines
 
 
@@ -199,6 +210,17 @@ def _of_canary(details: Mapping[str, Any]) -> list[str]:
     if ended := details.get("canary"):
         lines.append(f"ended: the canary, release {ended}")
     return [*lines, *(f"alarm: {alarm}" for alarm in details.get("alarms", ()))]
+
+
+def _alarm_said(details: Mapping[str, Any]) -> str:
+    """Which alarm an event is about, and what was promised."""
+    told = f"alarm {details['alarm']}: {details['of']} promised to {shown_name(details['subgroup'])}"
+    if "least" not in details:
+        return told
+    return (
+        f"{told}, {details['least']:.2f} or more, broken on {details['day']} ({details['outcomes']:,} "
+        f"outcomes, evidence {details['evidence']:.3g} of {details['limit']:.3g})"
+    )
 
 
 def _origin(origin: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ REFUSALS = {
     "NothingToApprove",
     "NothingToRollBack",
     "KeyEnded",
+    "AlarmClosed",
+    "OutcomesNotNamed",
     "PersonRefused",
     "SignedForAnother",
     "VersionWithdrawn",

@@ -1,13 +1,16 @@
 """Everything that can be done to a registry, once: after it the tables hold what the events say."""
 
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from registry.alarms.look import Look
 from registry.gates import GateSet, SpreadGate
 from registry.gates.approvals import ApprovalsGate
+from registry.outcomes.kept_alarms import FoundAlarm, new_id
+from registry.outcomes.store import OutcomeStore
 from registry.records import EventKind
 from registry.registry import Registry
 from registry.releases.canary import Share
@@ -73,6 +76,15 @@ def test_after_all_that_can_be_done_nothing_disagrees(person, vendor, signer, bu
     office, _ = registry.create_key("office", scopes=["read"], expires=timedelta(days=30), per_minute=5)
     registry.rotate_key(office.id)
     registry.revoke_key(key.id)
+    with OutcomeStore.open(f"sqlite:///{tmp_path / 'outcomes.db'}") as outcomes:
+        registry.name_outcomes(MODEL, outcomes)
+        found = FoundAlarm(
+            new_id(), 1, "dark", "coverage", 0.9, 30.0, 20.0, 9, date(2026, 5, 4), datetime.now(UTC)
+        )
+        registry.tell_alarms(MODEL, Look(outcomes.identity(), (), (), (found,)))
+    registry.close_alarm(MODEL, 1, reason="looked at")
+    registry.allow_withdraw(MODEL, "production", allowed=True)
+    registry.allow_withdraw(MODEL, "production", allowed=False)
     nobodys = registry._store.put(b"nobody's")
     collection = registry.collect(older_than=timedelta(0))
     assert [one.digest for one in collection.files] == [nobodys]

@@ -19,6 +19,13 @@ def no_other(number):
 
 
 @pytest.fixture
+def demo(registry, bundle):
+    """A registry with a model of this name."""
+    registry.add([bundle(model="demo")])
+    return registry
+
+
+@pytest.fixture
 def releases(bundle, told):
     """The one that runs, and one that would take its place: as its test has it."""
 
@@ -64,20 +71,22 @@ def test_a_version_that_stays_is_not_compared_with_itself(releases):
     assert judged(running, running, running_in_field=known(0.99, 1.0)).verdict == "not applicable"
 
 
-def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases, tmp_path):
+@pytest.mark.sqlite
+def test_where_nobody_says_where_outcomes_are_it_refuses(monkeypatch, releases, tmp_path, demo):
     monkeypatch.delenv(OUTCOMES, raising=False)
     running, now = releases((0.9, 0.85, 0.95))
-    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other).unread
+    unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
     assert judged(running, now, outcomes_unread=unread).verdict == "refused"
     monkeypatch.setenv(OUTCOMES, f"sqlite:///{tmp_path / 'nothing.db'}")
-    unread = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other).unread
+    unread = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other).unread
     assert judged(running, now, outcomes_unread=unread).verdict == "refused"
     assert not (tmp_path / "nothing.db").exists()
     monkeypatch.setenv(OUTCOMES, "mysql://nowhere")
-    assert "mysql" in outcomes_of("demo", {}, {}, no_other).unread
+    assert "mysql" in outcomes_of(demo._engine, "demo", {}, {}, no_other).unread
 
 
-def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases):
+@pytest.mark.sqlite
+def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases, demo):
     url = f"sqlite:///{tmp_path / 'outcomes.db'}"
     monkeypatch.setenv(OUTCOMES, url)
     running, now = releases((0.9, 0.85, 0.95))
@@ -87,8 +96,10 @@ def test_it_is_shown_what_the_database_holds(monkeypatch, tmp_path, releases):
     ]
     store.record(answers)
     store.give([Outcome(one.id, "MEL", "follow-up", FIRST) for one in answers], "k1", FIRST)
+    assert "--name-outcomes" in outcomes_of(demo._engine, "demo", {}, {}, no_other).unread
+    demo.name_outcomes("demo", store)
     store.close()
-    found = outcomes_of("demo", {2: now[0]}, {1: running[0]}, no_other)
+    found = outcomes_of(demo._engine, "demo", {2: now[0]}, {1: running[0]}, no_other)
     assert (found.unread, found.candidate) == ("", {"global": ()})
     ((dark,),) = found.running.values()
     assert (dark.subgroup, dark.malignant) == ("dark", 60)
