@@ -48,6 +48,7 @@ class AnswerKeeper:
         self._metrics = metrics
         self._answers: deque[KeptAnswer] = deque()
         self._writing = threading.Lock()
+        self._opening = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._store: OutcomeStore | None = None
@@ -61,7 +62,7 @@ class AnswerKeeper:
             InvalidName, SchemaTooNew: it never can be.
         """
         try:
-            self._opened()
+            self.opened()
         except SchemaTooNew:
             raise
         except DatabaseError as error:
@@ -94,7 +95,7 @@ class AnswerKeeper:
             RegistryError: it cannot be written.
         """
         self.flush()
-        (told,) = self._opened().give([outcome], key)
+        (told,) = self.opened().give([outcome], key)
         return told
 
     def flush(self) -> None:
@@ -104,7 +105,7 @@ class AnswerKeeper:
             RegistryError: it cannot be written; it goes on waiting.
         """
         with self._writing:
-            store = self._opened()
+            store = self.opened()
             while self._answers:
                 together = [self._answers[place] for place in range(min(TOGETHER, len(self._answers)))]
                 self._record(store, together)
@@ -136,10 +137,16 @@ class AnswerKeeper:
             self._lose()
             log.error("an answer cannot be kept for its outcome and is given up: %s", why)
 
-    def _opened(self) -> OutcomeStore:
-        if self._store is None:
-            self._store = OutcomeStore.open(self._url)
-        return self._store
+    def opened(self) -> OutcomeStore:
+        """The database of outcomes; blocks.
+
+        Raises:
+            RegistryError: it cannot be opened.
+        """
+        with self._opening:
+            if self._store is None:
+                self._store = OutcomeStore.open(self._url)
+            return self._store
 
     def _lose(self) -> None:
         self._lost += 1
