@@ -365,7 +365,10 @@ def test_the_command_of_a_timer_ends_it_on_outcomes_that_break_its_promise(
     assert ended.code == 1, ended.err
     found = json.loads(ended.out)
     assert (found["running"], found["ended"][0]["kind"]) == ({}, "canary-ended")
-    assert "version 2 broke its promise to dark, a sensitivity of 0.85" in found["ended"][0]["details"]["alarms"][0]
+    assert (
+        "version 2 broke its promise to dark, a sensitivity of 0.85"
+        in found["ended"][0]["details"]["alarms"][0]
+    )
     assert canary(registry) is None
     assert command(*asked).out.strip() == f"no canary of {MODEL} runs"
 
