@@ -182,7 +182,7 @@ class Catalogue:
         """The open alarms of each version of the model that has any, a sentence each.
 
         Raises:
-            OutcomesNotNamed: history names another database of outcomes for the model.
+            OutcomesNotNamed: history names another database of outcomes.
             DatabaseError: the outcomes cannot be read.
         """
         found: dict[int, tuple[str, ...]] = {}

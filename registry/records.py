@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.plain_text import shown_name
 from registry.gate_report import GateReport
 
 Scope = Literal["diagnose", "outcome", "read", "operate"]
@@ -228,6 +229,12 @@ class Canary:
         """What it gets, in words."""
         whose = "of requests" if self.subgroup is None else f"of requests for {self.subgroup}"
         return f"{self.share:.4g} {whose}"
+
+    @property
+    def versions_told(self) -> str:
+        """Its versions and whom each is for, in words."""
+        told = ", ".join(f"{one.number} ({shown_name(one.subgroup.name)})" for one in self.release.versions)
+        return f"versions {told}"
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,17 @@ class ServiceState:
             raise
         await self.limits.count(request, key)
 
-    def may(self, request: Request, scope: Scope) -> bool:
-        """Whether a request to an open path may also be shown health issues, which name hosts and folders."""
+    def may(self, request: Request, scope: Scope, *, page: bool = False) -> bool:
+        """Whether a request that is answered anyway has a further scope too; it counts against no rate.
+
+        Args:
+            request: who asks.
+            scope: such as `operate`, to be shown health issues, which name hosts and folders.
+            page: whether it is a page, for which a browser may send a key in its own way.
+        """
+        check = authorise_page if page else authorise
         try:
-            authorise(request, self.current_release.served.keys, scope, self.clock.now)
+            check(request, self.current_release.served.keys, scope, self.clock.now)
         except ProblemResponse:
             return False
         return True

@@ -47,6 +47,7 @@ from training.errors import CheckpointError, JobError, QuorumError, TrainingErro
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
+from training.plain_names import plain_segment
 from training.wiring import attester, open_registrar
 
 LOGGER = logging.getLogger("dermfed.coordinator")
@@ -72,7 +73,7 @@ class Coordinator:
 
     def __init__(self, job: str, run: str, without: str = "") -> None:
         self._packed = job
-        self._run = run
+        self._run = plain_segment(run, "the run's name")
         self._without = tuple(name for name in without.split(",") if name)
         self._session: CoordinatorSession | None = None
 

@@ -10,65 +10,142 @@ TrainingError
 └── ExportError         the exported graph does not compute what torch computes
 """
 
-from typing import ClassVar
+import errno
+import os
+from typing import ClassVar, TypeVar
 
 
 class TrainingError(Exception):
-    """Base of all errors that a user of the training room may see; its text is for them.
+    """Base of all errors that a user of the training room may see; its text is for them, where they are.
 
     Attributes:
-        owners_alone: whether its text may name files, and is for whoever owns the data and for nobody else.
+        code: by which its kind is told to another site, see `public_message`.
+        told: whether its text is made of nothing but what the other site sent or is told anyway; see `tell`.
     """
 
-    owners_alone: ClassVar[bool] = False
+    code: ClassVar[str] = "refused"
+    told: bool = False
 
 
 class JobError(TrainingError):
     """The job file asks for something that does not exist or does not fit."""
 
+    code: ClassVar[str] = "job"
+
 
 class DataError(TrainingError):
     """A client's data cannot be used as the job asks."""
+
+    code: ClassVar[str] = "data"
 
 
 class MessageError(TrainingError):
     """An update does not match what was asked for."""
 
+    code: ClassVar[str] = "message"
+
 
 class QuorumError(TrainingError):
     """Fewer clients answered a round than the job demands."""
+
+    code: ClassVar[str] = "quorum"
 
 
 class CheckpointError(TrainingError):
     """A checkpoint cannot be written, cannot be read, or belongs to another job."""
 
+    code: ClassVar[str] = "disk"
+
 
 class ExportError(TrainingError):
     """The exported graph does not compute what torch computes."""
+
+    code: ClassVar[str] = "export"
 
 
 class EngineError(TrainingError):
     """The engine itself failed, not a client."""
 
+    code: ClassVar[str] = "engine"
 
-LONGEST = 300  # characters of an error that is not ours
+
+Told = TypeVar("Told", bound=TrainingError)
+
+LONGEST = 500  # characters of an error that is told as it is
 
 MORE = "its own log says more"
 
+UNFORESEEN = "unforeseen"
 
-def public_message(error: Exception) -> str:
-    """An error as it may leave its site.
+SENTENCES = {
+    "refused": "it does not do what it was asked",
+    "job": "the job does not fit what is there",
+    "data": "its data cannot be used as the job asks",
+    "manifest": "its manifest cannot be read",
+    "columns": "its manifest lacks a column that the job names",
+    "adapter": "its pictures cannot be read as its manifest says",
+    "labels": "its labels do not fit the job's label map",
+    "subgroups": "its subgroups do not fit the job's",
+    "split": "its splits do not keep patients apart",
+    "clients": "its pictures cannot be divided as the job asks",
+    "pictures": "some of its pictures cannot be decoded",
+    "library": "something that the job needs is not installed there",
+    "message": "what it was sent, or what it would answer, is not as it must be",
+    "quorum": "too few clients answered",
+    "disk": "a file could not be written or read there",
+    "memory": "its memory is too small for this",
+    "gpu": "its graphics card or its driver cannot compute this",
+    "export": "the exported model does not compute there what it should",
+    "engine": "it could not work",
+    "kit": "its kit is not as it must be",
+    "policy": "its own policy does not allow this",
+    "hours": "its own policy allows no work at this hour",
+    "limits": "its own policy leaves no room for this",
+    "journal": "it sends nothing that it cannot enter in its journal",
+    UNFORESEEN: "something went wrong that nobody foresaw",
+}
+"""What is told of an error to another site, by its code."""
 
-    Our own errors leave as they are, save those about a hospital's files, which are its owner's alone. Of
-    others leaves what the machine says of itself: that it has no memory, what its driver lacks.
+
+def tell(error: Told) -> Told:
+    """Let an error's text leave its site as it is.
+
+    For texts of what the other site sent or is told anyway, such as versions, digests and the fields of a
+    question; never for one that quotes a file, a table, a setting of the site, or another error.
     """
-    kind = type(error).__name__
+    error.told = True
+    return error
+
+
+def public_message(error: BaseException) -> str:
+    """An error as it may leave its site: a code and a sentence from `SENTENCES`, and nothing of its own text.
+
+    The one exception are texts that whoever raised them vouched for, by `tell`.
+    """
+    if isinstance(error, TrainingError) and error.told:
+        return f"{error}"[:LONGEST]
+    code = code_of(error)
+    number = errno_of(error)
+    which = f" ({number}: {os.strerror(getattr(errno, number))})" if number else ""
+    return f"{code}: {SENTENCES[code]}{which}; {MORE}"
+
+
+def code_of(error: BaseException) -> str:
+    """The code of an error's kind."""
     if isinstance(error, TrainingError):
-        return f"{kind}; {MORE}" if error.owners_alone else f"{error}"
-    if isinstance(error, OSError):
-        return f"{kind}: {error.strerror or 'no reason given'}; {MORE}"
-    if isinstance(error, MemoryError | RuntimeError):
-        line = f"{error}".strip().partition("\n")[0]
-        if "/" not in line and "\\" not in line:
-            return f"{kind}: {line[:LONGEST]}".rstrip(": ")
-    return f"{kind}; {MORE}"
+        return error.code if error.code in SENTENCES else UNFORESEEN
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in f"{error}"):
+        return "memory"
+    if isinstance(error, RuntimeError) and f"{error}".startswith("CUDA error"):
+        return "gpu"
+    return "disk" if isinstance(error, OSError) else UNFORESEEN
+
+
+def errno_of(error: BaseException) -> str | None:
+    """The name of the operating system's number for what was behind an error, e.g. `ENOSPC`."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and isinstance(seen.errno, int):
+            return errno.errorcode.get(seen.errno)
+        seen = seen.__cause__
+    return None

@@ -21,48 +21,56 @@ from training.errors import DataError
 class ClientDataError(DataError):
     """Base of all errors about a client's data; its text is for the person who owns the data."""
 
-    owners_alone: ClassVar[bool] = True
-
 
 class ManifestError(ClientDataError):
     """A manifest cannot be read, or a row says something impossible."""
+
+    code: ClassVar[str] = "manifest"
 
 
 class UnknownColumnError(ClientDataError):
     """A job or a command names a column that the manifest does not have."""
 
-    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+    code: ClassVar[str] = "columns"
 
 
 class AdapterError(ClientDataError):
     """No such adapter, wrong options for it, or its folder lacks a file."""
 
+    code: ClassVar[str] = "adapter"
+
 
 class LabelError(ClientDataError):
     """Labels that the label map does not know, or no labels at all."""
 
-    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+    code: ClassVar[str] = "labels"
 
 
 class SubgroupError(ClientDataError):
     """Subgroups that nobody belongs to."""
 
-    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+    code: ClassVar[str] = "subgroups"
 
 
 class SplitError(ClientDataError):
     """Pictures of one lesion or patient were put on both sides of a split."""
 
+    code: ClassVar[str] = "split"
+
 
 class PartitionError(ClientDataError):
     """Pictures cannot be partitioned among clients as asked: one would have none, or two share a name."""
 
-    owners_alone: ClassVar[bool] = False  # what the job and the manifest disagree on
+    code: ClassVar[str] = "clients"
 
 
 class BrokenPicturesError(ClientDataError):
     """Pictures that cannot be decoded, where the job refuses them."""
 
+    code: ClassVar[str] = "pictures"
+
 
 class MissingLibraryError(ClientDataError):
     """What was asked needs a library that is not installed."""
+
+    code: ClassVar[str] = "library"

@@ -44,6 +44,8 @@ def environment(kit: Kit) -> dict[str, str]:
         stale_processes.KIT_VARIABLE: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
+        # Replies of FLARE's own to the coordinator then name the kind of an error and none of its text.
+        **({"NVFLARE_SECURE_LOGGING": "true"} if kit.facts.role == "hospital" else {}),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),
     }
 

@@ -30,6 +30,7 @@ from training.progress import RECENT
 POLL = 1.0  # seconds between looks
 REPORT_EVERY = 30.0  # seconds between lines that say for whom the run waits
 SETTLED = 10.0  # seconds for which a hospital that returned must be back before the run is taken up with it
+LONGEST_NAME = 100  # letters of a job's name in a run's
 RECORD = "federated.json"
 METRICS = "metrics.jsonl"
 OUTCOME = "outcome.json"
@@ -190,7 +191,7 @@ class Supervisor:
             return record
         if self.out.is_dir() and any(self.out.iterdir()):
             raise CheckpointError(f"{self.out} is not empty and holds no such run; choose another --out")
-        name = f"{self.job.name}-{self.job.digest.removeprefix('sha256:')[:8]}-{token_hex(4)}"
+        name = f"{self.job.name[:LONGEST_NAME]}-{self.job.digest.removeprefix('sha256:')[:8]}-{token_hex(4)}"
         self._record = RunRecord(run=name, digest=self.job.digest)
         self._update_record()
         return self._record

@@ -12,16 +12,18 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from clients.federation.errors import KitError
+from clients.federation.errors import KitError, PolicyFileError
 from clients.federation.kit import Kit
 from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, read_own
+from clients.node.policy import POLICY, limits_in_words, read_policy
+from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
-from training.jobs.counts_under_masks import over_network
+from training.jobs.counts_under_masks import decide_masks, over_network
 from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
@@ -70,7 +72,9 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
         found.append(check_identity(kit))
     if data is not None and job is not None:
         found += check_data(kit, job, data, cache)
+    found += check_policy(kit, job)
     if job is not None:
+        found.append(describe_job(kit, job))
         found += [
             CheckResult(f"who sees {seen.topic}", True, seen.line)
             for seen in who_sees_what(over_network(job), kit.federation.names)
@@ -138,6 +142,42 @@ def check_identity(kit: Kit) -> CheckResult:
     new = [name for name in others if name not in known]
     told += [f"no sum yet with {', '.join(new)}"] if new else []
     return CheckResult("identity", True, "; ".join([f"signs sums with the key {fingerprint(key)}", *told]))
+
+
+def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
+    """What the hospital's own policy is, and what each of its rules says of a job."""
+    if kit.facts.role != "hospital":
+        return
+    path = kit.path / POLICY
+    try:
+        policy = read_policy(path)
+    except PolicyFileError as error:
+        yield CheckResult("policy", False, f"{error}\nuntil it is mended this node does nothing")
+        return
+    if not path.exists():
+        yield CheckResult(
+            "policy", True, f"none: jobs alone decide; {path} may say what this hospital allows"
+        )
+        return
+    yield CheckResult("policy", True, f"{path}: {policy.model_dump_json(exclude_defaults=True)}")
+    for line in limits_in_words(policy):
+        yield CheckResult("policy limits", True, line)
+    if job is not None:
+        decided = decide_masks(over_network(job), kit.federation.names)
+        for each in verdicts_on(policy, decided):
+            yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
+
+
+def describe_job(kit: Kit, job: Job) -> CheckResult:
+    """Which job it is, and whether what leaves is masked or plain."""
+    privacy = decide_masks(over_network(job), kit.federation.names).privacy
+    ways = {True: "as sums under masks", False: "PLAIN, of this hospital by itself"}
+    weights, counts = privacy.secure_aggregation is not None, privacy.masked_counts is not None
+    return CheckResult(
+        "job",
+        True,
+        f"{job.name}, {job.digest}: weights leave {ways[weights]}; counts of answers leave {ways[counts]}",
+    )
 
 
 def check_clock(kit: Kit) -> CheckResult:

@@ -13,7 +13,7 @@ from training.engines.nvflare.channel import Heartbeat
 from training.engines.nvflare.chunking import ChunkAddress
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
 from training.engines.nvflare.wire import number_of
-from training.errors import MessageError
+from training.errors import MessageError, tell
 from training.messages.spool import SUFFIX
 
 ARRIVING = "arriving-"  # how the files are called
@@ -52,8 +52,11 @@ class IncomingPayload:
             MessageError: pieces are missing.
         """
         if self.held != self.size:
-            raise MessageError(
-                f"{self.held:,} of {self.size:,} bytes of question {self.number} are here; it cannot be read"
+            raise tell(
+                MessageError(
+                    f"{self.held:,} of {self.size:,} bytes of question {self.number} are here; it cannot be "
+                    "read"
+                )
             )
         return self._path
 
@@ -93,7 +96,9 @@ class ChunkReceiver:
         """
         address = ChunkAddress.model_validate_json(place)
         if address.session != self.handler.session:
-            raise MessageError(f"a piece of a question of session {address.session}, which is over; dropped")
+            raise tell(
+                MessageError(f"a piece of a question of session {address.session}, which is over; dropped")
+            )
         with self._lock:
             incoming = self._incoming_for(address)
             incoming.add(address.offset, chunk)
@@ -127,11 +132,28 @@ class ChunkReceiver:
         with self._lock:
             session, number, payload = self._last_answer
             if (session, number) != (address.session, address.number):
-                raise MessageError(
-                    f"a piece of the answer to question {address.number} was asked for; the last one "
-                    f"answered is {number}"
+                raise tell(
+                    MessageError(
+                        f"a piece of the answer to question {address.number} was asked for; the last one "
+                        f"answered is {number}"
+                    )
                 )
             return part_of(payload, address.offset, self._chunk_bytes)
+
+    def payload(self, header: str) -> Payload:
+        """All of the payload of the last answer.
+
+        Args:
+            header: of the question that it answers.
+
+        Raises:
+            MessageError: another question has been answered since.
+        """
+        with self._lock:
+            session, number, payload = self._last_answer
+        if (session, number) != number_of(header):
+            raise tell(MessageError(f"another question than {number_of(header)[1]} was answered since"))
+        return payload
 
     def heartbeat(self) -> Heartbeat:
         """See `RequestHandler.heartbeat`."""
@@ -156,9 +178,11 @@ class ChunkReceiver:
             if current.number == address.number:
                 return current
             if current.number > address.number:
-                raise MessageError(
-                    f"a piece of question {address.number} is stale: question {current.number} has begun to "
-                    "arrive since. It is dropped"
+                raise tell(
+                    MessageError(
+                        f"a piece of question {address.number} is stale: question {current.number} has begun "
+                        "to arrive since. It is dropped"
+                    )
                 )
         self._drop()
         self._incoming = IncomingPayload(address.session, address.number, address.size, self._folder)
@@ -168,5 +192,5 @@ class ChunkReceiver:
         with self._lock:
             current = self._incoming
             if current is None or (current.session, current.number) != (session, number):
-                raise MessageError(f"question {number} came without its tensors; it cannot be read")
+                raise tell(MessageError(f"question {number} came without its tensors; it cannot be read"))
             return current.whole()

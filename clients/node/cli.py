@@ -32,6 +32,7 @@ Examples:
   dermfed-node provision federation.yaml --out kits
   dermfed-node renew federation.yaml --out kits
   dermfed-node check --kit kits/north --data manifest.csv
+  dermfed-node journal --kit kits/north --last 50
   dermfed-node start --kit kits/server
   dermfed-node start --kit kits/north --data manifest.csv
 """
@@ -50,6 +51,17 @@ KitOption = Annotated[Path, typer.Option("--kit", metavar="DIR", help="The kit o
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", metavar="MANIFEST", help="The manifest of this node's pictures.", dir_okay=False),
+]
+
+
+FieldOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--field",
+        metavar="JSON",
+        help="What its service knows of the field: `dermfed-registry field MODEL --counts JSON`.",
+        dir_okay=False,
+    ),
 ]
 
 
@@ -173,8 +185,34 @@ def check(
         raise typer.Exit(REFUSED)
 
 
+@app.command("journal", epilog="Example: dermfed-node journal --kit kits/north --last 50")
+def show_journal(
+    kit: KitOption,
+    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Only of this run.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="Only from this day on (2026-03-02), UTC.")
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Only so many lines, the newest.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """List every message that left this hospital, and whether a line of the list was changed or is gone."""
+    from clients.node.journal import FOLDER
+    from clients.node.show_journal import chosen, lines_of, totals
+
+    folder = open_kit(kit, "hospital").path / FOLDER
+    entries, wrong = chosen(folder, run=run, since=since, last=last)
+    if as_json:
+        typer.echo(json.dumps({"entries": [each.model_dump() for each in entries], "wrong": wrong}))
+    else:
+        for line in (*lines_of(entries), totals(entries)):
+            typer.echo(printable(line))
+    if wrong:
+        say(f"BAD {wrong}")
+        raise typer.Exit(REFUSED)
+
+
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
-def start(kit: KitOption, data: DataOption = None) -> None:
+def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     from clients.federation.processes import NodeProcess
     from clients.federation.provision import write_site_files
@@ -186,9 +224,14 @@ def start(kit: KitOption, data: DataOption = None) -> None:
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")
     if data is None and opened.facts.role == "hospital":
         raise KitError(f"{opened.facts.name} needs its pictures: name their manifest with --data")
+    if field is not None and not field.is_file():
+        raise KitError(
+            f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
+        )
     opened.require_key()
     write_site_files(opened.path, opened.facts)
-    opened.keep_settings(NodeSettings(data=None if data is None else str(data.absolute())))
+    places = [None if path is None else str(path.absolute()) for path in (data, field)]
+    opened.keep_settings(NodeSettings(data=places[0], field=places[1]))
     address = opened.federation.coordinator
     console.print(
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "

@@ -3,9 +3,7 @@
 import base64
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from nvflare.collab import collab
 
@@ -15,17 +13,21 @@ refuse_foreign()
 
 from clients.data.pictures.cache import cache_folder
 from clients.federation.exit_with_parent import end_with_parent
-from clients.federation.kit import open_kit
+from clients.federation.kit import Kit, open_kit
 from clients.federation.retention import prune_folders
 from clients.node.chunk_receiver import ChunkReceiver
+from clients.node.door import Door
 from clients.node.identity import open_identity
+from clients.node.journal import FOLDER, Journal
+from clients.node.policy import POLICY
+from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
-from training.errors import EngineError, TrainingError, public_message
+from clients.node.traces import keep_traces
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
+from training.plain_names import plain_segment
 
 LOGGER = logging.getLogger("dermfed.node")
-Reply = TypeVar("Reply")
 
 
 def read_packed(job: str) -> Job:
@@ -33,20 +35,14 @@ def read_packed(job: str) -> Job:
     return Job.model_validate(json.loads(base64.b64decode(job)))
 
 
-def with_public_errors(work: Callable[[], Reply]) -> Reply:
-    """Call `work`; unforeseen errors are logged and redacted, since FLARE sends errors with their trace.
+def say(text: str) -> None:
+    """Log one line for whoever watches the node."""
+    LOGGER.info("%s", text)
 
-    Raises:
-        EngineError: in its place.
-    """
-    try:
-        return work()
-    except TrainingError:
-        raise
-    except Exception as error:
-        LOGGER.exception("a question failed")
-        message = public_message(error)
-    raise EngineError(message)
+
+def log_error(text: str, error: Exception) -> None:
+    """Log what went wrong, whole, in this node's own log."""
+    LOGGER.error("%s", text, exc_info=error)
 
 
 class Hospital:
@@ -60,74 +56,97 @@ class Hospital:
     def __init__(self, job: str, run: str) -> None:
         self._packed = job
         self._run = run
-        self._receiver: ChunkReceiver | None = None
+        self._door: Door | None = None
 
     @collab.init
     def open(self) -> None:
-        """Open this node's kit and get ready for requests."""
+        """Open this node's kit and get ready for requests; where that fails, every request is refused."""
         end_with_parent()
+        keep_traces(LOGGER)
         kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
-        job = over_network(read_packed(self._packed))
+        self._door = open_door(kit, self._packed, self._run)
+
+    @collab.final
+    def close(self) -> None:
+        """Remove what only this job's messages needed."""
+        if self._door is not None:
+            self._door.close()
+
+    @collab.publish
+    def greet(self, greeting: str) -> str:
+        """See `Door.greet`."""
+        return self._ready_door().greet(greeting)
+
+    @collab.publish
+    def introduce(self) -> str:
+        """See `Door.introduce`."""
+        return self._ready_door().introduce()
+
+    @collab.publish
+    def join(self, roster: str) -> str:
+        """See `Door.join`."""
+        return self._ready_door().join(roster)
+
+    @collab.publish
+    def put(self, place: str, piece: bytes) -> int | str:
+        """See `Door.put`."""
+        return self._ready_door().put(place, piece)
+
+    @collab.publish
+    def answer(self, header: str, body: bytes, size: int) -> list[str | bytes | int] | str:
+        """See `Door.answer`."""
+        return self._ready_door().answer(header, body, size)
+
+    @collab.publish
+    def fetch(self, place: str) -> bytes | str:
+        """See `Door.fetch`."""
+        return self._ready_door().fetch(place)
+
+    @collab.publish
+    def ping(self) -> str:
+        """See `Door.ping`."""
+        return self._ready_door().ping()
+
+    def _ready_door(self) -> Door:
+        # No property: FLARE looks at every attribute before the job begins.
+        if self._door is None:
+            raise RuntimeError("this node was asked before its job began")
+        return self._door
+
+
+def open_door(kit: Kit, packed: str, run: str) -> Door:
+    """The door of a kit's node in one job; a closed one, where the node cannot get ready.
+
+    Args:
+        kit: the hospital's.
+        packed: the job.
+        run: the run's name, as it came.
+    """
+    door = Door("", "", Journal(kit.path / FOLDER), log_error)
+    try:
+        door.run = plain_segment(run, "the run's name")
+        job = over_network(read_packed(packed))
+        door.job = job.digest
         prune_folders(kit)
-        data = kit.settings().data
-        run = kit.private / "runs" / self._run
-        run.mkdir(parents=True, exist_ok=True)
+        settings = kit.settings()
+        data = settings.data
+        folder = kit.private / "runs" / door.run
+        folder.mkdir(parents=True, exist_ok=True)
         handler = RequestHandler(
             kit.facts.name,
             job,
             Path(data) if data else None,
             cache=cache_folder(),
-            states=run / "clients",
+            states=folder / "clients",
             releases=kit.private / "releases",
-            say=LOGGER.info,
-            identity=open_identity(kit, f"{self._run} {job.digest}", LOGGER.info),
+            say=say,
+            identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
+            guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
+            field=None if settings.field is None else Path(settings.field),
         )
-        self._receiver = ChunkReceiver(handler, run)
-
-    @collab.final
-    def close(self) -> None:
-        """Remove what only this job's messages needed."""
-        if self._receiver is not None:
-            self._receiver.close()
-
-    @collab.publish
-    def greet(self, greeting: str) -> str:
-        """See `RequestHandler.greet`."""
-        return with_public_errors(lambda: self._ready_receiver().handler.greet(greeting))
-
-    @collab.publish
-    def introduce(self) -> str:
-        """See `RequestHandler.introduce`."""
-        return with_public_errors(self._ready_receiver().handler.introduce)
-
-    @collab.publish
-    def join(self, roster: str) -> str:
-        """See `RequestHandler.join`."""
-        return with_public_errors(lambda: self._ready_receiver().handler.join(roster))
-
-    @collab.publish
-    def put(self, place: str, piece: bytes) -> int:
-        """See `ChunkReceiver.put`."""
-        return with_public_errors(lambda: self._ready_receiver().put(place, piece))
-
-    @collab.publish
-    def answer(self, header: str, body: bytes, size: int) -> list[str | bytes | int]:
-        """See `ChunkReceiver.answer`."""
-        return with_public_errors(lambda: [*self._ready_receiver().answer(header, body, size)])
-
-    @collab.publish
-    def fetch(self, place: str) -> bytes:
-        """See `ChunkReceiver.fetch`."""
-        return with_public_errors(lambda: self._ready_receiver().fetch(place))
-
-    @collab.publish
-    def ping(self) -> str:
-        """See `ChunkReceiver.heartbeat`."""
-        return self._ready_receiver().heartbeat().model_dump_json()
-
-    def _ready_receiver(self) -> ChunkReceiver:
-        # No property: FLARE looks at every attribute before the job begins.
-        if self._receiver is None:
-            raise RuntimeError("this node was asked before its job began")
-        return self._receiver
+        door.receiver = ChunkReceiver(handler, folder)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks
+        log_error(f"this node cannot take part in the job: {type(error).__name__}: {error}", error)
+        door.closed = error
+    return door

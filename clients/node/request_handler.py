@@ -12,29 +12,39 @@ from pathlib import Path
 
 import torch
 
+from clients.data.errors import ClientDataError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
+from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.task_line import task_line
 from clients.store import ClientStore
+from registry.bundle.counts.field_counts import FieldFile, read_field_file
+from registry.bundle.errors import CountsError
 from training.algorithms.release_store import FolderReleases
 from training.engines.malloc import keep_freed_memory
-from training.engines.nvflare.channel import Heartbeat
-from training.engines.nvflare.handshake import Handshake, refuse_incompatible, shake_hands
+from training.engines.nvflare.channel import REFUSED, Heartbeat
+from training.engines.nvflare.handshake import (
+    WEIGHTS,
+    Handshake,
+    refuse_incompatible,
+    refuse_other_weights,
+    shake_hands,
+)
 from training.engines.nvflare.payload import Payload, size_of, write_long_payload
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, write_answer
-from training.errors import MessageError, TrainingError, public_message
+from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
+from training.messages.message import Answer, Broadcast, Failure
 from training.messages.spool import Spool
 from training.updates.compression.client import lost_key
 from training.updates.secure_aggregation.identity import Identity
 
-REFUSED = "refused"  # the key under which a refusal says why
 LogLine = Callable[[str], None]
 
 
@@ -51,6 +61,8 @@ class RequestHandler:
         releases: where the account is kept of what this node told, in this run and in others.
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
+        guard: holds jobs and questions against the hospital's own policy.
+        field: the file of what its service knows of the field.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -68,6 +80,8 @@ class RequestHandler:
         releases: Path | None = None,
         identity: Identity | None = None,
         federation: Sequence[str] = (),
+        guard: PolicyGuard | None = None,
+        field: Path | None = None,
     ) -> None:
         self._node = node
         self._job = job
@@ -80,6 +94,9 @@ class RequestHandler:
         self._say = say
         self._identity = identity
         self._federation = federation
+        self._guard = guard
+        self._decided = decide_masks(job, federation)
+        self._field = field
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -94,8 +111,13 @@ class RequestHandler:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
         try:
             theirs = Handshake.model_validate_json(greeting)
-            ours = shake_hands(self._job.digest, theirs.session, weights_digest(self._job.model))
+            self._admit_job(self._decided)
+            # A job may name any file of this machine: its digest is told to whoever has the same file alone.
+            begins_with = theirs.versions.get(WEIGHTS)
+            ours = shake_hands(self._job.digest, theirs.session, begins_with)
             refuse_incompatible("the coordinator", theirs, ours)
+            if begins_with:
+                refuse_other_weights(begins_with, weights_digest(self._job.model))
         except (TrainingError, ValueError) as error:
             return self._refuse(error)
         self.session = theirs.session
@@ -126,8 +148,11 @@ class RequestHandler:
         """Read this node's pictures; returns its properties as JSON, or a refusal."""
         with self._busy():
             try:
+                self._admit_job(self._decided)
                 if self._manifest is None:
-                    raise MessageError(f"{self._node} was started without --data; start it with its manifest")
+                    raise tell(
+                        MessageError(f"{self._node} was started without --data; start it with its manifest")
+                    )
                 if self._own is None:
                     self._own = read_own(self._job, self._node, self._manifest, self._cache)
             except TrainingError as error:
@@ -147,14 +172,18 @@ class RequestHandler:
         with self._busy():
             try:
                 if self._own is None:
-                    raise MessageError(f"{self._node} joins before it has introduced itself")
+                    raise tell(MessageError(f"{self._node} joins before it has introduced itself"))
                 agreed = Roster.model_validate_json(roster)
                 agreed.refuse_other_data(self._own.properties)
                 known = {*self._federation, *agreed.everybody}
                 job = decide_masks(self._job, known)
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
+                self._admit_job(job)
+                self._decided = job
+                job = self._limited(job)
+                field = self._field_counts()
                 keep_freed_memory()
-                torch.set_num_threads(self._job.engine.threads_per_client)
+                torch.set_num_threads(job.engine.threads_per_client)
                 self._app = ClientApp(
                     job,
                     AgreedDataset(self._own, agreed),
@@ -162,12 +191,32 @@ class RequestHandler:
                     self._public_reason,
                     self._releases,
                     self._identity,
+                    field={} if field is None else {self._node: field},
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
+
+    def _field_counts(self) -> FieldFile | None:
+        """What this node's service knows of the field, where the job asks for it.
+
+        Raises:
+            ClientDataError: the file cannot be read.
+        """
+        if not any(stage.stage == "field" for stage in self._job.stages):
+            return None
+        if self._field is None:
+            self._say(f"job {self._job.name}: no outcomes were given (--field); zeros are sent")
+            return None
+        try:
+            found = read_field_file(self._field)
+        except CountsError as error:
+            raise ClientDataError(f"{error}") from error
+        outcomes = sum(cell.confirmed for cell in found.cells)
+        self._say(f"job {self._job.name}: {outcomes:,} outcomes of {found.model} until {found.until}")
+        return found
 
     def answer(self, header: str, body: Payload) -> tuple[str, Payload]:
         """Answer one question; a repeated one gets the same answer, a stale one is refused.
@@ -181,21 +230,51 @@ class RequestHandler:
             if self._last is not None and is_repeated(self._last[0], question):
                 return self._last[1]
             if question.number < self._newest:
-                raise MessageError(
-                    f"question {question.number} ({question.ask}, round {question.round}) is stale: question "
-                    f"{self._newest} has come since. It is dropped"
+                raise tell(
+                    MessageError(
+                        f"question {question.number} ({question.ask}, round {question.round}) is stale: "
+                        f"question {self._newest} has come since. It is dropped"
+                    )
                 )
             if self._app is None:
-                raise MessageError(f"{self._node} was asked before it joined")
+                raise tell(MessageError(f"{self._node} was asked before it joined"))
             self._step_back(question)
             started = time.monotonic()
-            answer = self._canary_guard.answer(broadcast, self._app.answer)
+            answer = self._allowed_answer(broadcast)
             self._spool.clear()
             written = write_answer(answer, question, lambda tensors: write_long_payload(tensors, self._spool))
             self._last, self._answer_bytes = (question, written), size_of(written[1])
         seconds, sent = time.monotonic() - started, len(written[0].encode()) + self._answer_bytes
         self._say(task_line(self._job.name, question, answer, seconds, sent))
         return written
+
+    def _admit_job(self, job: Job) -> None:
+        """Refuse a job that the hospital's policy does not allow, before anything is opened for it.
+
+        Raises:
+            PolicyError: naming every rule that it breaks.
+        """
+        if self._guard is not None:
+            self._guard.admit(job)
+
+    def _limited(self, job: Job) -> Job:
+        """The job within what the hospital's policy lets it take of this machine."""
+        if self._guard is None:
+            return job
+        policy = self._guard.policy()
+        share = policy.limits.gpu_memory
+        if share is not None and policy.limits.gpu and torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(share)
+        return within_limits(policy, job)
+
+    def _allowed_answer(self, broadcast: Broadcast) -> Answer:
+        """The answer to a question, or that the policy does not allow it, as it is at this moment."""
+        assert self._app is not None, "asked after it joined"
+        try:
+            self._admit_job(self._decided)
+        except TrainingError as error:
+            return Failure(broadcast.client, broadcast.track, self._public_reason(error))
+        return self._canary_guard.answer(broadcast, self._app.answer)
 
     def _step_back(self, question: QuestionHeader) -> None:
         """Forget states and rounding residues of trainings whose updates never arrived, and no account."""
@@ -209,13 +288,15 @@ class RequestHandler:
         wanted = {"client": self._node, "job": self._job.digest, "session": self.session}
         for name, value in wanted.items():
             if getattr(question, name) != value:
-                raise MessageError(
-                    f"a question for {name} {getattr(question, name)!r} came to {name} {value!r}; dropped"
+                raise tell(
+                    MessageError(
+                        f"a question for {name} {getattr(question, name)!r} came to {name} {value!r}; dropped"
+                    )
                 )
         self._newest = max(self._newest, question.number)
 
     def _refuse(self, error: Exception) -> str:
-        self._say(f"refused: {error}")
+        self._say(f"refused: {type(error).__name__}: {error}")
         return json.dumps({REFUSED: public_message(error)})
 
     def _public_reason(self, error: Exception) -> str:

@@ -41,6 +41,7 @@ from training.federation.server.ask import Traffic
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
+from training.federation.server.sampled_round import SampledRound
 from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
@@ -176,7 +177,7 @@ class Personalize(Stage):
         candidates = Candidates(context.folder, context.digest)
         traffic = Traffic()
         # Asked again after a resume: the answer is the same, and so is what it costs.
-        blocks, _ = evaluate_tracks(plan, states, context.engine, 0, traffic)
+        blocks = evaluate_tracks(plan, states, context.engine, 0, traffic).blocks
         self.keep_epoch(candidates, 0, states, blocks)
         if uncounted := [track.name for track in plan.tracks if track.name not in blocks]:
             context.metrics_log.log(
@@ -185,7 +186,9 @@ class Personalize(Stage):
                 "data.split.validation, or merge it with another subgroup"
             )
 
-        def after_round(round_: int, states: States, blocks: Blocks) -> None:
+        def after_round(
+            round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
+        ) -> None:
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 

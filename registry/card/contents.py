@@ -120,6 +120,7 @@ def release_card(
     release: Release | None = None,
     alias: str | None = None,
     let_through: str = "",
+    canary: str = "",
 ) -> dict[str, Any]:
     """The card of one or several bundles of one model, ready for JSON.
 
@@ -128,12 +129,14 @@ def release_card(
         release: the release that they are; None for a version or a bundle alone.
         alias: the alias that points to the release.
         let_through: by which gates it was let through, in a sentence; empty where that is not told.
+        canary: what answers a share beside it, in a sentence; empty where nothing does.
     """
     return {
         "name": entries[0].manifest.model,
         "release": None if release is None else release.id,
         "alias": alias,
         **({"let_through": let_through} if let_through else {}),
+        **({"canary": canary} if canary else {}),
         "served": None if release is None else served(entries),
         "versions": [entry_json(entry) for entry in entries],
     }

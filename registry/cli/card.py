@@ -88,7 +88,9 @@ def registered_card(
     ]
     found = registry.let_through(model, alias)
     told = "" if found is None else found.sentence
-    return release_card(entries, release=release, alias=alias, let_through=told)
+    canary = registry.canaries(model).get(alias)
+    beside = "" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}"
+    return release_card(entries, release=release, alias=alias, let_through=told, canary=beside)
 
 
 def _alarms(registry: "Registry", version: "Version") -> list[str]:

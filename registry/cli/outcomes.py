@@ -59,7 +59,9 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file; `-` for standard input.")],
     refused: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Write the refused lines there, each with why; to be mended."),
+        typer.Option(
+            metavar="CSV", help="Write the refused lines there as they are, each with why; to be mended."
+        ),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -157,7 +159,7 @@ def _own_file(path: Path) -> TextIO:
 
 
 class _Refused:
-    """Where refused lines go: to a file, and the first of them to the terminal."""
+    """Where refused lines go: to a file, and the first of them to the terminal, without what they hold."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -166,13 +168,7 @@ class _Refused:
 
     def __enter__(self) -> "_Refused":
         if self._path is not None:
-            try:
-                self._file = self._path.open("x", newline="")
-            except FileExistsError as error:
-                raise InvalidName(
-                    f"{self._path} is there already, as from an import before; name another file with "
-                    "--refused, or move it away"
-                ) from error
+            self._file = _own_file(self._path)
             csv.writer(self._file).writerow(["line", "why", "text"])
         return self
 
@@ -186,7 +182,7 @@ class _Refused:
             csv.writer(self._file).writerow([line.number, shown(str(why)), shown(line.text)])
         if self._told < MOST_TOLD:
             self._told += 1
-            print(shown(f"line {line.number}: {why}"), file=sys.stderr)
+            print(shown(f"line {line.number}: {why.unquoted}"), file=sys.stderr)
 
     def sum_up(self, refused: int) -> None:
         """Says what was not told line by line."""

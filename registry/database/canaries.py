@@ -29,21 +29,23 @@ def running_canary(connection: Connection, model: str, alias: str) -> Canary | N
     row = connection.execute(query).first()
     if row is None or row.kind != "canary-started" or row.before_id is None:
         return None
-    release = release_by_id(connection, row.release_id)
+    release, details = release_by_id(connection, row.release_id), row.details or {}
     if release is None or release.id in withdrawn_members(connection, model):
         return None
-    details = row.details or {}
+    share, key = details.get("share"), _key(connection, details.get("first", row.id))
+    if key is None or not isinstance(share, float) or not 0 < share < 1:
+        return None  # as another dermfed may write it: what this one cannot tell, answers nobody
     return Canary(
         alias,
         release,
         row.before_id,
-        float(details["share"]),
+        share,
         details.get("subgroup"),
         row.id,
         row.time,
         row.actor,
         row.reason,
-        _key(connection, details.get("first", row.id)),
+        key,
     )
 
 
@@ -58,8 +60,8 @@ def ended_with(canary: Canary | None) -> dict[str, Any]:
     return {} if canary is None else {"canary": canary.release.id}
 
 
-def _key(connection: Connection, first: int) -> bytes:
-    """The key of a canary: of all that its first event says, and the registry's id.
+def _key(connection: Connection, first: int) -> bytes | None:
+    """The key of a canary: of all that its first event says, and the registry's id; None without that event.
 
     An event tells its microsecond and the hash of the one before it, of which the service tells nobody
     anything. Whoever reads the database can compute the key. The event's own hash would not do: heads of the
@@ -69,5 +71,8 @@ def _key(connection: Connection, first: int) -> bytes:
         type_coerce(column, String).label(column.name) if column.name == "time" else column
         for column in EventRow.__table__.columns
     ]
-    facts = dict(connection.execute(select(*columns).where(EventRow.id == first)).one()._mapping)
+    row = connection.execute(select(*columns).where(EventRow.id == first)).one_or_none()
+    if row is None:
+        return None
+    facts = dict(row._mapping)
     return hmac.digest(registry_id(connection).encode(), _PURPOSE + canonical_json(facts), "sha256")

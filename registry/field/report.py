@@ -185,11 +185,11 @@ def _of(
 
 def _kept(promise: Promise, found: Seen, alpha: float, closed: date | None) -> Kept:
     about = found.malignant if promise.what == "sensitivity" else np.ones(len(found.stratum), dtype=np.bool_)
-    if closed is not None:
-        about = about & (found.known_on > (closed - found.first).days)
+    since = found.known_on > (-1 if closed is None else (closed - found.first).days)
+    about = about & since
     hit = FLAGGED[found.stratum] if promise.what == "sensitivity" else found.in_set
     outcomes = KnownOutcomes(found.known_on[about], found.stratum[about], hit[about])
-    within = windows(found.answered, found.known_on, found.stratum, FLAGGED)
+    within = windows(found.answered, found.known_on[since], found.stratum[since], FLAGGED)
     watched = watch(outcomes, within, promise.least, alpha)
     return Kept(
         promise,

@@ -1,10 +1,9 @@
 """What figures of the field are made of: answers by day and cell, and answers whose outcome is known."""
 
-from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,9 @@ from sqlalchemy import Connection, select
 
 from registry.database.connection import reading
 from registry.outcomes.answer import CELLS, Answering
+from registry.outcomes.settled import settled
 from registry.outcomes.store import OutcomeStore
 from registry.outcomes.tables import AnswerCountRow, AnsweringRow, AnswerRow, OutcomeRow
-
-_TOGETHER: Final = 10_000
-"""Outcomes that are fetched at once."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,14 @@ class FieldCounts:
     in_set: NDArray[np.bool_]
 
 
-def field_counts(store: OutcomeStore, model: str) -> list[FieldCounts]:
+def field_counts(store: OutcomeStore, model: str, *, only_settled: bool = False) -> list[FieldCounts]:
     """The counts of every version of a model that has answered, by version, subgroup and pattern.
+
+    Args:
+        store: where answers and outcomes are.
+        model: its name.
+        only_settled: whether outcomes count as they stood when the last group of patients of their version
+            and subgroup was whole (`settled`), for figures that leave the database.
 
     Raises:
         DatabaseError: they cannot be read.
@@ -57,80 +60,84 @@ def field_counts(store: OutcomeStore, model: str) -> list[FieldCounts]:
             select(AnsweringRow)
             .where(AnsweringRow.model == model)
             .order_by(AnsweringRow.version, AnsweringRow.subgroup, AnsweringRow.pattern)
-            .with_only_columns(*AnsweringRow.__table__.columns)
         ).all()
-        outcomes = _outcomes(connection, [row.id for row in answering])
-        found = []
-        for row in answering:
-            counted = connection.execute(
+        counted = {
+            row.id: connection.execute(
                 select(AnswerCountRow.day, AnswerCountRow.cell, AnswerCountRow.n).where(
                     AnswerCountRow.answering == row.id
                 )
             ).all()
-            if not counted:
-                continue
+            for row in answering
+        }
+        outcomes = _outcomes(connection, [row.id for row in answering], only_settled=only_settled)
+    if only_settled:
+        outcomes = _settled({row.id: (row.version, row.subgroup) for row in answering}, outcomes)
+    by_answering: dict[int, list[Any]] = {}
+    for row in outcomes:
+        by_answering.setdefault(row.answering, []).append(row)
+    found = []
+    for row in answering:
+        if counted[row.id]:
             labels = tuple((str(code), bool(malignant)) for code, malignant in row.labels)
             version = Answering(row.model, row.version, row.made_for, row.subgroup, row.pattern, labels)
-            found.append(_counts(version, counted, outcomes.get(row.id, _NONE)))
+            found.append(_counts(version, counted[row.id], by_answering.get(row.id, [])))
     return found
 
 
-_COLUMNS = 6
-_NONE = np.zeros((0, _COLUMNS), dtype=np.int64)
-
-
-def _outcomes(connection: Connection, answering: Sequence[int]) -> dict[int, NDArray[np.int64]]:
-    """The outcomes that hold, by who answered, in the order in which they became known; all read once.
-
-    Of each the day of the answer and the one on which it became known, as ordinals; cell, label and truth;
-    and whether the prediction set held that: `(outcomes, 6)`. Rows come some at a time, for there may be
-    very many.
-    """
-    query = (
+def _outcomes(connection: Connection, answering: list[int], *, only_settled: bool) -> Sequence[Any]:
+    """Outcomes of some versions, all at once: for each version anew, each would be looked up again."""
+    asked = (
         select(
             AnswerRow.answering,
+            AnswerRow.id,
             AnswerRow.day,
             OutcomeRow.known_on,
             AnswerRow.cell,
             AnswerRow.label,
-            OutcomeRow.label,
+            OutcomeRow.label.label("truth"),
             AnswerRow.in_set,
+            OutcomeRow.withdrawn,
         )
         .join(AnswerRow, AnswerRow.id == OutcomeRow.answer)
-        .where(OutcomeRow.current, ~OutcomeRow.withdrawn, AnswerRow.answering.in_(answering))
-        .order_by(OutcomeRow.known_on, OutcomeRow.number)
+        .where(AnswerRow.answering.in_(answering))
     )
-    found: dict[int, array[int]] = {}
-    for of, day, known_on, cell, label, truth, in_set in connection.execute(
-        query.execution_options(yield_per=_TOGETHER)
-    ):
-        assert truth is not None  # but of withdrawn ones
-        facts = (day.toordinal(), known_on.toordinal(), cell, label, truth, in_set[truth] == "1")
-        found.setdefault(of, array("q")).extend(facts)
-    return {of: np.array(facts, dtype=np.int64).reshape(-1, _COLUMNS) for of, facts in found.items()}
+    if only_settled:
+        return connection.execute(asked.order_by(OutcomeRow.number)).all()
+    current = asked.where(OutcomeRow.current, ~OutcomeRow.withdrawn)
+    return connection.execute(current.order_by(OutcomeRow.known_on, OutcomeRow.number)).all()
+
+
+def _settled(subgroup_of: Mapping[int, tuple[int, str]], outcomes: Sequence[Any]) -> Sequence[Any]:
+    """Those that are settled in their version and subgroup, of all patterns together, by `known_on`."""
+    by_subgroup: dict[tuple[int, str], list[Any]] = {}
+    for row in outcomes:
+        by_subgroup.setdefault(subgroup_of[row.answering], []).append(row)
+    found = [row for rows in by_subgroup.values() for row in settled(rows)]
+    return sorted(found, key=lambda row: row.known_on)
 
 
 def _counts(
     answering: Answering,
     counted: Sequence[Any],
-    outcomes: NDArray[np.int64],
+    outcomes: Sequence[Any],
 ) -> FieldCounts:
-    answered_on, known_on, cell, label, truth, in_set = outcomes.T
-    known_on = np.maximum(known_on, answered_on)
     first = min(day for day, _, _ in counted)
-    begins = first.toordinal()
-    last = max(*(day.toordinal() for day, _, _ in counted), begins, int(known_on.max(initial=begins)))
-    answered = np.zeros((last - begins + 1, CELLS), dtype=np.int64)
-    for day, each, n in counted:
-        answered[day.toordinal() - begins, each] += n
+    last = max([*(day for day, _, _ in counted), *(one.known_on for one in outcomes)])
+    answered = np.zeros(((last - first).days + 1, CELLS), dtype=np.int64)
+    for day, cell, n in counted:
+        answered[(day - first).days, cell] += n
+
+    def each(values: list[int]) -> NDArray[np.int64]:
+        return np.array(values, dtype=np.int64)
+
     return FieldCounts(
         answering,
         first,
         answered,
-        answered_on - begins,
-        known_on - begins,
-        cell,
-        label,
-        truth,
-        in_set.astype(np.bool_),
+        each([(one.day - first).days for one in outcomes]),
+        each([(max(one.known_on, one.day) - first).days for one in outcomes]),
+        each([one.cell for one in outcomes]),
+        each([one.label for one in outcomes]),
+        each([one.truth for one in outcomes]),
+        np.array([one.in_set[one.truth] == "1" for one in outcomes], dtype=np.bool_),
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import BinaryIO, Final
 
-from registry.bundle.plain_text import shown_name
 from registry.errors import RegistryError
 from registry.outcomes.outcome import Outcome, OutcomeRefused, read_confirmed_by, read_date
 
@@ -82,12 +81,14 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 def _check_columns(names: list[str]) -> None:
     allowed = (*COLUMNS, CORRECTS)
-    wrong = [name for name in names if name not in allowed]
+    # By their places alone: a file without a first line of names begins with a patient.
+    wrong = [str(place) for place, name in enumerate(names, 1) if name not in allowed]
     missing = [name for name in COLUMNS if name not in names]
     if wrong or missing or len(set(names)) < len(names):
         what = []
         if wrong:
-            what.append(f"{', '.join(map(shown_name, wrong[:5]))} may not be there")
+            of = "column" if len(wrong) == 1 else "columns"
+            what.append(f"{of} {', '.join(wrong[:5])} may not be there")
         if missing:
             what.append(
                 f"{', '.join(missing)} is missing"
@@ -118,12 +119,12 @@ def _read(text: str, names: list[str], split: str, today: date | None) -> Outcom
 def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
     corrects = values.get(CORRECTS, "").lower()
     if corrects not in _YES:
-        raise OutcomeRefused(f"{CORRECTS} is '{shown_name(corrects)}'; write yes, or nothing")
+        raise OutcomeRefused(f"{CORRECTS} is {{wrote}}; write yes, or nothing", corrects)
     try:
         answer = str(uuid.UUID(values["id"]))
     except ValueError:
         raise OutcomeRefused(
-            f"the id '{shown_name(values['id'])}' is none of a diagnosis; it is a UUID, as the answer has it"
+            "the id {wrote} is none of a diagnosis; it is a UUID, as the answer has it", values["id"]
         ) from None
     return Outcome(
         answer,

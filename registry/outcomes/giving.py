@@ -65,7 +65,9 @@ def _take(known: "Known", outcome: Outcome, key: str | None) -> Taken:
         return "new"
     if said == current or (label is None and current.label is None):
         return "known already"
-    if label is not None and not outcome.corrects:
+    if (label is not None and not outcome.corrects) or (
+        outcome.instead_of not in (None, known.number[outcome.answer])
+    ):
         known_as = "taken back" if current.label is None else codes[current.label]
         raise OutcomeGiven(
             f"another outcome of this answer is known ({known_as}, {current.confirmed_by}, "
@@ -90,6 +92,7 @@ class Known:
     def __init__(self, connection: Connection, answers: Sequence[str]) -> None:
         self.answers: dict[str, Row[Any]] = {}
         self.current: dict[str, Said] = {}
+        self.number: dict[str, int | None] = {}
         self._to_write: list[tuple[str, Said]] = []
         for some in batched(sorted(set(answers)), TOGETHER):
             asked = (
@@ -98,17 +101,15 @@ class Known:
                 .where(AnswerRow.id.in_(some))
             )
             self.answers |= {row.id: row for row in connection.execute(asked)}
-            said = select(
-                OutcomeRow.answer, OutcomeRow.label, OutcomeRow.confirmed_by, OutcomeRow.confirmed_on
-            ).where(OutcomeRow.answer.in_(some), OutcomeRow.current)
-            self.current |= {
-                answer: Said(label, confirmed_by, confirmed_on)
-                for answer, label, confirmed_by, confirmed_on in connection.execute(said)
-            }
+            said = select(OutcomeRow).where(OutcomeRow.answer.in_(some), OutcomeRow.current)
+            for row in connection.execute(said):
+                self.current[row.answer] = Said(row.label, row.confirmed_by, row.confirmed_on)
+                self.number[row.answer] = row.number
 
     def say(self, answer: str, said: Said) -> None:
         """Takes an outcome, in place of the current one."""
         self.current[answer] = said
+        self.number[answer] = None  # it gets one as it is written
         self._to_write.append((answer, said))
 
     def write(self, connection: Connection, key: str | None, today: date) -> None:

@@ -17,9 +17,19 @@ EARLIEST: Final = date(1990, 1, 1)
 
 
 class OutcomeRefused(RegistryError):  # noqa: N818 - reads as what it says where it is caught
-    """An outcome that cannot be taken; the text says why, and what is allowed."""
+    """An outcome that cannot be taken; the text says why, and what is allowed.
+
+    Attributes:
+        unquoted: the same without what was written in a wrong place, which may be the name of a patient: for
+            a log, or a terminal whose words go into one.
+    """
 
     exit_code = 1
+
+    def __init__(self, why: str, wrote: str | None = None) -> None:
+        """Takes the text, in which `{wrote}` stands for what was written."""
+        super().__init__(why if wrote is None else why.replace("{wrote}", f"'{shown_name(wrote)}'"))
+        self.unquoted = why.replace("{wrote}", "something else")
 
 
 class UnknownAnswer(OutcomeRefused):
@@ -27,7 +37,10 @@ class UnknownAnswer(OutcomeRefused):
 
 
 class OutcomeGiven(OutcomeRefused):
-    """Another outcome of this answer is known, and this one does not say that it corrects it."""
+    """Another outcome of this answer is known, and this one does not say that it corrects it.
+
+    Or it says that it corrects one in whose place another has come meanwhile.
+    """
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,7 @@ class Outcome:
         confirmed_by: how that is known.
         confirmed_on: when it was.
         corrects: whether it may take the place of another outcome.
+        instead_of: the number of the outcome whose place it may take, as a page showed it; None for any.
     """
 
     answer: str
@@ -47,6 +61,7 @@ class Outcome:
     confirmed_by: ConfirmedBy
     confirmed_on: date
     corrects: bool = False
+    instead_of: int | None = None
 
 
 def read_confirmed_by(text: str) -> ConfirmedBy:
@@ -58,7 +73,7 @@ def read_confirmed_by(text: str) -> ConfirmedBy:
     for known in CONFIRMED_BY:
         if text == known:
             return known
-    raise OutcomeRefused(f"confirmed_by is '{shown_name(text)}'; {nearest(text[:100], CONFIRMED_BY)}")
+    raise OutcomeRefused(f"confirmed_by is {{wrote}}; {nearest(text[:100], CONFIRMED_BY)}", text)
 
 
 def read_date(text: str, today: date | None = None) -> date:
@@ -71,7 +86,7 @@ def read_date(text: str, today: date | None = None) -> date:
         day = datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise OutcomeRefused(
-            f"the date is '{shown_name(text)}'; write a day as YEAR-MONTH-DAY, such as 2026-03-31"
+            "the date is {wrote}; write a day as YEAR-MONTH-DAY, such as 2026-03-31", text
         ) from None
     now = today or datetime.now(UTC).date()
     if day > now + timedelta(days=1):  # somewhere it is tomorrow
@@ -89,7 +104,6 @@ def place_of(label: str, labels: list[str]) -> int:
     """
     if label not in labels:
         raise OutcomeRefused(
-            f"the label '{shown_name(label)}' is none of the version that answered; "
-            f"{nearest(label[:100], labels)}"
+            f"the label {{wrote}} is none of the version that answered; {nearest(label[:100], labels)}", label
         )
     return labels.index(label)

@@ -51,11 +51,10 @@ def release_line(alias: str, release: Release, overridden: Event | None = None) 
 
 def canary_line(alias: str, canary: Canary) -> str:
     """Which release answers a share beside that of an alias, since when and why."""
-    versions = ", ".join(f"{one.number} ({shown_name(one.subgroup.name)})" for one in canary.release.versions)
     told = f"; {canary.reason}" if canary.reason else ""
     return lines_of(
         [
-            f"{alias}: CANARY: {canary.title} to release {canary.release.id}, versions {versions}, since "
+            f"{alias}: CANARY: {canary.title} to release {canary.release.id}, {canary.versions_told}, since "
             f"{moment(canary.since)} by {shown_name(canary.actor)}{told}"
         ]
     )

@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serving.http.endpoints.answer_pages import AnswerPages
 from serving.http.endpoints.console import Console
 from serving.http.endpoints.description import Description
 from serving.http.endpoints.diagnoses import Diagnoses
@@ -30,10 +31,10 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
         source: opens the registry when the application starts.
     """
     service = ServiceState(settings)
-    diagnoses = Diagnoses(service)
+    diagnoses, outcomes = Diagnoses(service), Outcomes(service)
     endpoints = (
         *(diagnoses, ServedModels(service), Health(service), Description(service)),
-        *(Outcomes(service), Pages(service, diagnoses), Console(service)),
+        *(outcomes, Pages(service, diagnoses), AnswerPages(service, outcomes), Console(service)),
     )
     routes = [route for endpoint in endpoints for route in endpoint.routes()]
 

@@ -19,7 +19,10 @@ from serving.web.languages import ENGLISH, LANGUAGES
 
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = ("registry", "serving")
-TEMPLATES: Final = ("answer.html", "base.html", "picture.html", "problem.html")
+TEMPLATES: Final = (
+    *("answer.html", "base.html", "diagnosis.html", "looking.html", "outcome_form.html", "picture.html"),
+    *("problem.html", "trouble.html"),
+)
 """The templates of pages that are there in every language; all others are English."""
 
 Found = str | tuple[str, str]

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from registry.bundle.manifest.labels import Label
 from registry.bundle.message import Message
 from registry.bundle.skin_tone.scales import SCALES
 from serving.protocol.parameters import Parameters, read_parameters
@@ -12,6 +13,7 @@ from serving.releases.current_release import ServedRelease
 from serving.web.case_form import facts, pictures
 from serving.web.figures import figures
 from serving.web.languages import FIELD, Chosen
+from serving.web.outcome_page import OutcomeForm, form_of
 from serving.web.promise import given, helpful, promise
 from serving.web.rendering import render
 from serving.web.verdict import SERIOUS, verdict
@@ -75,6 +77,8 @@ def picture_page(
     chosen: Chosen | None = None,
     *,
     keeps_answers: bool = False,
+    gives_outcomes: bool = False,
+    labels: Sequence[Label] = (),
 ) -> str:
     """The page, with an answer where there is one.
 
@@ -84,17 +88,22 @@ def picture_page(
         asked: what was asked for, so that the form says it again.
         chosen: the language; English where none is given.
         keeps_answers: whether answers are kept so that their outcomes can be given.
+        gives_outcomes: whether whoever asks may give them.
+        labels: of the version that answered, in its own order.
     """
+    chosen = chosen or Chosen()
     declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
     return render(
         "picture.html",
-        chosen or Chosen(),
+        chosen,
         translated=True,
         here="picture",
         pictures=pictures(state),
         facts=facts(state, asked.facts if asked else {}),
         models=sorted(state.releases),
         keeps_answers=keeps_answers,
+        gives_outcomes=gives_outcomes,
+        form=_outcome_form(diagnosis, labels, chosen) if diagnosis and gives_outcomes else None,
         model=(asked.model if asked else None) or "",
         scales=tones(state),
         declared=declared,
@@ -103,7 +112,12 @@ def picture_page(
     )
 
 
-def _answer(diagnosis: Diagnosis) -> dict[str, object]:
+def _outcome_form(diagnosis: Diagnosis, labels: Sequence[Label], chosen: Chosen) -> OutcomeForm | None:
+    """None where another picture is asked for: that one's answer is to be judged."""
+    return None if diagnosis.decision == "retake" else form_of(diagnosis.id, labels, chosen)
+
+
+def _answer(diagnosis: Diagnosis) -> dict[str, Any]:
     """What the answer's part of the page shows beside the diagnosis itself."""
     return {
         "verdict": verdict(diagnosis),

@@ -25,19 +25,27 @@ ASSETS: Final[Mapping[str, str]] = {
 """Every file that a page may load, with its media type."""
 
 
-def render(template: str, chosen: Chosen | None = None, *, translated: bool = False, **shown: Any) -> str:
+def render(
+    template: str,
+    chosen: Chosen | None = None,
+    *,
+    translated: bool = False,
+    path: str = "/",
+    **shown: Any,
+) -> str:
     """A page; whatever is put into it is escaped, and messages are said in its language.
 
     Args:
         template: its name.
         chosen: the language; English where none is given.
         translated: whether the page is there in every language, so that it offers the others.
+        path: where the page is in the other languages.
         shown: what the template shows.
     """
     chosen = chosen or Chosen()
     page = _templates(chosen.code).get_template(template)
     offered = LANGUAGES if translated else {}
-    return str(page.render(disclaimer=DISCLAIMER, language=chosen, languages=offered, **shown))
+    return str(page.render(disclaimer=DISCLAIMER, language=chosen, languages=offered, path=path, **shown))
 
 
 @cache

@@ -46,6 +46,7 @@ from training.updates.secure_aggregation.messages import (
     session_about,
     tensor_bytes_of,
 )
+from training.updates.secure_aggregation.recovery import combine
 from training.updates.settings import SecureAggregationConfig
 
 RUN = "skin-1"
@@ -255,7 +256,7 @@ def impersonate(
         return opened.reason
     self_shares[0] = tensor_bytes_of(opened.tensors[SELF_SHARES][0])
     total = FixedPointVector.from_tensors(masked.tensors)
-    self_key = shamir.combine(self_shares, victim.config.threshold(len(names)))
+    self_key = combine(self_shares, victim.config.threshold(len(names)))
     total.subtract(total.mask(derive(self_key, session, "self mask")))
     for mask_pair, _ in pairs.values():  # the victim, whose place is first, has added each
         key = agree(mask_pair.private, victims_mask, masks_about(session, plan), "pair mask")

@@ -14,7 +14,7 @@ from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
 from training.messages.message import Failure
 from training.updates.secure_aggregation import client as client_module
-from training.updates.secure_aggregation import cohorts, server, shamir
+from training.updates.secure_aggregation import cohorts, server
 from training.updates.secure_aggregation.aggregation import sum_answers
 from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.fixed_point import decode
@@ -33,6 +33,7 @@ from training.updates.secure_aggregation.messages import (
     read_json,
     tensor_bytes_of,
 )
+from training.updates.secure_aggregation.recovery import combine
 from training.updates.secure_aggregation.server import SecureSum
 
 FIVE = ("ash", "birch", "cedar", "elm", "fir")
@@ -93,10 +94,10 @@ def test_without_confirmation_it_opens_the_sum_of_two(tmp_path):
     total = vectors[0]
     total.add(vectors[1])
     for place in PAIR:
-        own = shamir.combine(self_shares[place], 3)
+        own = combine(self_shares[place], 3)
         total.subtract(total.mask(derive(own, summing.session, "self mask")))
     for place, shares in key_shares.items():
-        key = shamir.combine(shares, 3)
+        key = combine(shares, 3)
         assert KeyPair.of(key).public == summing.public[place][:32]
         for other in PAIR:  # whose places are lower: they have added
             about = masks_about(summing.session, plan)

@@ -1,7 +1,9 @@
 """A client as a stage sees it: its pictures, its state store and the process's local model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as made
 
+from registry.bundle.counts.field_counts import FieldFile
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.manifest.schema import UNDECLARED
 from training.algorithms.client_state import StateStore
@@ -29,6 +31,7 @@ class Client:
         noisy: whether what it tells gets noise, and is of one picture of each patient.
         features: what a frozen encoder made of its pictures.
         watch: told how much of a long answer is done, for whoever waits.
+        field: what it knows of its service's answers and outcomes; None where it was given nothing.
     """
 
     id: str
@@ -38,10 +41,11 @@ class Client:
     store: StateStore
     local_model: LocalModel
     steps: int | None = None
-    releases: ReleaseStore = field(default_factory=MemoryReleases)
+    releases: ReleaseStore = made(default_factory=MemoryReleases)
     noisy: bool = False
-    features: FeatureMemory = field(default_factory=FeatureMemory)
+    features: FeatureMemory = made(default_factory=FeatureMemory)
     watch: Watch = unwatched
+    field: FieldFile | None = None
 
     @property
     def smallest_cell(self) -> int:

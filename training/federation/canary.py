@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State, StateStore
-from training.errors import DataError, QuorumError, TrainingError, public_message
+from training.errors import DataError, QuorumError, TrainingError, public_message, tell
 from training.messages.engine import Engine
 from training.messages.message import Broadcast, Failure, Update, reply
 
@@ -56,7 +56,7 @@ def answer_canary(
         raise
     except Exception as error:  # whatever it is, to find it is what this is for
         LOGGER.warning("the canary found an error", exc_info=error)
-        raise DataError(f"{client.id} cannot train: {public_message(error)}") from error
+        raise tell(DataError(f"{client.id} cannot train: {public_message(error)}")) from error
     return reply(question)
 
 

@@ -6,9 +6,10 @@ out; an update is clipped and noised, compressed, or withheld for a sum under ma
 such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from registry.bundle.counts.field_counts import FieldFile
 from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
@@ -16,7 +17,7 @@ from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
-from training.errors import MessageError, TrainingError
+from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
@@ -66,9 +67,11 @@ def answer_privately(
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)
     if broadcast.ask == COLLECT and privacy.client_level is not None:
-        raise MessageError(
-            f"{client.id} does not upload what stayed with it: it would leave without noise, and the job has "
-            "privacy.client_level; set sync.average_at_end: false"
+        raise tell(
+            MessageError(
+                f"{client.id} does not upload what stayed with it: it would leave without noise, and the job "
+                "has privacy.client_level; set sync.average_at_end: false"
+            )
         )
     if broadcast.ask in withheld_questions(privacy, stage):
         from training.updates.secure_aggregation.client import withhold
@@ -105,16 +108,20 @@ def refuse_open(update: Update, client: Client, privacy: PrivacyConfig, stage: S
     if client.id == SERVER or not update.tensors:
         return
     if privacy.secure_aggregation is not None and update.ask not in stage.summed:
-        raise MessageError(
-            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
-            "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
-            "asks for them"
+        raise tell(
+            MessageError(
+                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send tensors of one "
+                "client in the clear, and the job has privacy.secure_aggregation; leave that out or what "
+                "asks for them"
+            )
         )
     if privacy.masked_counts is not None and update.ask == JUDGE:
-        raise MessageError(
-            f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
-            "client in the clear, and this job has them under masks; that question is for the coordinator's "
-            "own client"
+        raise tell(
+            MessageError(
+                f"{client.id} does not answer `{update.ask}` of {update.stage}: it would send counts of one "
+                "client in the clear, and this job has them under masks; that question is for the "
+                "coordinator's own client"
+            )
         )
 
 
@@ -128,9 +135,11 @@ def answer_masks(
     """
     config = privacy.secure_aggregation or privacy.masked_counts
     if config is None:
-        raise MessageError(
-            f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation and no "
-            "privacy.counts.masks; do the coordinator and this site run the same job?"
+        raise tell(
+            MessageError(
+                f"{client.id} was asked `{broadcast.ask}`, and this job has no privacy.secure_aggregation "
+                "and no privacy.counts.masks; do the coordinator and this site run the same job?"
+            )
         )
     from training.updates.secure_aggregation.client import answer
 
@@ -148,6 +157,7 @@ class ClientApp:
         releases: the account of what they told before; where none is given, it ends with the process.
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
+        field: what each client played here knows of its service's answers and outcomes, if anything.
     """
 
     def __init__(
@@ -159,8 +169,10 @@ class ClientApp:
         releases: ReleaseStore | None = None,
         identity: Identity | None = None,
         watch: Watch = unwatched,
+        field: Mapping[str, FieldFile] | None = None,
     ) -> None:
         self._job = job
+        self._field = field or {}
         self._watch = watch
         self._dataset = dataset
         self._store = store
@@ -184,6 +196,7 @@ class ClientApp:
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
             watch=self._watch,
+            field=self._field.get(broadcast.client),
         )
         try:
             return answer_privately(self._job, broadcast, client, self._identity)

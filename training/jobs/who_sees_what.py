@@ -87,7 +87,7 @@ def of_the_network(job: Job) -> Iterator[Seen]:
         yield Seen(
             "introduction",
             "names of classes and subgroups, a fingerprint of the pictures, versions, times, sizes, errors",
-            "all of it; of an error its kind alone where its text may name a file",
+            "all of it; of an error a code and a sentence of ours",
             "names and fingerprints",
             "in the clear: all have to agree on it",
         )
@@ -243,6 +243,15 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Ite
             MASKED if masks is not None else "its sums",
             "means of classes and a spread fitted to all of them",
             f"{way}; classes of {apart}",
+        )
+    if "field" in names:
+        yield Seen(
+            "field",
+            "whether it tells of a version and a subgroup; then counts of answers and outcomes of its "
+            "service on either side of the working point, and estimates made of them",
+            MASKED if masks is not None else "its sums, by version and subgroup",
+            NOTHING,
+            f"{way}; outcomes of {apart}",
         )
     if "export" in names:
         yield Seen(

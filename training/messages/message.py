@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from training.errors import MessageError
+from training.errors import MessageError, tell
 
 Tensors = Mapping[str, torch.Tensor]
 Shapes = Mapping[str, torch.Size]
@@ -190,7 +190,9 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 def unknown_question(broadcast: Broadcast) -> MessageError:
     """What a client says of a question that its stage does not know."""
-    return MessageError(
-        f"stage {broadcast.stage} knows no question `{broadcast.ask}`; "
-        "do the coordinator and this site run the same version of dermfed?"
+    return tell(
+        MessageError(
+            f"stage {broadcast.stage} knows no question `{broadcast.ask}`; "
+            "do the coordinator and this site run the same version of dermfed?"
+        )
     )

@@ -10,6 +10,31 @@ from training.config import FrozenConfig
 Form = Literal["exact", "half", "8-bit"]  # of a tensor as it travels
 
 
+class SparseMasksConfig(FrozenConfig):
+    """Masks with a few others each and not with all, for federations of many hospitals (Bell et al. 2020).
+
+    From `FEWEST` hospitals on each draws those with whom it shares its secrets, as many as it takes; see
+    `training.updates.secure_aggregation.neighbourhoods`. With fewer, all do with all.
+
+    Attributes:
+        corrupted: γ, the share of hospitals that may help a dishonest coordinator.
+        leaving: δ, the share of hospitals that may leave a sum on the way.
+    """
+
+    FEWEST: ClassVar[int] = 32
+    corrupted: float = Field(0.1, ge=0, lt=0.5)
+    leaving: float = Field(0.1, ge=0, lt=0.5)
+
+    @model_validator(mode="after")
+    def _leaves_enough(self) -> "SparseMasksConfig":
+        if self.corrupted + 2 * self.leaving >= 1:
+            raise ValueError(
+                f"corrupted: {self.corrupted:g} and leaving: {self.leaving:g} leave too few honest hospitals "
+                "to confirm one list; corrupted + 2 leaving has to be below 1"
+            )
+        return self
+
+
 class SecureAggregationConfig(FrozenConfig):
     """Sums that the coordinator learns without learning what was added (Bonawitz et al. 2017).
 
@@ -21,16 +46,26 @@ class SecureAggregationConfig(FrozenConfig):
         bound: the largest absolute value of a weight that can be summed; a tensor of which the round began
             with larger values gets four times their largest. A client with a larger one refuses.
         counts: whether metric counts are masked too, not weights alone; `privacy.counts.masks` goes before.
+        sparse: with whom each masks where hospitals are many; null for with all.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"sparse"})
     fewest: int = Field(3, ge=2)
     survivors: float = Field(0.5, ge=0.5, lt=1)
     bound: float = Field(64.0, ge=1, le=65536)
     counts: bool = True
+    sparse: SparseMasksConfig | None = None
 
     def threshold(self, clients: int) -> int:
-        """The threshold t of so many clients."""
-        return max(self.fewest, int(self.survivors * clients) + 1)
+        """The threshold t of so many clients.
+
+        Where masks are sparse, also more than (1 + γ) / 2 of them: then no two lists of survivors are both
+        confirmed, even if a share γ confirms both.
+        """
+        least = int(self.survivors * clients) + 1
+        if self.sparse is not None and clients >= self.sparse.FEWEST:
+            least = max(least, (clients + ceil(round(self.sparse.corrupted * clients, 9))) // 2 + 1)
+        return max(self.fewest, least)
 
 
 class ClientLevelConfig(FrozenConfig):

@@ -1,7 +1,9 @@
 """`POST /v1/diagnoses/{id}/outcome`: what became of the patient, by whoever asked."""
 
 import uuid
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -10,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from registry.bundle.message import Message
 from registry.errors import RegistryError
 from registry.outcomes.giving import ANYBODY, Refusal, Taken
+from registry.outcomes.looking import SeenAnswer
 from registry.outcomes.outcome import (
     Outcome,
     OutcomeGiven,
@@ -40,6 +44,8 @@ JSON = "application/json"
 LARGEST = 4096
 """Bytes of a body."""
 
+Found = TypeVar("Found")
+
 _AT_ONCE = 4
 _AGAIN_SECONDS = 0.5
 """After which an unknown answer is looked for once more: another process may just be writing it."""
@@ -61,49 +67,96 @@ class Outcomes:
         refuse_other_sites(request)
         await self._service.authorise(request, "outcome")
         self._service.admission.check_open()
-        keeper = self._service.answers
-        if keeper is None:
-            raise NothingKept(
-                "this service keeps no answers to be judged; its operator names a database for them in "
-                "DERMFED_OUTCOMES_URL"
-            )
+        self.keeper()
         if media_type(request.headers.get("content-type", "")) != JSON:
             raise WrongMediaType(f"send {JSON}")
         too_large = f"the body has more than {LARGEST:,} bytes; an outcome takes some hundred"
         body = await read_body(request, LARGEST, too_large)
         outcome = _read(request.path_params["id"], body)
-        may_all = request.state.key is not None and self._service.may(request, "operate")
-        key = ANYBODY if may_all else request.state.key
-        taken = await self._give(keeper, outcome, key)
+        taken = await self.take(outcome, self.whose(request))
         return JSONResponse(OutcomeTaken(id=outcome.answer, taken=taken).model_dump(mode="json"))
 
-    async def _give(self, keeper: AnswerKeeper, outcome: Outcome, key: str | None) -> Taken:
-        for last in (False, True):
-            told = await anyio.to_thread.run_sync(
-                partial(_given, keeper, outcome, key), limiter=self._threads
+    def keeper(self) -> AnswerKeeper:
+        """What keeps answers.
+
+        Raises:
+            NothingKept: nothing does.
+        """
+        if self._service.answers is None:
+            raise NothingKept(
+                "this service keeps no answers to be judged; its operator names a database for them in "
+                "DERMFED_OUTCOMES_URL"
             )
-            if not isinstance(told, Refusal):
-                return told
-            if last or not isinstance(told.why, UnknownAnswer):
-                raise _problem(told.why)
-            await anyio.sleep(_AGAIN_SECONDS)
-        raise AssertionError
+        return self._service.answers
+
+    def whose(self, request: Request, *, page: bool = False) -> str | None:
+        """Whose answers an authorised request may judge: those of its key, or `ANYBODY`'s for an operator."""
+        may_all = request.state.key is not None and self._service.may(request, "operate", page=page)
+        return ANYBODY if may_all else request.state.key
+
+    async def take(self, outcome: Outcome, key: str | None) -> Taken:
+        """Takes an outcome of whoever has this key.
+
+        Raises:
+            NothingKept, UnknownDiagnosis, OutcomeKnown, InvalidParameter, OutcomesNotTaken: as the names say.
+        """
+        keeper = self.keeper()
+        told = await self._twice(
+            lambda: keeper.give(outcome, key),
+            lambda told: isinstance(told, Refusal) and isinstance(told.why, UnknownAnswer),
+        )
+        if isinstance(told, Refusal):
+            raise as_problem(told.why)
+        return told
+
+    async def look(self, id_: str, key: str | None) -> SeenAnswer:
+        """What is known of an answer, for whoever has this key.
+
+        Raises:
+            NothingKept, UnknownDiagnosis, OutcomesNotTaken: as their names say.
+        """
+        keeper = self.keeper()
+        seen = await self._twice(lambda: keeper.look(id_, key), lambda seen: seen is None)
+        if seen is None:
+            raise UnknownDiagnosis(
+                Message("no answer of this number is kept that you may see; look at the number again")
+            )
+        return seen
+
+    async def _twice(self, work: Callable[[], Found], missed: Callable[[Found], bool]) -> Found:
+        """What a thread finds in the database; where that is nothing, what it finds a little later."""
+        found = await anyio.to_thread.run_sync(partial(_in_database, work), limiter=self._threads)
+        if not missed(found):
+            return found
+        await anyio.sleep(_AGAIN_SECONDS)
+        return await anyio.to_thread.run_sync(partial(_in_database, work), limiter=self._threads)
 
 
-def _given(keeper: AnswerKeeper, outcome: Outcome, key: str | None) -> Taken | Refusal:
+def _in_database(work: Callable[[], Found]) -> Found:
     try:
-        return keeper.give(outcome, key)
+        return work()
     except RegistryError as error:
         raise OutcomesNotTaken(
             "the outcome cannot be kept at the moment; send it again later", {"Retry-After": "5"}
         ) from error
 
 
-def _read(answer: str, body: bytes) -> Outcome:
+def read_id(text: str) -> str:
+    """The id of a diagnosis, as it is kept.
+
+    Raises:
+        UnknownDiagnosis: it cannot be one.
+    """
     try:
-        id_ = str(uuid.UUID(answer))
+        return str(uuid.UUID(text))
     except ValueError:
-        raise UnknownDiagnosis("the id of a diagnosis is a UUID, as the answer has it in `id`") from None
+        raise UnknownDiagnosis(
+            Message("the id of a diagnosis is a UUID, as the answer has it in `id`")
+        ) from None
+
+
+def _read(answer: str, body: bytes) -> Outcome:
+    id_ = read_id(answer)
     try:
         given = GivenOutcome.model_validate_json(body)
         confirmed_by, day = read_confirmed_by(given.confirmed_by), read_date(given.date)
@@ -112,11 +165,12 @@ def _read(answer: str, body: bytes) -> Outcome:
         where = ".".join(map(str, problem["loc"])) or "the body"
         raise InvalidParameter(f"{where}: {problem['msg']}") from error
     except OutcomeRefused as refused:
-        raise _problem(refused) from refused
+        raise as_problem(refused) from refused
     return Outcome(id_, given.label, confirmed_by, day, given.corrects)
 
 
-def _problem(refused: OutcomeRefused) -> ProblemResponse:
+def as_problem(refused: OutcomeRefused) -> ProblemResponse:
+    """What a request is answered with whose outcome is refused."""
     if isinstance(refused, UnknownAnswer):
         return UnknownDiagnosis(str(refused))
     if isinstance(refused, OutcomeGiven):

@@ -24,6 +24,7 @@ from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
 from serving.web.languages import Chosen, chosen_for
 from serving.web.operator_page import NEWEST, Seen, operator_page
+from serving.web.outcome_page import PATH
 from serving.web.picture_page import picture_page, read_form
 from serving.web.problem_page import problem_page
 from serving.web.rendering import ASSETS, asset
@@ -46,7 +47,7 @@ def problems_as_pages(endpoint: Endpoint[Of]) -> Endpoint[Of]:
             if "text/html" not in request.headers.get("accept", ""):
                 raise
             # What operators see is English; so is what is told to them.
-            translated = request.url.path == "/"
+            translated = request.url.path == "/" or request.url.path.startswith(PATH)
             chosen = chosen_for(request) if translated else Chosen()
             shown = problem_page(problem, request_id(request), chosen, translated=translated)
             return page(shown, problem.status, {**problem.headers, **chosen.headers})
@@ -89,6 +90,7 @@ class Pages:
             await self._service.served(request),
             chosen=chosen,
             keeps_answers=self._service.answers is not None,
+            gives_outcomes=self._gives_outcomes(request),
         )
         return page(shown, headers=chosen.headers)
 
@@ -106,9 +108,14 @@ class Pages:
                 result.parameters,
                 chosen,
                 keeps_answers=self._service.answers is not None,
+                gives_outcomes=self._gives_outcomes(request),
+                labels=result.loaded.manifest.labels,
             )
             answer = page(shown, headers=chosen.headers)
             return await self._diagnoses.respond(request, entry, result, answer)
+
+    def _gives_outcomes(self, request: Request) -> bool:
+        return self._service.answers is not None and self._service.may(request, "outcome", page=True)
 
     @problems_as_pages
     async def operator(self, request: Request) -> Response:

@@ -14,6 +14,7 @@ from registry.addresses import masked
 from registry.errors import DatabaseError, RegistryError, SchemaTooNew
 from registry.outcomes.answer import KeptAnswer
 from registry.outcomes.giving import Refusal, Taken
+from registry.outcomes.looking import SeenAnswer, look
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
 from serving.inference.priority import lower_thread_priority
@@ -97,6 +98,15 @@ class AnswerKeeper:
         self.flush()
         (told,) = self.opened().give([outcome], key)
         return told
+
+    def look(self, answer: str, key: str | None) -> SeenAnswer | None:
+        """What is known of an answer, perhaps of one that waits; blocks. Arguments are as of `looking.look`.
+
+        Raises:
+            RegistryError: it cannot be read.
+        """
+        self.flush()
+        return look(self.opened(), answer, key)
 
     def flush(self) -> None:
         """Writes what waits; blocks.

@@ -98,6 +98,7 @@ document.addEventListener("change", (event) => {
   show(event.target);
 });
 document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[enctype]")) return; // that of an outcome has a page of its own
   event.preventDefault();
   ask(event.target);
 });

@@ -1,5 +1,6 @@
 """Federations of real processes on this machine, for the tests over FLARE."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -12,7 +13,15 @@ import yaml
 from benchmarks.loopback.federated import ADMIN, Federated
 from benchmarks.loopback.replay import replay
 from benchmarks.training_runs import digest, stage_tensors
+from clients.data.manifests.manifest import Row
+from clients.federation.federation_file import Federation
+from clients.federation.job_folder import pack
+from clients.federation.kit import Kit, NodeSettings, open_kit
+from clients.federation.provision import provision
+from clients.node.door import Door
+from clients.node.hospital import open_door
 from tests.conftest import TINY
+from training.jobs.job import Job
 
 SECONDS = 900  # after which something that is waited for will not come, on a machine that does much else
 
@@ -23,6 +32,42 @@ def until(condition: Callable[[], Any], what: str, pause: float = 0.05) -> None:
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(pause)
+
+
+@pytest.fixture(scope="session")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kits of a federation of three hospitals; nobody is started."""
+    folder = tmp_path_factory.mktemp("kits-of-three")
+    names = [{"name": name} for name in ("north", "south", "east")]
+    plain = {"name": "skin", "coordinator": {"host": "localhost", "port": 1}, "hospitals": names}
+    provision(Federation.model_validate(plain), folder, folder / "kits")
+    return folder / "kits"
+
+
+@pytest.fixture
+def kit(kits: Path, tmp_path: Path) -> Kit:
+    """A hospital's kit, for one test to do with as it likes."""
+    shutil.copytree(kits / "north", tmp_path / "house" / "north")
+    return open_kit(tmp_path / "house" / "north", "hospital")
+
+
+@pytest.fixture
+def small_job(tiny: dict[str, Any]) -> Job:
+    """A job of one round for hospitals with few pictures."""
+    tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
+    tiny["stages"][0] |= {"rounds": 1, "sync": {"name": "except", "groups": ["norm"]}}
+    return Job.model_validate(tiny)
+
+
+@pytest.fixture
+def door(
+    kit: Kit, small_job: Job, write_pictures: Callable[[list[Row]], Path], monkeypatch, tmp_path
+) -> Door:
+    """The door of a hospital that has pictures and has been asked nothing."""
+    monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
+    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
+    kit.keep_settings(NodeSettings(data=str(write_pictures(rows))))
+    return open_door(kit, pack(small_job), "skin-1")
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def test_every_command_is_documented_with_an_example():
     told = run("--help").output
     docs = Path(__file__).parents[3] / "docs"
     page = (docs / "federation.md").read_text() + (docs / "hospital.md").read_text()
-    for command in ("provision", "request", "renew", "check", "start"):
+    for command in ("provision", "request", "renew", "check", "journal", "start"):
         assert command in told
         assert f"dermfed-node {command}" in run(command, "--help").output
         assert f"dermfed-node {command}" in page
@@ -96,6 +96,7 @@ def test_check_says_what_is_wrong_and_ends_with_one(kits, monkeypatch):
         "clock",
         "disk",
         "identity",
+        "policy",
     }
     assert "CN=north" in found["certificate"]["text"]
 

@@ -174,14 +174,20 @@ def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pic
     node = RequestHandler(
         "north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append
     )
-    assert json.loads(node.introduce()) == {"refused": "BrokenPicturesError; its own log says more"}
+    told = "pictures: some of its pictures cannot be decoded; its own log says more"
+    assert json.loads(node.introduce()) == {"refused": told}
     assert "smith-3.png" in said[0]
 
 
-def test_what_a_job_and_a_manifest_disagree_on_is_disclosed(job, tmp_path, write_pictures):
-    manifest = write_pictures([Row(f"{n}.png", ("MEL", "WRONG")[n % 2]) for n in range(14)])
-    node = RequestHandler("north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=print)
-    assert "WRONG" in json.loads(node.introduce())["refused"]
+def test_what_stands_in_a_table_is_told_at_home_alone(job, tmp_path, write_pictures):
+    said = []
+    manifest = write_pictures([Row(f"{n}.png", ("MEL", "Smith, Jane")[n % 2]) for n in range(14)])
+    node = RequestHandler(
+        "north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append
+    )
+    told = "labels: its labels do not fit the job's label map; its own log says more"
+    assert json.loads(node.introduce()) == {"refused": told}
+    assert "Smith, Jane" in said[0]
 
 
 def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
@@ -192,19 +198,5 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "round-000001.safetensors").write_bytes(b"broken")
     told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
-    assert told.reason == "ClientDataError; its own log says more"
+    assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
-
-
-def test_an_error_that_nobody_foresaw_tells_no_file():
-    from clients.node.hospital import with_public_errors
-    from training.errors import EngineError
-
-    def broken():
-        raise FileNotFoundError(2, "No such file or directory", "/data/smith.png")
-
-    with pytest.raises(
-        EngineError, match=r"^FileNotFoundError: No such file or directory; its own log"
-    ) as told:
-        with_public_errors(broken)
-    assert told.value.__context__ is None

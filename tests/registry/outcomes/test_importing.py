@@ -61,7 +61,7 @@ def test_a_wrong_line_is_refused_alone(line, why):
     ("text", "why"),
     [
         ("", "id, label, confirmed_by, date are missing"),
-        ("id,label,confirmed_by,date,name\n", "name may not be there"),
+        ("id,label,confirmed_by,date,name\n", "column 5 may not be there"),
         ("id,label,confirmed_by\n", "date is missing"),
         ("id,id,label,confirmed_by,date\n", "a column is there twice"),
         ("x" * (LONGEST_LINE + 1), "line 1 is longer"),

@@ -212,6 +212,13 @@ def test_a_dermfed_that_knows_no_canaries_and_withdraws_leaves_none(released, pl
     assert canary(released) is None
 
 
+@pytest.mark.parametrize("said", ['{"share": 7}', "{}", '{"share": 0.5, "first": 999}', "null"])
+def test_what_no_dermfed_of_today_writes_is_no_canary(released, places, said):
+    released.promote(MODEL, [3], **TO, share=FEW)
+    places.tamper(f"UPDATE events SET details = '{said}' WHERE kind = 'canary-started'")
+    assert released.standing().canaries == {}
+
+
 def test_a_canary_that_moves_meanwhile_is_judged_anew(released, monkeypatch):
     judge, begun = promote.judge, []
 
@@ -353,14 +360,10 @@ def test_the_command_of_a_timer_ends_it_on_outcomes_that_break_its_promise(
     asked = ("canary", "check", MODEL, "--outcomes", url)
     with OutcomeStore.open(url) as store:
         by = {number: Answering(MODEL, number, "global", "dark", "", labels) for number in (1, 2)}
-        fine = [kept_answer(day, answering=by[2]) for day in range(40)]
-        store.record(fine)
-        give(store, fine, "MEL")
+        answer(store, by[2], range(5), called="MEL", passed="NV")  # both as it should be
         ended = command(*asked)
         assert (ended.code, "CANARY: 0.05 of requests" in ended.out) == (0, True), ended.err
-        missed = [kept_answer(day, answering=by[2], malignancy=0.1, label="NV") for day in range(60, 100)]
-        store.record(missed)
-        give(store, missed, "MEL")
+        answer(store, by[2], range(60, 72), called="NV", passed="MEL")
     ended = command(*asked, "--json")
     assert ended.code == 1, ended.err
     found = json.loads(ended.out)
@@ -373,10 +376,15 @@ def test_the_command_of_a_timer_ends_it_on_outcomes_that_break_its_promise(
     assert command(*asked).out.strip() == f"no canary of {MODEL} runs"
 
 
-def give(store, answers, label):
-    for one in answers:
-        known = one.day + timedelta(days=1)
-        store.give([Outcome(one.id, label, "histopathology", known)], "k1", known)
+def answer(store, by, days, called, passed):
+    """On each day twenty answers on either side of the working point; their outcomes the day after."""
+    for day in days:
+        above = [kept_answer(day, answering=by) for _ in range(20)]
+        below = [kept_answer(day, answering=by, malignancy=0.1, label="NV") for _ in range(20)]
+        both = [*((one, called) for one in above), *((one, passed) for one in below)]
+        store.record([one for one, _ in both])
+        known = both[0][0].day + timedelta(days=1)
+        store.give([Outcome(one.id, label, "histopathology", known) for one, label in both], "k1", known)
 
 
 def test_commands_show_it(released, command):
@@ -388,6 +396,11 @@ def test_commands_show_it(released, command):
     assert told["release"]["id"] == before.id
     again = command("promote", MODEL, 3, "--to", "production", "--share", "0.05", "--for", "dark")
     assert again.out.startswith("nothing to do: production: CANARY: 0.05 of requests for dark")
+    assert (
+        "Beside it a canary answers 0.05 of requests for dark: versions 3 (global)"
+        in command("card", MODEL).out
+    )
+    assert "versions 3 (global)" in json.loads(command("card", MODEL, "--json").out)["canary"]
     shown = command("show", MODEL).out
     assert "production: CANARY: 0.05 of requests for dark to release" in shown
     assert "version 3 for global" in shown
@@ -401,6 +414,7 @@ def test_commands_show_it(released, command):
     assert "canary-ended for production" in command("history", MODEL).out
     assert command("canary", "end", MODEL, "--reason", "again").code == 2
     assert "CANARY" not in command("show", MODEL).out
+    assert "canary" not in json.loads(command("card", MODEL, "--json").out)
 
 
 def test_an_export_is_of_what_the_alias_points_to_alone(released, tmp_path):

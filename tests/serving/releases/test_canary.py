@@ -283,6 +283,26 @@ def test_an_alarm_that_is_there_already_lets_no_answer_out(versions, tmp_path, m
     assert canary_alarms.CanaryAlarms(versions, None).issue(MODEL, canary, running) == ""
 
 
+def test_where_its_thread_hangs_no_alarm_would_be_seen_and_it_waits(versions, serve, tmp_path, monkeypatch):
+    go, hangs = threading.Event(), threading.Event()
+
+    def asked(*_):
+        if hangs.is_set():
+            assert go.wait(120)
+        return {}
+
+    monkeypatch.setattr(Registry, "alarms_in_field", asked)
+    monkeypatch.setattr(canary_alarms, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(canary_releases, "BLIND_SECONDS", 1.0)
+    versions.promote(MODEL, [3], **TO, share=Share(0.999))
+    with serve(outcomes_url=f"sqlite:///{tmp_path / 'outcomes.db'}") as service:
+        service.eventually(lambda: version(service.diagnose()) == 3)
+        hangs.set()
+        service.eventually(lambda: version(service.diagnose()) == 1)
+        go.set()
+        service.eventually(lambda: version(service.diagnose()) == 3)
+
+
 def test_a_withdrawn_one_and_one_of_a_registry_that_cannot_be_read_answer_nobody(
     versions, serve, monkeypatch
 ):

@@ -1,5 +1,6 @@
 """The channel to one site: the calls that reach it, and the errors of a call that does not."""
 
+import json
 from collections.abc import Callable
 from typing import Protocol
 
@@ -7,6 +8,7 @@ from training.config import FrozenConfig
 from training.engines.nvflare.payload import Payload
 from training.errors import TrainingError
 
+REFUSED = "refused"  # the key under which a site says, as JSON, why it does not do what it was asked
 SLOWEST = 250_000  # bytes a second (2 Mbit/s) that a site's link is trusted to carry
 
 
@@ -73,3 +75,17 @@ class Channel(Protocol):
 
     def ping(self, seconds: float) -> Heartbeat:
         """A heartbeat, which a site gives while it trains, too; raises like `greet`."""
+
+
+def raise_refusal(text: str) -> None:
+    """Raise a site's refusal, where its answer is one.
+
+    Raises:
+        SiteRefusedError: with the site's reason.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
+    if isinstance(content, dict) and REFUSED in content:
+        raise SiteRefusedError(f"{content[REFUSED]}")

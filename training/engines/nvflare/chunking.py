@@ -20,6 +20,7 @@ from training.engines.nvflare.channel import ChannelError, SiteRefusedError, tra
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, part_of, size_of
 from training.engines.nvflare.wire import number_of
 from training.messages.spool import SUFFIX
+from training.plain_names import PlainName
 
 AT_ONCE = 16  # chunks that are in flight at the same time, to and from all sites
 TURN = 1.0  # seconds between calls of `alive` for a site that waits for its turn
@@ -37,7 +38,7 @@ class ChunkAddress(FrozenConfig):
         size: bytes of the whole payload.
     """
 
-    session: str
+    session: PlainName
     number: int
     offset: int = Field(ge=0)
     size: int = Field(gt=0)

@@ -9,7 +9,7 @@ from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
-from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError
+from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
 from training.engines.nvflare.chunking import ChunkedTransfer
 from training.engines.nvflare.payload import Payload
 
@@ -60,6 +60,8 @@ class FlareChannel:
     def put(self, address: str, chunk: bytes, seconds: float) -> int:
         """See `ChunkChannel`."""
         held = self._call(PUT, seconds, place=address, piece=chunk)
+        if isinstance(held, str):
+            raise_refusal(held)
         if not isinstance(held, int):
             raise SiteRefusedError(f"{self._proxy.name} answered {type(held).__name__}, and no number")
         return held
@@ -67,6 +69,8 @@ class FlareChannel:
     def fetch(self, address: str, seconds: float) -> bytes:
         """See `ChunkChannel`."""
         chunk = self._call(FETCH, seconds, place=address)
+        if isinstance(chunk, str):
+            raise_refusal(chunk)
         if not isinstance(chunk, bytes | bytearray | memoryview):
             raise SiteRefusedError(f"{self._proxy.name} answered {type(chunk).__name__}, and no bytes")
         return bytes(chunk)
@@ -74,6 +78,8 @@ class FlareChannel:
     def answer(self, header: str, payload: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
         """See `ChunkChannel`."""
         result = self._call(ANSWER, seconds, header=header, body=payload, size=size)
+        if isinstance(result, str):
+            raise_refusal(result)
         match result:
             case [str(head), bytes() | bytearray() | memoryview() as first, int(whole)]:
                 return head, bytes(first), whole
@@ -82,6 +88,7 @@ class FlareChannel:
     def ping(self, seconds: float) -> Heartbeat:
         """See `Channel`."""
         text = self._text(PING, seconds)
+        raise_refusal(text)
         try:
             return Heartbeat.model_validate_json(text)
         except ValueError as error:

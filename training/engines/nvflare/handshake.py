@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from training.config import FrozenConfig
 from training.engines.nvflare.wire import PROTOCOL
-from training.errors import EngineError
+from training.errors import EngineError, tell
 
 MUST_BE_EQUAL = ("dermfed",)  # a job's weights are these versions' work
 WEIGHTS = "the file of model.weights"  # beside the packages: by its digest, where the job names one
@@ -60,24 +60,42 @@ def refuse_incompatible(name: str, theirs: Handshake, ours: Handshake) -> None:
     for package in MUST_BE_EQUAL:
         there, here = theirs.versions.get(package, "none"), ours.versions.get(package, "none")
         if there != here:
-            raise EngineError(
-                f"{name} runs {package} {there}, this side {here}; install the same version on both sides"
+            raise tell(
+                EngineError(
+                    f"{name} runs {package} {there}, this side {here}; install the same version on both sides"
+                )
             )
     if theirs.protocol != ours.protocol:
-        raise EngineError(
-            f"{name} speaks version {theirs.protocol} of our messages, this side {ours.protocol}; install "
-            "the same version of dermfed on both sides"
+        raise tell(
+            EngineError(
+                f"{name} speaks version {theirs.protocol} of our messages, this side {ours.protocol}; "
+                "install the same version of dermfed on both sides"
+            )
         )
     if theirs.job != ours.job:
-        raise EngineError(
-            f"{name} reads the job as {theirs.job}, this side as {ours.job}; the same job has one digest: "
-            "install the same version of dermfed, and of the parts that others add to it, on both sides"
+        raise tell(
+            EngineError(
+                f"{name} reads the job as {theirs.job}, this side as {ours.job}; the same job has one "
+                "digest: install the same version of dermfed, and of others' parts that the job names, on "
+                "both sides"
+            )
         )
-    file, own_file = theirs.versions.get(WEIGHTS), ours.versions.get(WEIGHTS)
-    if file and own_file and file != own_file:
-        raise EngineError(
-            f"{name} begins with other weights than this side: {file} there, {own_file} here; put the "
-            "same file, or install the same package, on both sides (sha256sum tells the digest)"
+
+
+def refuse_other_weights(theirs: str, ours: str | None) -> None:
+    """Refuse a coordinator that begins with another file of weights than is here.
+
+    A job may name any file of this machine: its digest is told only to whoever knows it.
+
+    Raises:
+        EngineError: naming theirs, and not ours.
+    """
+    if ours is not None and theirs != ours:
+        raise tell(
+            EngineError(
+                f"the coordinator begins with other weights than this side: {theirs} there; put the same "
+                "file, or install the same package, on both sides (sha256sum tells the digest)"
+            )
         )
 
 

@@ -1,6 +1,5 @@
 """Client registration: compare versions with each site, collect client properties, agree on a roster."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
-from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError
+from training.engines.nvflare.channel import Channel, ChannelError, SiteRefusedError, raise_refusal
 from training.engines.nvflare.handshake import Handshake, differing, refuse_incompatible, shake_hands
 from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
@@ -22,7 +21,6 @@ from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 
-REFUSED = "refused"  # the key under which a site reports why it will not take part
 MINUTE = 60.0
 POLL_SECONDS = 0.2  # seconds between looks at who went away
 Result = TypeVar("Result")
@@ -273,17 +271,3 @@ def refuse_if_away(answers: Mapping[str, object]) -> None:
     if away:
         reasons = "; ".join(f"{name}: {why}" for name, why in away.items())
         raise AwayError(f"the run begins when every site is there. {reasons}")
-
-
-def raise_refusal(text: str) -> None:
-    """Raise a site's refusal, where its answer is one.
-
-    Raises:
-        SiteRefusedError: with the site's reason.
-    """
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
-    if isinstance(content, dict) and REFUSED in content:
-        raise SiteRefusedError(f"{content[REFUSED]}")

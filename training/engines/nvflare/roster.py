@@ -13,8 +13,9 @@ from typing import NoReturn
 from registry.bundle.manifest.labels import Label
 from training.config import FrozenConfig
 from training.data.dataset import Dataset, Examples, Split
-from training.errors import DataError, JobError
+from training.errors import DataError, JobError, tell
 from training.jobs.job import Job
+from training.plain_names import PlainName
 
 
 class ClientProperties(FrozenConfig):
@@ -28,7 +29,7 @@ class ClientProperties(FrozenConfig):
         unseen: whether it trains nothing.
     """
 
-    client: str
+    client: PlainName
     labels: tuple[Label, ...]
     subgroups: tuple[str, ...]
     fingerprint: str
@@ -96,10 +97,12 @@ class Roster(FrozenConfig):
         """
         known = self.fingerprints.get(properties.client)
         if known is not None and known != properties.fingerprint:
-            raise DataError(
-                f"{properties.client} returns with other data than it began the run with (fingerprint "
-                f"{properties.fingerprint}, not {known}); restore its manifest and pictures, or start the "
-                "run anew"
+            raise tell(
+                DataError(
+                    f"{properties.client} returns with other data than it began the run with (fingerprint "
+                    f"{properties.fingerprint}, not {known}); restore its manifest and pictures, or start "
+                    "the run anew"
+                )
             )
 
     def refuse_other_masks(self, site: str, *, masked: bool) -> None:
@@ -110,10 +113,12 @@ class Roster(FrozenConfig):
         """
         if self.masked_counts is not None and masked != self.masked_counts:
             forms = {True: "under masks", False: "in the clear"}
-            raise JobError(
-                f"{site} sends counts {forms[masked]}, and the coordinator expects them {forms[not masked]}: "
-                "they know of different hospitals. Put the coordinator's federation.yaml into the kits of "
-                "all, or say privacy.counts.masks in the job"
+            raise tell(
+                JobError(
+                    f"{site} sends counts {forms[masked]}, and the coordinator expects them "
+                    f"{forms[not masked]}: they know of different hospitals. Put the coordinator's "
+                    "federation.yaml into the kits of all, or say privacy.counts.masks in the job"
+                )
             )
 
 

@@ -13,8 +13,9 @@ from pydantic import Field, ValidationError
 
 from training.config import FrozenConfig
 from training.engines.nvflare.payload import Payload, read_payload, write_payload
-from training.errors import MessageError
+from training.errors import MessageError, tell
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
+from training.plain_names import PlainName
 
 PROTOCOL = 3  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
@@ -27,16 +28,17 @@ class Stamp(FrozenConfig):
         job: the job's digest.
         session: one stay of the coordinator in a job; another begins when it was stopped and returns.
         number: of the question, rising at each client.
-        client, stage, round, ask, track: see `training.messages.message.Message`.
+        client, stage, round, ask, track: see `training.messages.message.Message`; a track is a subgroup's
+            name and may be anything, so that nothing is ever kept under it as it is.
     """
 
     job: str
-    session: str
+    session: PlainName
     number: int = Field(ge=0)
-    client: str
-    stage: str
+    client: PlainName
+    stage: PlainName
     round: int = Field(ge=0)
-    ask: str
+    ask: PlainName
     track: str = GLOBAL
 
 
@@ -153,7 +155,9 @@ def _read_header(kind: type[Header], text: str) -> Header:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        raise MessageError(
-            f"a message's header is not what it should be: {where}: {problem['msg']}; "
-            "do the coordinator and this site run the same version of dermfed?"
+        raise tell(
+            MessageError(
+                f"a message's header is not what it should be: {where}: {problem['msg']}; "
+                "do the coordinator and this site run the same version of dermfed?"
+            )
         ) from error

@@ -28,8 +28,11 @@ from training.federation.client.differences import Release, smallest_difference
 
 LOGGER = logging.getLogger("dermfed.releases")
 
-ANSWERS, EMBEDDING_SUMS = "answers", "embeddings"
-"""What sums are of: counts and likelihoods of answers, or sums of embeddings; the two do not subtract."""
+ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS = "answers", "embeddings", "field"
+"""What sums are of: counts and likelihoods of answers, sums of embeddings, or counts of the field.
+
+One kind does not subtract from another. Counts of the field are of no pictures; `field_account` keeps them.
+"""
 
 
 def admit(
@@ -130,4 +133,4 @@ def digest_of(kind: str, sets: Mapping[str, Examples]) -> str:
 
 def kind_number(kind: str) -> int:
     """A kind as it is written down."""
-    return (ANSWERS, EMBEDDING_SUMS).index(kind)
+    return (ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS).index(kind)

@@ -106,6 +106,24 @@ def ask_sums(
     return updates
 
 
+def ask_blocks_of_each(
+    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic
+) -> tuple[dict[str, Blocks], list[Failure]]:
+    """Counts of each client that gave them, and the clients that did not."""
+    found: dict[str, Blocks] = {}
+    silent: list[Failure] = []
+    for broadcast, answer in zip(broadcasts, ask_counted(engine, traffic, broadcasts), strict=True):
+        if isinstance(answer, Failure):
+            silent.append(answer)
+            continue
+        try:
+            check_update(answer, broadcast)
+            found[broadcast.client] = unpack_blocks(answer)
+        except MessageError as error:
+            silent.append(Failure(broadcast.client, broadcast.track, str(error)))
+    return found, silent
+
+
 def ask_blocks(
     engine: Engine,
     broadcasts: Sequence[Broadcast],

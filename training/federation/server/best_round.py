@@ -2,6 +2,9 @@
 
 "The testing results are reported for the models with best validation accuracy" (Bdair et al. 2022, section
 3).
+
+Where only some of the clients judge a round, its accuracy is an estimate, and the highest of many estimates
+is mostly one that chance has raised. There the round is kept whose 95 % interval has the highest lower end.
 """
 
 from pathlib import Path
@@ -10,6 +13,7 @@ from registry.bundle.metrics.classification import accuracy
 from training.errors import JobError
 from training.federation.blocks import Blocks
 from training.federation.server.plan import States
+from training.federation.server.sampled_round import SampledRound
 from training.messages.message import GLOBAL, Tensors
 from training.messages.tensor_file import read_tensors, write_tensors
 
@@ -28,15 +32,16 @@ class BestRound:
         self._path = folder / "best.safetensors"
         self._job = job
 
-    def after_round(self, round_: int, states: States, blocks: Blocks) -> None:
+    def after_round(
+        self, round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
+    ) -> None:
         """Keep a round's model if it is the best; the earliest of equals is kept, a round done again is none.
 
         A round in which no client could judge the model is passed over.
         """
-        points = [block.point for block in blocks.values() if block.point.n]
-        if not points:
+        reached = reached_by(blocks) if sampled is None else sampled.overall.low("accuracy")
+        if reached is None:
             return
-        reached = float(accuracy(sum(points[1:], points[0])))
         known = self._header() if self._path.exists() else None
         # A file of this round or a later one is there when rounds are done again after a kill.
         if known is None or known["round"] >= round_ or reached > known["accuracy"]:
@@ -68,3 +73,9 @@ class BestRound:
                 "why of each client that did not answer. If it diverged, lower objective.optimizer.lr"
             )
         return read_tensors(self._path, self._job, ANEW)[0]
+
+
+def reached_by(blocks: Blocks) -> float | None:
+    """The accuracy over all pictures; None where none was counted."""
+    points = [block.point for block in blocks.values() if block.point.n]
+    return float(accuracy(sum(points[1:], points[0]))) if points else None

@@ -28,6 +28,7 @@ class Track:
         subgroups: the subgroups on which it is evaluated.
         always: the trainers that are asked in every round, whatever the participation.
         sizes: how many training pictures each trainer holds.
+        pictures: labelled pictures of each judge, by subgroup and class, where not all judges are asked.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Track:
     subgroups: tuple[str, ...]
     always: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    pictures: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Plan:
             looks.
         dismissed: clients that are asked no more, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.
+        evaluation_participation: the share of a track's judges asked after each round.
         canary: whether two batches are tried at every client before the first round.
     """
 
@@ -87,6 +90,7 @@ class Plan:
     dismissed: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
     evaluated: frozenset[int] | None = None
+    evaluation_participation: float = 1.0
 
     def cohort_size(self, track: Track) -> int:
         """How many clients train a model in a round."""

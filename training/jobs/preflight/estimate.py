@@ -10,6 +10,7 @@ from typing import Any
 
 from training.data.dataset import Split
 from training.federation.census import Census
+from training.federation.server.evaluation_cohort import expected_size
 from training.federation.server.plan import Plan
 from training.jobs.job import Job
 from training.jobs.preflight.rehearsal import Rehearsal
@@ -74,7 +75,7 @@ def of_rounds(
     travelling = {name: planned.weights[name] for name in plan.travels}
     one_way = tensor_bytes(plan.compressor.down(travelling)) if travelling else 0
     answers = sum(plan.cohort_size(track) for track in plan.tracks) * plan.rounds
-    looked = sum(len(track.judges) for track in plan.tracks) * rounds_evaluated(plan)
+    looked = sum(expected_size(plan, track) for track in plan.tracks) * rounds_evaluated(plan)
     return StageEstimate(
         stage,
         plan.rounds,
@@ -100,8 +101,11 @@ def seconds(job: Job, census: Census, planned: Rehearsed, step: TimedStep) -> fl
     looks = 0.0
     if plan.split is not None:
         for track in plan.tracks:
-            looks += step.look * sum(
-                pictures(census, client, plan.split, track.subgroups) for client in track.judges
+            share = expected_size(plan, track) / max(len(track.judges), 1)
+            looks += (
+                share
+                * step.look
+                * sum(pictures(census, client, plan.split, track.subgroups) for client in track.judges)
             )
     tests = step.look * sum(pictures(census, name, "test", census.all_subgroups) for name in census.counts)
     side_by_side = min(

@@ -85,6 +85,11 @@ class RoundsStage(Stage):
         return self.objective
 
     @property
+    def share_of_judges(self) -> float:
+        """The share of clients that evaluate the model of a round; all by default."""
+        return 1.0
+
+    @property
     def sends(self) -> Sync:
         """What travels, and how it is merged."""
         return self.sync
@@ -118,6 +123,7 @@ class RoundsStage(Stage):
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = context.judges(split, context.all_subgroups) if split else ()
+        share = self.share_of_judges
         travels, stays = divide(self.sends, model)
         require_noise_fits(context.job.privacy, self.sends, travels, stays)
         self.objective.require_model(model)
@@ -138,6 +144,7 @@ class RoundsStage(Stage):
                 name: context.census.held(name, "train", context.all_subgroups, labelled=labelled)
                 for name in clients
             },
+            pictures=context.census.pictures(split, judges) if split and share < 1 else {},
         )
         return Plan(
             stage=context.key,
@@ -163,6 +170,7 @@ class RoundsStage(Stage):
             update_limit=None if self.objective.uses_unlabelled else context.job.engine.update_limit,
             canary=context.canary,
             evaluated=context.job.privacy.counts.evaluated(self.rounds),
+            evaluation_participation=share,
         )
 
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:

@@ -6,26 +6,56 @@ order, or with other clients than before is refused. Where the client has an ide
 anybody's keys are not signed, or fewer than t have confirmed who is in it.
 """
 
-from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, cast
 
-from torch import Tensor
+import torch
 
 from training.algorithms.client import Client
 from training.algorithms.client_state import State
-from training.data.dataset import SERVER
-from training.errors import MessageError
-from training.messages.message import Broadcast, Message, Tensors, Update, reply
+from training.messages.message import Broadcast, Update, reply
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
+from training.updates.secure_aggregation.circle import Circle, circle_of
 from training.updates.secure_aggregation.cohorts import Topic, earlier, note, refuse_others
 from training.updates.secure_aggregation.fixed_point import encode
-from training.updates.secure_aggregation.identity import Identity, Signed, fingerprint
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive, seal, unseal
+from training.updates.secure_aggregation.guards import (
+    load,
+    place_in,
+    require,
+    require_confirmed,
+    require_holders,
+    require_hospitals,
+    require_places,
+    require_signed,
+    require_survivors,
+    require_whole,
+)
+from training.updates.secure_aggregation.identity import Identity
+from training.updates.secure_aggregation.kept import (
+    CONFIRMED,
+    MASK_KEY,
+    NAMES,
+    OVER,
+    PRESENT,
+    PUBLIC,
+    ROUND,
+    SEAL_KEY,
+    SEAL_KEYS,
+    SELF_KEY,
+    SENDERS,
+    SESSION,
+    SHARES,
+    TOPIC,
+    VALUES,
+    keep,
+    kept_in,
+    store_key,
+)
+from training.updates.secure_aggregation.keys import Agreement, KeyPair, derive, seal, unseal
 from training.updates.secure_aggregation.messages import (
     CONFIRM,
     EARLIER,
+    HOLDERS,
     KEY_SHARES,
     KEYS,
     LAYOUT,
@@ -39,6 +69,7 @@ from training.updates.secure_aggregation.messages import (
     ConfirmQuestion,
     MaskedQuestion,
     ShareQuestion,
+    SparseMaskedQuestion,
     UnmaskQuestion,
     bytes_tensor,
     json_tensor,
@@ -53,13 +84,11 @@ from training.updates.secure_aggregation.messages import (
 )
 from training.updates.settings import SecureAggregationConfig
 
-VALUES, MASKS = "withheld", "masks"  # in the store: what waits, and the secrets of its masks
-MASK_KEY, SEAL_KEY, SELF_KEY, SESSION = "mask key", "seal key", "self key", "session"
-PUBLIC, NAMES, SHARES, PRESENT = "public", "names", "shares", "present"
-TOPIC, CONFIRMED = "topic", "confirmed"
-PHASE, ROUND = "phase", "round"
-OVER = "nothing"  # the phase of a sum that is over
 ROW = 2 * shamir.SHARE_BYTES
+WAY = (
+    "the coordinator has it mask with others than privacy.secure_aggregation.sparse of its own job says; do "
+    "both run the same job and version?"
+)
 
 
 def withhold(
@@ -105,7 +134,7 @@ def answer(
 def share(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
-    """Split the mask key and a fresh self mask b among all, sealed for each."""
+    """Split the mask key and a fresh self mask b among all, or those that it draws, sealed for each."""
     question = ShareQuestion.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, SHARE)
     topic = Topic(**read_json(kept[TOPIC]))
@@ -121,43 +150,51 @@ def share(
     rows = [public[start : start + len(own)] for start in range(0, len(public), len(own))]
     require(rows[me] == own, client, "its own key was changed on its way")
     require(len(set(rows)) == len(rows), client, "two clients have the same key")
-    threshold = config.threshold(len(clients))
-    require_hospitals(clients, client, threshold, config)
+    circle = circle_of(clients, config)
+    require_hospitals(clients, client, config.threshold(len(clients)), config)
     refuse_others(client, topic, clients, may_leave=not topic.whole)
     if identity is not None:
         statements = [keys_statement(broadcast, question.of, topic.asked, row) for row in rows]
         require_signed(identity, client, clients, question.signed, statements)
     session = session_about(broadcast, question.of, topic.asked, clients, public)
     self_key = KeyPair.new().private
+    holders = circle.draw(clients, me)
     pieces = zip(
-        shamir.split(keys[MASK_KEY].private, len(clients), threshold),
-        shamir.split(self_key, len(clients), threshold),
+        holders,
+        shamir.split(keys[MASK_KEY].private, circle.holders, circle.threshold),
+        shamir.split(self_key, circle.holders, circle.threshold),
         strict=True,
     )
-    sealed, own_shares = [], b""
-    for place, (of_key, of_self) in enumerate(pieces):
+    agreement = Agreement(keys[SEAL_KEY].private)
+    sealed, seal_keys, own_shares = [], [], b""
+    for place, of_key, of_self in pieces:
         if place == me:
             own_shares = of_key + of_self
             sealed.append(bytes(SEALED_BYTES))
+            seal_keys.append(bytes(KEY_BYTES))
             continue
-        key = agree(keys[SEAL_KEY].private, rows[place][KEY_BYTES:], session, "seal")
-        sealed.append(seal(key, of_key + of_self, about(session, me, place)))
+        seal_keys.append(agreement.with_(rows[place][KEY_BYTES:], session, "seal"))
+        sealed.append(seal(seal_keys[-1], of_key + of_self, about(session, me, place)))
     kept |= {
         SELF_KEY: bytes_tensor(self_key),
         SESSION: bytes_tensor(session),
         PUBLIC: bytes_tensor(public),
         NAMES: json_tensor(clients),
         SHARES: bytes_tensor(own_shares),
+        HOLDERS: torch.tensor(holders, dtype=torch.int32),
+        SEAL_KEYS: rows_tensor(seal_keys, KEY_BYTES),
     }
     keep(client, broadcast, question.of, MASKED, kept)
-    return reply(broadcast, tensors={SEALED: rows_tensor(sealed, SEALED_BYTES)})
+    told = {SEALED: rows_tensor(sealed, SEALED_BYTES)}
+    return reply(broadcast, tensors={**told, HOLDERS: kept[HOLDERS]} if circle.sparse else told)
 
 
 def masked(
     broadcast: Broadcast, client: Client, config: SecureAggregationConfig, identity: Identity | None
 ) -> Update:
     """y: the weighted values, one's own mask and the pairs' masks, modulo 2^32 and 2^64."""
-    question = MaskedQuestion.model_validate(broadcast.options)
+    kind = SparseMaskedQuestion if "senders" in broadcast.options else MaskedQuestion
+    question = kind.model_validate(broadcast.options)
     kept = load(client, broadcast, question.of, MASKED)
     topic = Topic(**read_json(kept[TOPIC]))
     clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
@@ -166,29 +203,39 @@ def masked(
     require_hospitals([clients[place] for place in present], client, config.threshold(len(clients)), config)
     require_whole(topic, present, clients, client)
     require(question.weight == 1 or not topic.counts, client, "counts are added up, each with weight 1")
+    circle, holders = circle_of(clients, config), kept[HOLDERS].tolist()
+    require_holders(holders, present, circle, client)
+    senders = senders_of(question, circle, me, client)
     public = tensor_bytes_of(kept[PUBLIC])
-    private = {name: tensor_bytes_of(kept[name]) for name in (MASK_KEY, SEAL_KEY)}
+    mine, seals = (Agreement(tensor_bytes_of(kept[name])) for name in (MASK_KEY, SEAL_KEY))
     withheld = kept_in(client, broadcast, question.of, VALUES)
     vector = encode(withheld, question.layout, question.weight, question.total_weight)
     vector.add(vector.mask(derive(tensor_bytes_of(kept[SELF_KEY]), session, "self mask")))
     pairs_are_for = masks_about(session, question)
+    for place in sorted({*senders, *holders} & set(present) - {me}):
+        mask_key = public[2 * place * KEY_BYTES :][:KEY_BYTES]
+        pair = vector.mask(mine.with_(mask_key, pairs_are_for, "pair mask"))
+        vector.add(pair) if me < place else vector.subtract(pair)
+    seal_keys = dict(zip(holders, kept[SEAL_KEYS].numpy(), strict=True))
     held = []
-    for place, sealed in zip(present, broadcast.tensors[SEALED], strict=True):
+    for place, sealed in zip(senders, broadcast.tensors[SEALED].numpy(), strict=True):
         if place == me:
             held.append(tensor_bytes_of(kept[SHARES]))
             continue
-        start = place * 2 * KEY_BYTES
-        mask_key, seal_key = public[start : start + KEY_BYTES], public[start + KEY_BYTES : start + 64]
-        pair = vector.mask(agree(private[MASK_KEY], mask_key, pairs_are_for, "pair mask"))
-        vector.add(pair) if me < place else vector.subtract(pair)
-        key = agree(private[SEAL_KEY], seal_key, session, "seal")
-        held.append(unseal(key, tensor_bytes_of(sealed), about(session, place, me)))
+        key = (
+            seal_keys[place].tobytes()
+            if place in seal_keys
+            else seals.with_(public[(2 * place + 1) * KEY_BYTES :][:KEY_BYTES], session, "seal")
+        )
+        held.append(unseal(key, sealed.tobytes(), about(session, place, me)))
     kept_on = {
         TOPIC: kept[TOPIC],
         SESSION: kept[SESSION],
         NAMES: kept[NAMES],
         SHARES: rows_tensor(held, ROW),
         PRESENT: json_tensor(present),
+        SENDERS: json_tensor(senders),
+        HOLDERS: kept[HOLDERS],
     }
     keep(client, broadcast, question.of, UNMASK if identity is None else CONFIRM, kept_on)
     client.store.save(client.id, store_key(broadcast, question.of, VALUES), broadcast.round, State())
@@ -219,161 +266,33 @@ def unmask(
     require_survivors(kept, survivors, client, config)
     if identity is not None:
         require_confirmed(identity, client, kept, question, config)
-    shares = {place: tensor_bytes_of(row) for place, row in zip(present, kept[SHARES], strict=True)}
-    size = shamir.SHARE_BYTES
-    gone = [place for place in present if place not in survivors]
+    senders, rows = read_json(kept[SENDERS]), kept[SHARES].numpy()
+    shares = {place: row.tobytes() for place, row in zip(senders, rows, strict=True)}
+    size, there = shamir.SHARE_BYTES, set(survivors)
+    gone = [place for place in present if place in shares and place not in there]
     note(client, topic, [clients[place] for place in survivors])
     keep(client, broadcast, question.of, OVER, {})  # before the answer: nobody gets a second one
     return reply(
         broadcast,
         tensors={
-            SELF_SHARES: rows_tensor([shares[place][size:] for place in survivors], size),
-            KEY_SHARES: rows_tensor([shares[place][:size] for place in gone], size),
+            SELF_SHARES: rows_tensor([shares[p][size:] for p in survivors if p in shares], size),
+            KEY_SHARES: rows_tensor([shares[p][:size] for p in gone], size),
         },
     )
 
 
-def keep(client: Client, message: Message, of: str, awaited: str, tensors: Tensors) -> None:
-    """Keep what is needed for the question that is awaited next."""
-    state = State({**tensors, PHASE: bytes_tensor(awaited.encode())}, {ROUND: message.round})
-    client.store.save(client.id, store_key(message, of, MASKS), message.round, state)
-
-
-def load(client: Client, broadcast: Broadcast, of: str, awaited: str) -> dict[str, Tensor]:
-    """What was kept for this question.
-
-    Raises:
-        MessageError: when another question was awaited, or none.
-    """
-    kept = kept_in(client, broadcast, of, MASKS)
-    found = tensor_bytes_of(kept[PHASE]).decode() if PHASE in kept else OVER
-    require(found == awaited, client, f"`{broadcast.ask}` of `{of}` came where {found} was awaited")
-    return {name: tensor for name, tensor in kept.items() if name != PHASE}
-
-
-def kept_in(client: Client, message: Message, of: str, what: str) -> Tensors:
-    """What a client kept in this very round; nothing where it kept none."""
-    state = client.store.load(client.id, store_key(message, of, what), message.round + 1)
-    return state.tensors if state is not None and state.scalars.get(ROUND) == message.round else {}
-
-
-def store_key(message: Message, of: str, what: str) -> str:
-    """Under what a client keeps its half of one sum; not below its training, which may be taken back."""
-    return f"masks/{message.stage}/{message.track}/{of}/{what}"
+def senders_of(
+    question: MaskedQuestion | SparseMaskedQuestion, circle: Circle, me: int, client: Client
+) -> tuple[int, ...]:
+    """Whose shares come along: everybody's there, or of those who drew this client."""
+    sparse = isinstance(question, SparseMaskedQuestion)
+    require(sparse == circle.sparse, client, WAY)
+    senders = question.senders if isinstance(question, SparseMaskedQuestion) else question.present
+    fits = len(set(senders)) == len(senders) and set(senders) <= set(question.present)
+    require(fits and (me in senders) != sparse, client, "shares came of others than are in the sum")
+    return senders
 
 
 def about(session: bytes, sender: int, recipient: int) -> bytes:
     """What a sealed message is bound to: session, sender, recipient."""
     return session + sender.to_bytes(4, "big") + recipient.to_bytes(4, "big")
-
-
-def place_in(clients: Sequence[str], client: Client) -> int:
-    """This client's place.
-
-    Raises:
-        MessageError: when it is not among them.
-    """
-    require(client.id in clients, client, "it is not among the clients of this sum")
-    return list(clients).index(client.id)
-
-
-def require_places(places: Sequence[int], allowed: Container[int], me: int, client: Client) -> None:
-    """Refuse a list of clients with others than before, one twice, or without this one."""
-    fits = len(set(places)) == len(places) and all(place in allowed for place in places) and me in places
-    require(fits, client, "the list of clients has others than before, one twice, or leaves this one out")
-
-
-def require_whole(topic: Topic, places: Sequence[int], clients: Sequence[str], client: Client) -> None:
-    """Refuse a part of a sum that is of all or of nobody."""
-    gone = [name for place, name in enumerate(clients) if place not in places]
-    require(
-        not (topic.whole and gone),
-        client,
-        f"`{topic.name}` is summed over all that began it or not at all, and {', '.join(gone)} left; bring "
-        "them back and continue with --resume",
-    )
-
-
-def require_survivors(
-    kept: Tensors, survivors: Sequence[int], client: Client, config: SecureAggregationConfig
-) -> None:
-    """Refuse a list of survivors that this client has not masked its numbers for, or that tells too much."""
-    clients, present = read_json(kept[NAMES]), read_json(kept[PRESENT])
-    topic = Topic(**read_json(kept[TOPIC]))
-    require_places(survivors, present, place_in(clients, client), client)
-    names = [clients[place] for place in survivors]
-    require_hospitals(names, client, config.threshold(len(clients)), config)
-    require_whole(topic, survivors, clients, client)
-    refuse_others(client, topic, names)
-
-
-def require_signed(
-    identity: Identity,
-    client: Client,
-    clients: Sequence[str],
-    signed: Sequence[Signed | None],
-    statements: Sequence[Mapping[str, Any]],
-) -> None:
-    """Refuse keys that are not each hospital's own; the coordinator's own client need not sign."""
-    require(len(signed) == len(clients), client, "keys came without signatures")
-    fingerprints: dict[str, str] = {}
-    for name, each, statement in zip(clients, signed, statements, strict=True):
-        if name == SERVER:
-            continue
-        require(each is not None, client, f"the keys of {name} are not signed")
-        fingerprints[name] = fingerprint(identity.check(name, cast(Signed, each), statement))
-    twice = [name for name, found in fingerprints.items() if list(fingerprints.values()).count(found) > 1]
-    require(not twice, client, f"{' and '.join(twice)} sign with the same key")
-    identity.known.require(fingerprints)
-
-
-def require_confirmed(
-    identity: Identity,
-    client: Client,
-    kept: Tensors,
-    question: UnmaskQuestion,
-    config: SecureAggregationConfig,
-) -> None:
-    """Refuse to unmask what fewer than t of the survivors have confirmed, or another list than one's own."""
-    clients, session = read_json(kept[NAMES]), tensor_bytes_of(kept[SESSION])
-    require(
-        read_json(kept[CONFIRMED]) == list(question.survivors),
-        client,
-        "it confirmed another list of survivors",
-    )
-    statement = survivors_statement(session, question.survivors)
-    fingerprints = {
-        clients[place]: fingerprint(identity.check(clients[place], signed, statement))
-        for place, signed in question.confirmed
-        if place in question.survivors
-    }
-    identity.known.require(fingerprints)
-    threshold = config.threshold(len(clients))
-    require(
-        len(fingerprints) >= threshold,
-        client,
-        f"{len(fingerprints)} clients have confirmed who is in it; {threshold} are needed",
-    )
-
-
-def require_hospitals(
-    clients: Sequence[str], client: Client, threshold: int, config: SecureAggregationConfig
-) -> None:
-    """Refuse a sum over too few; the coordinator's own client does not hide anybody."""
-    hospitals = sum(name != SERVER for name in clients)
-    require(
-        len(clients) >= threshold and hospitals >= config.fewest,
-        client,
-        f"{len(clients)} clients are left of this sum ({hospitals} hospitals); at least {threshold} are "
-        f"needed, {config.fewest} hospitals among them (privacy.secure_aggregation)",
-    )
-
-
-def require(holds: bool, client: Client, reason: str) -> None:
-    """Refuse to go on with a sum.
-
-    Raises:
-        MessageError: with the reason.
-    """
-    if not holds:
-        raise MessageError(f"{client.id} takes no further part in the secure sum: {reason}")

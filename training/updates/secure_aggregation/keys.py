@@ -39,19 +39,28 @@ class KeyPair:
         return cls(private, key.public_key().public_bytes_raw())
 
 
-def agree(private: bytes, public: bytes, session: bytes, use: str) -> bytes:
-    """The 32 bytes that two sides derive alike for one use in one session.
+class Agreement:
+    """One's own private key, ready to agree with many: to read it takes as long as to agree."""
 
-    Raises:
-        MessageError: when the other's public key is none.
-    """
-    try:
-        shared = X25519PrivateKey.from_private_bytes(private).exchange(
-            X25519PublicKey.from_public_bytes(public)
-        )
-    except ValueError as error:
-        raise MessageError(f"a public key of a client is no key of X25519: {error}") from error
-    return derive(shared, session, use)
+    def __init__(self, private: bytes) -> None:
+        self._private = X25519PrivateKey.from_private_bytes(private)
+
+    def with_(self, public: bytes, session: bytes, use: str) -> bytes:
+        """The 32 bytes that two sides derive alike for one use in one session.
+
+        Raises:
+            MessageError: when the other's public key is none.
+        """
+        try:
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError as error:
+            raise MessageError(f"a public key of a client is no key of X25519: {error}") from error
+        return derive(shared, session, use)
+
+
+def agree(private: bytes, public: bytes, session: bytes, use: str) -> bytes:
+    """As `Agreement.with_`, with one other."""
+    return Agreement(private).with_(public, session, use)
 
 
 def derive(secret: bytes, session: bytes, use: str) -> bytes:

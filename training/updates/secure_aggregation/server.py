@@ -6,6 +6,7 @@ self mask or of a mask key, never of both.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -14,11 +15,13 @@ from training.errors import MessageError, QuorumError
 from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
 from training.secure_random import KEY_BYTES
 from training.updates.secure_aggregation import shamir
+from training.updates.secure_aggregation.circle import Circle
 from training.updates.secure_aggregation.fixed_point import FixedPointVector, Layout, decode, power_of_two
 from training.updates.secure_aggregation.identity import Signed
-from training.updates.secure_aggregation.keys import KeyPair, agree, derive
+from training.updates.secure_aggregation.keys import Agreement, KeyPair, derive
 from training.updates.secure_aggregation.messages import (
     CONFIRM,
+    HOLDERS,
     KEY_SHARES,
     KEYS,
     MASKED,
@@ -32,12 +35,13 @@ from training.updates.secure_aggregation.messages import (
     MaskedQuestion,
     ShareQuestion,
     UnmaskQuestion,
+    bytes_of_rows,
     masks_about,
     read_json,
     rows_tensor,
     session_about,
-    tensor_bytes_of,
 )
+from training.updates.secure_aggregation.sharing import Sharing
 
 Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
 
@@ -55,6 +59,8 @@ class SecureSum:
         signed: the clients' signatures of their keys; None of one without identity.
         asked: see `training.updates.secure_aggregation.cohorts.Topic`.
         whole: whether the sum is of all that begin it, or not at all.
+        circle: among whom each shares its secrets; all with all when absent.
+        sharing: who shares with whom.
     """
 
     ask: Ask
@@ -66,8 +72,13 @@ class SecureSum:
     signed: Sequence[Signed | None] = ()
     asked: str = ""
     whole: bool = False
+    circle: Circle | None = None
+    sharing: Sharing = field(init=False)
 
-    @property
+    def __post_init__(self) -> None:
+        self.sharing = Sharing(self.circle or Circle(False, len(self.clients), self.threshold))
+
+    @cached_property
     def session(self) -> bytes:
         """What names the session."""
         return session_about(
@@ -100,27 +111,44 @@ class SecureSum:
         self.clients = [self.clients[place] for place in arrived]
         return decode(total, layout, total_weight)
 
-    def shares(self) -> dict[int, Tensor]:
-        """U_2: by place, the rows that each sealed for the others."""
+    def shares(self) -> dict[int, list[bytes]]:
+        """U_2: by place, the rows that each sealed for its holders."""
         question = ShareQuestion(**self.common, clients=tuple(self.clients), signed=tuple(self.signed))
         options = question.model_dump()
         tensors = {KEYS: rows_tensor(list(self.public), 2 * KEY_BYTES)}
         places = range(len(self.clients))
         answers = self.put(SHARE, dict.fromkeys(places, (tensors, options)))
-        shape = (len(self.clients), SEALED_BYTES)
-        return self.enough(
-            SHARE, {place: self.tensor(SHARE, answers[place], SEALED, shape) for place in answers}
-        )
+        circle, sealed = self.sharing.circle, {}
+        for place, update in answers.items():
+            rows = self.tensor(SHARE, update, SEALED, (circle.holders, SEALED_BYTES))
+            holders = self.drawn(place, update) if circle.sparse else range(len(self.clients))
+            if rows is not None and holders is not None:
+                self.sharing.note(place, holders)
+                sealed[place] = bytes_of_rows(rows)
+        return self.enough(SHARE, sealed)
+
+    def drawn(self, place: int, update: Update) -> Sequence[int] | None:
+        """Whom a client has drawn to hold its shares; None, and noted, where it may not have drawn them."""
+        circle = self.sharing.circle
+        told = self.tensor(SHARE, update, HOLDERS, (circle.holders,))
+        if told is None or circle.fits(told.tolist(), self.clients, place):
+            return None if told is None else told.tolist()
+        reason = f"named clients that cannot hold its shares; expected {circle.holders} others, rising"
+        self.failures.append(Failure(update.client, update.track, reason))
+        return None
 
     def masked(
-        self, sealed: Mapping[int, Tensor], plan: MaskedQuestion, weights: Mapping[str, float]
+        self, sealed: Mapping[int, Sequence[bytes]], plan: MaskedQuestion, weights: Mapping[str, float]
     ) -> tuple[FixedPointVector, list[int]]:
         """Σ y over U_3, and U_3."""
-        questions = {}
+        questions, options = {}, plan.model_dump()
         for place in plan.present:
-            rows = [tensor_bytes_of(sealed[sender][place]) for sender in plan.present]
-            question = plan.model_copy(update={"weight": weights[self.clients[place]]})
-            questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, question.model_dump())
+            senders = self.sharing.senders(place, plan.present)
+            rows = [sealed[sender][self.sharing.rows[sender][place]] for sender in senders]
+            own: dict[str, Any] = {"weight": weights[self.clients[place]]}
+            if self.sharing.circle.sparse:
+                own["senders"] = tuple(senders)
+            questions[place] = ({SEALED: rows_tensor(rows, SEALED_BYTES)}, options | own)
         total, arrived = FixedPointVector.zeros(plan.layout), {}
         sizes = {"narrow": (total.narrow.size,), "wide": (total.wide.size,)}
         for place, update in self.put(MASKED, questions).items():
@@ -156,36 +184,45 @@ class SecureSum:
         """Take the self masks of U_3, and the pair masks between U_3 and who is gone, off the total."""
         question = UnmaskQuestion(**self.common, survivors=tuple(arrived), confirmed=confirmed)
         options = question.model_dump()
-        gone = [place for place in plan.present if place not in arrived]
+        there = set(arrived)
+        gone = [place for place in plan.present if place not in there]
         answers = self.put(UNMASK, {place: ({}, options) for place in arrived})
-        size = shamir.SHARE_BYTES
-        shapes = {SELF_SHARES: (len(arrived), size), KEY_SHARES: (len(gone), size)}
-        given = {
-            place: {name: self.tensor(UNMASK, update, name, shape) for name, shape in shapes.items()}
-            for place, update in answers.items()
-        }
-        whole = {p: found for p, found in given.items() if all(t is not None for t in found.values())}
-        self.enough(UNMASK, whole, all_of_them=False)
-        for row in range(len(arrived)):
-            self_key = self.secret(whole, SELF_SHARES, row)
-            total.subtract(total.mask(derive(self_key, self.session, "self mask")))
+        given: dict[int, list[dict[int, bytes]]] = {}
+        for place, update in answers.items():
+            found = [
+                self.held(update, name, self.sharing.senders(place, of))
+                for name, of in ((SELF_SHARES, arrived), (KEY_SHARES, gone))
+            ]
+            whole = [shares for shares in found if shares is not None]
+            if len(whole) == len(found):
+                given[place] = whole
+        self.enough(UNMASK, given, all_of_them=False)
+        selves, keys = ({place: each[which] for place, each in given.items()} for which in (0, 1))
+        for place in arrived:
+            total.subtract(total.mask(derive(self.secret(place, selves), self.session, "self mask")))
         pairs_are_for = masks_about(self.session, plan)
-        for row, place in enumerate(gone):
-            mask_key = self.secret(whole, KEY_SHARES, row)
+        for place in gone:
+            mask_key = self.secret(place, keys)
             if KeyPair.of(mask_key).public != self.public[place][:KEY_BYTES]:
                 raise QuorumError(
                     f"the mask key of {self.clients[place]}, which left, does not come together from the "
                     "others' shares; nothing is unmasked. Continue with --resume"
                 )
-            for other in arrived:
-                pair = total.mask(agree(mask_key, self.public[other][:KEY_BYTES], pairs_are_for, "pair mask"))
+            agreement = Agreement(mask_key)
+            for other in self.sharing.partners(place, arrived):
+                key = agreement.with_(self.public[other][:KEY_BYTES], pairs_are_for, "pair mask")
+                pair = total.mask(key)
                 total.subtract(pair) if other < place else total.add(pair)
 
-    def secret(self, given: Mapping[int, Mapping[str, Any]], which: str, row: int) -> bytes:
-        """One secret from the shares that came."""
-        shares = {place: tensor_bytes_of(found[which][row]) for place, found in given.items()}
+    def held(self, update: Update, name: str, senders: Sequence[int]) -> dict[int, bytes] | None:
+        """Shares that a client gave, by whose they are; None, and noted, where they are none."""
+        rows = self.tensor(UNMASK, update, name, (len(senders), shamir.SHARE_BYTES))
+        return None if rows is None else dict(zip(senders, bytes_of_rows(rows), strict=True))
+
+    def secret(self, place: int, given: Mapping[int, Mapping[int, bytes]]) -> bytes:
+        """A secret of the client at a place, from the shares that came."""
         try:
-            return shamir.combine(shares, self.threshold)
+            return self.sharing.secret(place, given, self.clients)
         except MessageError as error:
             raise QuorumError(f"{self.where}: {error}. Continue with --resume") from error
 

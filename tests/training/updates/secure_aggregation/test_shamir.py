@@ -1,4 +1,4 @@
-"""A threshold of shares gives the secret, fewer give nothing, wrong ones are noticed."""
+"""A threshold of shares gives the secret, fewer give nothing, wrong ones are noticed and named."""
 
 import secrets
 from itertools import combinations
@@ -8,14 +8,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.errors import MessageError
-from training.updates.secure_aggregation.shamir import PRIME, combine, evaluate, interpolate, split
+from training.updates.secure_aggregation import recovery
+from training.updates.secure_aggregation.recovery import Recovery, combine, inverses
+from training.updates.secure_aggregation.shamir import PRIME, evaluate, split
+
+
+def interpolate(points, at):
+    """Lagrange's formula as it is written: the value at `at` of the least polynomial through `points`."""
+    value = 0
+    for x, y in points:
+        above = below = 1
+        for other, _ in points:
+            if other != x:
+                above = above * (at - other) % PRIME
+                below = below * (x - other) % PRIME
+        value = (value + y * above * pow(below, -1, PRIME)) % PRIME
+    return value
 
 
 def test_by_hand():
     # f(x) = 1234 + 166 x + 94 x², of which f(1), …, f(6) modulo p are known from the textbook example.
-    points = [(x, evaluate([1234, 166, 94], x)) for x in range(1, 7)]
+    points = list(enumerate(evaluate([1234, 166, 94], range(1, 7)), start=1))
     assert points == [(1, 1494), (2, 1942), (3, 2578), (4, 3402), (5, 4414), (6, 5614)]
-    assert all(interpolate(chosen, 0) == 1234 for chosen in combinations(points, 3))
+    for chosen in combinations(points, 3):
+        made = Recovery.of((x - 1 for x, _ in chosen), 3)
+        shares = {x - 1: y.to_bytes(66, "big") for x, y in chosen}
+        assert int.from_bytes(made.secret(shares), "big") == interpolate(chosen, 0) == 1234
+
+
+@given(st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=80), st.integers(1, PRIME - 1))
+@settings(max_examples=30)
+def test_numbers_that_are_reduced_late_are_the_same(coefficients, x):
+    expected = sum(c * pow(x, power, PRIME) for power, c in enumerate(coefficients)) % PRIME
+    assert evaluate(coefficients, [x]) == [expected]
+
+
+@given(st.lists(st.integers(1, PRIME - 1), min_size=1, max_size=20))
+def test_one_inversion_for_all(numbers):
+    assert inverses(numbers) == [pow(number, -1, PRIME) for number in numbers]
 
 
 @settings(max_examples=30)
@@ -43,8 +73,63 @@ def test_too_few_shares_are_refused():
         combine(dict(enumerate(split(bytes(32), 4, 3)[:2])), 3)
 
 
-def test_a_wrong_share_is_noticed():
-    shares = dict(enumerate(split(secrets.token_bytes(32), 5, 3)))
-    shares[1] = ((int.from_bytes(shares[1], "big") + 1) % PRIME).to_bytes(66, "big")
+def spoilt(shares, *places):
+    """The same shares, those at these places off by a number of their own."""
+    found = dict(shares)
+    for place in places:
+        wrong = int.from_bytes(found[place], "big") + 1 + secrets.randbelow(PRIME - 1)
+        found[place] = (wrong % PRIME).to_bytes(66, "big")
+    return found
+
+
+@pytest.mark.parametrize(("count", "threshold"), [(4, 3), (5, 3), (20, 11), (60, 31)])
+def test_a_wrong_share_is_noticed_wherever_it_is_and_named_where_it_can_be(count, threshold):
+    shares = dict(enumerate(split(secrets.token_bytes(32), count, threshold)))
+    made = Recovery.of(shares, threshold)
+    assert made.wrong(shares) is None
+    for place in range(count):
+        changed = spoilt(shares, place)
+        with pytest.raises(MessageError, match="contradict"):
+            made.secret(changed)
+        assert made.wrong(changed) == (place if count > threshold + 1 else None)
+
+
+def test_several_wrong_shares_are_noticed_and_nobody_is_blamed():
+    shares = dict(enumerate(split(secrets.token_bytes(32), 20, 11)))
+    made = Recovery.of(shares, 11)
+    for places in [(0, 1), (12, 19), (3, 15, 16), range(9), range(11, 20), range(20)]:
+        changed = spoilt(shares, *places)
+        with pytest.raises(MessageError, match="contradict"):
+            made.secret(changed)
+        assert made.wrong(changed) is None
+
+
+def test_shares_of_a_polynomial_of_one_degree_more_are_noticed():
+    """What no look at single shares finds: each is a point of one curve, of too high a degree."""
+    higher = split(secrets.token_bytes(32), 20, 12)
     with pytest.raises(MessageError, match="contradict"):
-        combine(shares, 3)
+        combine(dict(enumerate(higher)), 11)
+
+
+def test_without_the_word_a_wrong_share_beyond_the_threshold_would_pass(monkeypatch):
+    """The control: of 5 shares the last two are not needed, and only the word looks at them."""
+    monkeypatch.setattr(recovery, "dual_word", lambda points, dual, degrees: [])
+    secret = secrets.token_bytes(32)
+    shares = dict(enumerate(split(secret, 5, 3)))
+    assert combine(spoilt(shares, 4), 3) == secret
+
+
+def test_a_word_that_is_known_beforehand_could_be_lied_to(monkeypatch):
+    """The control: against a q that is known, two wrong shares that make up for each other pass."""
+    monkeypatch.setattr(recovery.secrets, "randbelow", lambda below: 1)
+    shares = dict(enumerate(split(secrets.token_bytes(32), 6, 3)))
+    made = Recovery.of(shares, 3)
+    lie = {4: 1, 5: -made.word[4] * pow(made.word[5], -1, PRIME)}
+    lied = {
+        place: ((int.from_bytes(share, "big") + lie.get(place, 0)) % PRIME).to_bytes(66, "big")
+        for place, share in shares.items()
+    }
+    made.secret(lied)
+    monkeypatch.undo()
+    with pytest.raises(MessageError, match="contradict"):
+        Recovery.of(shares, 3).secret(lied)

@@ -1,0 +1,163 @@
+"""The hospital's own policy: `policy.yaml` in its kit, which the hospital writes and nobody else does.
+
+Whatever a job says, a node does no more than its policy allows. The file is read at every question, so that a
+change holds at once; one that cannot be read allows nothing. Where there is none, jobs alone decide, as they
+did before there were policies.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError, field_validator
+
+from clients.federation.errors import PolicyFileError
+from registry.strict_yaml import YamlError, load_yaml
+from training.config import FrozenConfig, describe
+
+POLICY = "policy.yaml"  # in a kit
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class PrivacyPolicy(FrozenConfig):
+    """The least that a job's `privacy` block has to promise.
+
+    Attributes:
+        min_count: the least `privacy.min_count`.
+        masked_counts: whether counts leave as sums under masks alone.
+        masked_weights: whether weights do.
+        fewest: the least number of hospitals in any sum under masks; null for what the job says.
+        least_noise: the least noise multiplier on updates (`privacy.client_level`) or on every step of every
+            training (`dp-sgd`); null where none is required.
+        largest_epsilon: the largest `privacy.counts.epsilon`; null where no noise on counts is required.
+    """
+
+    min_count: int = Field(1, ge=1)
+    masked_counts: bool = False
+    masked_weights: bool = False
+    fewest: int | None = Field(None, ge=2)
+    least_noise: float | None = Field(None, gt=0)
+    largest_epsilon: float | None = Field(None, gt=0)
+
+
+class JobsPolicy(FrozenConfig):
+    """Which jobs are done; all where neither is named.
+
+    Attributes:
+        digests: of jobs, as `dermfed-node check --job` says them.
+        recipes: names of built-in jobs; a job counts as one where its model, stages and rules of evaluation
+            are those of the file that is installed here.
+    """
+
+    digests: tuple[Digest, ...] = ()
+    recipes: tuple[str, ...] = ()
+
+    @field_validator("recipes")
+    @classmethod
+    def _are_built_in(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from registry.bundle.nearest import nearest
+        from training.jobs.recipes import recipe_paths
+
+        known = [path.stem for path in recipe_paths()] if names else []
+        for name in names:
+            if name not in known:
+                raise ValueError(f"no built-in job is called {name!r}; {nearest(name, known)}")
+        return names
+
+
+class Hours(FrozenConfig):
+    """Hours of the day in which questions are answered, by this machine's clock.
+
+    Attributes:
+        days: on which they begin.
+        begin, end: `HH:MM`; where the end is not after the beginning, it is on the next day.
+    """
+
+    days: tuple[Day, ...] = Field(DAYS, min_length=1)
+    begin: time
+    end: time
+
+    def hold(self, now: datetime) -> bool:
+        """Whether it is such an hour."""
+        today, yesterday = DAYS[now.weekday()], DAYS[now.weekday() - 1]
+        at = now.time()
+        if self.begin < self.end:
+            return today in self.days and self.begin <= at < self.end
+        return (today in self.days and at >= self.begin) or (yesterday in self.days and at < self.end)
+
+
+class LimitsPolicy(FrozenConfig):
+    """How much of the machine jobs may take.
+
+    Attributes:
+        threads: processor threads of the arithmetic; a job that asks for more gets so many.
+        gpu: whether a GPU may be used; a job that would use one trains on the processor.
+        gpu_memory: the share of a GPU's memory that a job may take.
+        disk_gb: gigabytes (10^9 bytes) that the kit's `private/` and the decoded pictures may fill together.
+        free_gb: gigabytes that have to be free on the kit's disk.
+    """
+
+    threads: int | None = Field(None, ge=1)
+    gpu: bool = True
+    gpu_memory: float | None = Field(None, gt=0, le=1)
+    disk_gb: float | None = Field(None, gt=0)
+    free_gb: float | None = Field(None, gt=0)
+
+
+class Policy(FrozenConfig):
+    """The content of `policy.yaml`."""
+
+    version: Literal[1] = 1
+    privacy: PrivacyPolicy = PrivacyPolicy()
+    jobs: JobsPolicy = JobsPolicy()
+    hours: tuple[Hours, ...] = ()
+    limits: LimitsPolicy = LimitsPolicy()
+
+    def open_at(self, now: datetime) -> bool:
+        """Whether questions are answered at this time; always, where no hours are named."""
+        return not self.hours or any(each.hold(now) for each in self.hours)
+
+
+def read_policy(path: Path) -> Policy:
+    """Read and check a hospital's policy; where there is no file, one that allows everything.
+
+    Raises:
+        PolicyFileError: with one line for each thing that is wrong.
+    """
+    if not path.exists() and not path.is_symlink():
+        return Policy()
+    try:
+        raw: Any = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YamlError) as error:
+        raise PolicyFileError(f"cannot read {path}: {error}; a policy is YAML") from error
+    if not isinstance(raw, dict):
+        raise PolicyFileError(f"{path} holds no policy: privacy, jobs, hours, limits; remove it to have none")
+    try:
+        return Policy.model_validate(raw)
+    except ValidationError as error:
+        raise PolicyFileError(f"{path}:\n" + "\n".join(describe(error, raw))) from error
+
+
+def hours_in_words(hours: Sequence[Hours]) -> str:
+    """When questions are answered."""
+    return " or ".join(f"{','.join(each.days)} {each.begin:%H:%M} to {each.end:%H:%M}" for each in hours)
+
+
+def limits_in_words(policy: Policy) -> Iterator[str]:
+    """When a node works and what it takes of its machine, a line each."""
+    limits = policy.limits
+    if policy.hours:
+        yield f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
+    if limits.threads is not None:
+        yield f"{limits.threads} threads at most, whatever the job says"
+    if not limits.gpu:
+        yield "no GPU: what a job would train on one is trained on the processor"
+    elif limits.gpu_memory is not None:
+        yield f"{limits.gpu_memory:.0%} of a GPU's memory at most"
+    if limits.disk_gb is not None:
+        yield f"{limits.disk_gb:g} GB at most in private/ and the decoded pictures together"
+    if limits.free_gb is not None:
+        yield f"{limits.free_gb:g} GB have to be free on the kit's disk"
