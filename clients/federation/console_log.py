@@ -1,12 +1,18 @@
-"""Copying a node's marked log lines to the console of `dermfed-node start`.
+"""Copying a node's marked log lines to the console of `dermfed-node start`, and turning the log over.
 
 The processes write to the log themselves, and not to us: they live on when we are killed.
 """
 
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from clients.federation.kit import PRIVATE_FILE
+
+FULL = 20_000_000  # bytes of a log that begins anew
+KEPT = 5  # logs of before, `node.log.1` the newest
 POLL = 0.5  # seconds between looks at the log
 MARK = " dermfed: "  # in each line that is of interest to whoever watches the node
 
@@ -17,11 +23,13 @@ class ConsoleLog:
     Args:
         log: of the node.
         say: takes one line.
+        full: bytes after which the log begins anew.
     """
 
-    def __init__(self, log: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, log: Path, say: Callable[[str], None], full: int = FULL) -> None:
         self._log = log
         self._say = say
+        self._full = full
         self._offset = log.stat().st_size if log.exists() else 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="echo")
@@ -51,3 +59,22 @@ class ConsoleLog:
         for line in whole.decode(errors="replace").splitlines():
             if MARK in line:
                 self._say(line)
+        self._turn_over()
+
+    def _turn_over(self) -> None:
+        """Begin a full log anew, once all of it was printed.
+
+        The processes hold the file open to append to it: it is copied and emptied, for a new one would not be
+        theirs. A line that is written between the two is lost.
+        """
+        if self._offset < self._full or self._log.stat().st_size != self._offset:
+            return
+        for number in range(KEPT - 1, 0, -1):
+            older = self._log.with_name(f"{self._log.name}.{number}")
+            if older.exists():
+                older.replace(self._log.with_name(f"{self._log.name}.{number + 1}"))
+        aside = self._log.with_name(f"{self._log.name}.1")
+        shutil.copyfile(self._log, aside)
+        aside.chmod(PRIVATE_FILE)
+        os.truncate(self._log, 0)
+        self._offset = 0

@@ -17,7 +17,7 @@ from clients.federation.kit import Kit
 from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, read_own
-from clients.node.policy import POLICY, limits_in_words, read_policy
+from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.data.dataset import SPLITS
@@ -160,8 +160,11 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
         )
         return
     yield CheckResult("policy", True, f"{path}: {policy.model_dump_json(exclude_defaults=True)}")
-    for line in limits_in_words(policy):
-        yield CheckResult("policy limits", True, line)
+    if policy.hours:
+        answered = f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
+        yield CheckResult("policy hours", True, answered)
+    if lines := limits_in_words(policy):
+        yield CheckResult("policy limits", True, "; ".join(lines))
     if job is not None:
         decided = decide_masks(over_network(job), kit.federation.names)
         for each in verdicts_on(policy, decided):

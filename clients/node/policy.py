@@ -5,7 +5,7 @@ change holds at once; one that cannot be read allows nothing. Where there is non
 did before there were policies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -146,18 +146,15 @@ def hours_in_words(hours: Sequence[Hours]) -> str:
     return " or ".join(f"{','.join(each.days)} {each.begin:%H:%M} to {each.end:%H:%M}" for each in hours)
 
 
-def limits_in_words(policy: Policy) -> Iterator[str]:
-    """When a node works and what it takes of its machine, a line each."""
+def limits_in_words(policy: Policy) -> list[str]:
+    """What jobs may take of the machine, each limit by itself."""
     limits = policy.limits
-    if policy.hours:
-        yield f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
-    if limits.threads is not None:
-        yield f"{limits.threads} threads at most, whatever the job says"
-    if not limits.gpu:
-        yield "no GPU: what a job would train on one is trained on the processor"
-    elif limits.gpu_memory is not None:
-        yield f"{limits.gpu_memory:.0%} of a GPU's memory at most"
-    if limits.disk_gb is not None:
-        yield f"{limits.disk_gb:g} GB at most in private/ and the decoded pictures together"
-    if limits.free_gb is not None:
-        yield f"{limits.free_gb:g} GB have to be free on the kit's disk"
+    share = limits.gpu_memory if limits.gpu else None
+    told = {
+        f"{limits.threads} threads at most, whatever the job says": limits.threads,
+        "no GPU: what a job would train on one is trained on the processor": not limits.gpu,
+        f"{share or 0:.0%} of a GPU's memory at most": share,
+        f"{limits.disk_gb or 0:g} GB at most in private/ and the decoded pictures together": limits.disk_gb,
+        f"{limits.free_gb or 0:g} GB have to be free on the kit's disk": limits.free_gb,
+    }
+    return [text for text, limit in told.items() if limit]

@@ -63,6 +63,7 @@ def report_data(result: RunResult) -> ReportData:
         notes=[
             *dismissed(result.summary),
             *(f"{line}." for line in result.summary.get("notes", ())),
+            *left_out(lines),
             *not_counted(result),
             *no_working_point(result),
         ],
@@ -75,6 +76,22 @@ def dismissed(summary: Mapping[str, Any]) -> list[str]:
         f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
         "for tests. What it taught the models before is in them."
         for name, when in summary.get("dismissed", {}).items()
+    ]
+
+
+def left_out(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on each hospital that was left out of rounds, with the newest reason."""
+    rounds: dict[tuple[str, str], list[int]] = {}
+    reasons: dict[tuple[str, str], str] = {}
+    for line in lines:
+        for failure in line.get("failed", ()):
+            key = line["stage"], failure["client"]
+            rounds.setdefault(key, []).append(line["round"])
+            reasons[key] = failure["reason"]
+    return [
+        f"{client} was left out in {len(set(numbers))} rounds of {stage}, last in round {numbers[-1]}: "
+        f"{reasons[stage, client]}"
+        for (stage, client), numbers in rounds.items()
     ]
 
 

@@ -38,6 +38,7 @@ from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged
 from training.federation.questions import COMPARE, EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic
+from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
@@ -286,6 +287,7 @@ class Personalize(Stage):
             masked_counts=context.job.privacy.masked_counts,
             compressor=Compressor(context.job.compression),
             update_limit=context.job.engine.update_limit,
+            bounds=CensusBounds(context.census),
             evaluated=context.job.privacy.counts.evaluated(self.strategy.epochs),
         )
 

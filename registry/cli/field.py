@@ -1,13 +1,12 @@
 """`dermfed-registry field`: how the versions of a model do in the field, and which promises are broken."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from registry.bundle.plain_text import shown
 from registry.cli.arguments import AsJson, Model, Reason
+from registry.cli.field_counts import write_counts
 from registry.cli.field_text import alarm_data, field_data, field_text, open_data
 from registry.cli.open import Key, open_outcomes, open_signing
 from registry.cli.output import REFUSED, answer, as_data
@@ -24,7 +23,6 @@ from registry.rendering.records import event_lines
 
 if TYPE_CHECKING:
     from registry.alarms.look import Look
-    from registry.outcomes.store import OutcomeStore
     from registry.records import Event
     from registry.registry import Registry
 
@@ -70,9 +68,7 @@ def field(
     ] = False,
     counts: Annotated[
         Path | None,
-        typer.Option(
-            "--counts", metavar="FILE", help="Write the counts alone, for a node that adds them up."
-        ),
+        typer.Option(metavar="FILE", help="Write the counts alone, for a node that adds them up."),
     ] = None,
     reason: Reason = None,
     key: Key = None,
@@ -83,18 +79,19 @@ def field(
     They are of answers that the service has kept, and of outcomes that came back. A broken promise is an
     alarm, which history keeps until somebody closes it with a reason; a promise is watched anew from then
     on. With `--act`, each alias that was allowed to goes back to the newest release before without a
-    withdrawn version or an open alarm, once for each alarm. Exit code 1: an alarm is open. With
-    --counts nothing is judged: the counts are written, for `dermfed-node start --field`.
+    withdrawn version or an open alarm, once for each alarm. Exit code 1: an alarm is open. With `--counts`
+    nothing is judged: the counts are written, for `dermfed-node start --field`.
     """
-    named = (counts, close, allow_withdraw, forbid_withdraw)
-    asked = [name_outcomes, act, *(one is not None for one in named)]
-    if sum(asked) > 1:
+    given = [each is not None for each in (close, allow_withdraw, forbid_withdraw, counts)]
+    if sum([name_outcomes, act, *given]) > 1:
         raise InvalidName(
-            "--counts, --name-outcomes, --close, --allow-withdraw, --forbid-withdraw and --act are asked "
-            "one at a time"
+            "--name-outcomes, --close, --allow-withdraw, --forbid-withdraw, --act and --counts are asked one "
+            "at a time"
         )
     with open_signing(context, key) as registry:
-        if close is not None:
+        if counts is not None:
+            write_counts(registry, model, outcomes, counts, as_json)
+        elif close is not None:
             _tell(registry.close_alarm(model, close, reason=reason), "", as_json)
         elif alias := allow_withdraw or forbid_withdraw:
             allowed = allow_withdraw is not None
@@ -104,9 +101,6 @@ def field(
             with open_outcomes(outcomes, "--outcomes", create=False) as store:
                 event = registry.name_outcomes(model, store, reason=reason)
             _tell(event, "it is named already", as_json)
-        elif counts is not None:
-            with open_outcomes(outcomes, "--outcomes", create=False) as store:
-                _write_counts(store, registry, model, counts, as_json)
         elif act:
             _act(registry, model, outcomes, as_json)
         else:
@@ -144,26 +138,6 @@ def _looked(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Lo
         except (PersonRefused, DatabaseError) as error:
             return found, [f"History has not been told: {error}"]
         return registry.field(model, store), []
-
-
-def _write_counts(store: "OutcomeStore", registry: "Registry", model: str, path: Path, as_json: bool) -> None:
-    from registry.field.exporting import export_field
-
-    def digest_of(number: int) -> str | None:
-        try:
-            return registry.version(model, number).digest
-        except NotFound:
-            return None
-
-    found = export_field(store, model, digest_of, datetime.now(UTC).date())
-    path.write_text(found.file.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    versions = {cell.version for cell in found.file.cells}
-    text = f"{path}: {len(versions)} versions, {sum(cell.confirmed for cell in found.file.cells):,} outcomes"
-    if found.left_out:
-        numbers = ", ".join(map(str, found.left_out))
-        text += f"\nleft out: version {numbers}, without a working point or no longer in the registry"
-    data = {"file": str(path), "versions": sorted(versions), "left_out": list(found.left_out)}
-    answer(data, shown(text), as_json)
 
 
 def _act(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:

@@ -132,4 +132,5 @@ def _outcome(values: Mapping[str, str], today: date | None) -> Outcome:
         read_confirmed_by(values["confirmed_by"]),
         read_date(values["date"], today),
         _YES[corrects],
+        of_file=True,
     )

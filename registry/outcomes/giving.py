@@ -65,6 +65,11 @@ def _take(known: "Known", outcome: Outcome, key: str | None) -> Taken:
         return "new"
     if said == current or (label is None and current.label is None):
         return "known already"
+    if outcome.of_file and said in known.before[outcome.answer]:
+        raise OutcomeGiven(
+            "this very outcome was given before, and another has taken its place since; where it holds "
+            "again, give it with the day on which that was found"
+        )
     if (label is not None and not outcome.corrects) or (
         outcome.instead_of not in (None, known.number[outcome.answer])
     ):
@@ -93,6 +98,7 @@ class Known:
         self.answers: dict[str, Row[Any]] = {}
         self.current: dict[str, Said] = {}
         self.number: dict[str, int | None] = {}
+        self.before: dict[str, set[Said]] = {}
         self._to_write: list[tuple[str, Said]] = []
         for some in batched(sorted(set(answers)), TOGETHER):
             asked = (
@@ -101,14 +107,17 @@ class Known:
                 .where(AnswerRow.id.in_(some))
             )
             self.answers |= {row.id: row for row in connection.execute(asked)}
-            said = select(OutcomeRow).where(OutcomeRow.answer.in_(some), OutcomeRow.current)
+            said = select(OutcomeRow).where(OutcomeRow.answer.in_(some))
             for row in connection.execute(said):
-                self.current[row.answer] = Said(row.label, row.confirmed_by, row.confirmed_on)
-                self.number[row.answer] = row.number
+                one = Said(row.label, row.confirmed_by, row.confirmed_on)
+                self.before.setdefault(row.answer, set()).add(one)
+                if row.current:
+                    self.current[row.answer], self.number[row.answer] = one, row.number
 
     def say(self, answer: str, said: Said) -> None:
         """Takes an outcome, in place of the current one."""
         self.current[answer] = said
+        self.before.setdefault(answer, set()).add(said)
         self.number[answer] = None  # it gets one as it is written
         self._to_write.append((answer, said))
 

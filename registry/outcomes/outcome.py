@@ -54,6 +54,7 @@ class Outcome:
         confirmed_on: when it was.
         corrects: whether it may take the place of another outcome.
         instead_of: the number of the outcome whose place it may take, as a page showed it; None for any.
+        of_file: whether it is a line of a file, which may be begun again from its first line.
     """
 
     answer: str
@@ -62,6 +63,7 @@ class Outcome:
     confirmed_on: date
     corrects: bool = False
     instead_of: int | None = None
+    of_file: bool = False
 
 
 def read_confirmed_by(text: str) -> ConfirmedBy:

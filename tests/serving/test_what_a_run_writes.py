@@ -5,9 +5,12 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -41,6 +44,7 @@ def address(places, home):
         "TMPDIR": str(home / "temporary"),
         "DERMFED_SERVE_BURST": str(BURST),
         "DERMFED_SERVE_RECORDS_PICTURE_HASH": "yes",
+        "DERMFED_OUTCOMES_URL": f"sqlite:///{home / 'outcomes.db'}",
     }
     started = []
 
@@ -74,7 +78,7 @@ def test_workers_share_rates_and_records_and_write_nothing_of_a_caller(
 ):
     promote(registry, bundle())
     key, secret = registry.create_key("app", per_minute=BURST)
-    other, second = registry.create_key("other")
+    other, second = registry.create_key("other", scopes=["diagnose", "outcome", "operate"])
     also = {"Authorization": f"Bearer {second}"}
     file = io.BytesIO()
     painted = image(size=(64, 48))
@@ -107,17 +111,45 @@ def test_workers_share_rates_and_records_and_write_nothing_of_a_caller(
         httpx.post(url, data={"image": MARKER}, headers={**also, "X-Forwarded-For": MARKER}, timeout=60),
     ]
     assert {one.status_code for one in refused} == {401, 404, 415, 422}
+
+    judged, *unjudged = [one.json()["id"] for one in admitted]
+    today = datetime.now(UTC).date().isoformat()
+    given = {"label": "MEL", "confirmed_by": "histopathology", "date": today}
+    named = [{**given, "label": MARKER}, {**given, MARKER: MARKER}, {**given, "confirmed_by": MARKER}]
+    told = [
+        httpx.post(f"{url}/{judged}/outcome", json=given, headers=also, timeout=60),
+        *(httpx.post(f"{url}/{judged}/outcome", json=one, headers=also, timeout=60) for one in named),
+    ]
+    page = url.replace("/v1", "") + f"/{judged}"
+    told += [httpx.post(page, data=one, headers=also, timeout=60) for one in named]
+    told += [
+        httpx.get(page, headers=also, timeout=60),
+        httpx.get(page, params={MARKER: MARKER}, headers=also, timeout=60),
+        httpx.get(url.replace("/v1", ""), params={"id": MARKER}, headers=also, timeout=60),
+        httpx.get(url.replace("/v1/diagnoses", "/metrics"), headers=also, timeout=60),
+        httpx.get(url.replace("/v1/diagnoses", "/operator"), headers=also, timeout=60),
+    ]
+    assert [one.status_code for one in told] == [200, *[422] * 6, 200, 200, 404, 200, 200]
+    for one in told[-2:]:  # metrics and the operator's page
+        assert judged not in one.text
     stop()
 
     log = (home / "log").read_text()
-    for answer in (*answers, *refused):
+    assert log.count(judged) == log.count(unjudged[0])  # whose outcome is known does not show there
+    outcomes = home / "outcomes.db"
+    with closing(sqlite3.connect(outcomes)) as database:
+        kept = database.execute("SELECT id, day FROM answers").fetchall()
+        known = database.execute("SELECT answer, label, key FROM outcomes").fetchall()
+    assert dict(kept).keys() == {judged, *unjudged}
+    assert known == [(judged, 0, None)]
+    for answer in (*answers, *refused, *told):
         assert log.count(answer.headers["x-request-id"]) == 1
     found = list((home / "home").rglob("diagnoses-*.jsonl"))
     lines = [json.loads(line) for path in found for line in path.read_text().splitlines()]
     assert {path.parent for path in found} == {home / "home" / ".local" / "share" / "dermfed" / "records"}
     assert {line["key"] for line in lines} == {key.id, other.id}
-    given = {line["request"] for line in lines if line["status"] == 200}
-    assert given == {one.json()["id"] for one in admitted}
+    answered = {line["request"] for line in lines if line["status"] == 200}
+    assert answered == {one.json()["id"] for one in admitted}
     assert len(list((home / "home").rglob("dermfed-rates/keys"))) == 1
 
     random = secret.split("_", 2)[2]

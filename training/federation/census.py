@@ -17,6 +17,7 @@ from training.errors import DataError, MessageError
 from training.messages.message import Broadcast, Update, reply
 
 CENSUS = "census"
+MOST = 10**9  # pictures of one split, subgroup and class: no hospital holds more
 
 
 def take_census(broadcast: Broadcast, client: Client) -> Update:
@@ -57,6 +58,21 @@ def unused_in(update: Update) -> Unused | None:
         raise MessageError(f"{update.client} tells of its pictures what cannot be: {error}") from error
 
 
+def refuse_impossible(update: Update) -> None:
+    """Refuse numbers of pictures that are none.
+
+    Raises:
+        MessageError: naming the client.
+    """
+    counts = update.tensors[CENSUS]
+    if counts.dtype != torch.int64 or bool((counts < 0).any()) or bool((counts > MOST).any()):
+        raise MessageError(
+            f"{update.client} counts {counts.min().item():,} to {counts.max().item():,} pictures "
+            f"({counts.dtype}) of one class and subgroup; numbers are whole and from 0 to "
+            f"{MOST:,}. Look at its manifest, or begin without it (--without)"
+        )
+
+
 @dataclass(frozen=True)
 class Census:
     """What the clients hold.
@@ -88,7 +104,8 @@ class Census:
         """The census that the clients' answers make.
 
         Raises:
-            MessageError: when an answer has another shape than the job's subgroups and classes give.
+            MessageError: when an answer has another shape than the job's subgroups and classes give, or has
+                numbers that cannot be.
         """
         shape = (len(SPLITS), len(subgroups) + 1, len(classes) + 1)
         for update in updates:
@@ -98,6 +115,7 @@ class Census:
                     f"{update.client} counts {found} (splits, subgroups, classes); "
                     f"the job has {shape}; do its label map and subgroups equal the job's?"
                 )
+            refuse_impossible(update)
         counts = {update.client: update.tensors[CENSUS].numpy() for update in updates}
         unused = {update.client: told for update in updates if (told := unused_in(update)) is not None}
         return cls(tuple(subgroups), tuple(classes), counts, tuple(unseen), unused)

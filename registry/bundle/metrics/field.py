@@ -15,11 +15,13 @@ of these are all that is needed:
 
 For the interval each hospital adds the first three cumulants of what its exact lower and upper ends are
 distributed as, N Beta(m, n − m + 1) and N Beta(m + 1, n − m) (Clopper and Pearson 1934). Hospitals and strata
-are independent, so cumulants add up; the sum is drawn from the shifted gamma distribution (Pearson's type
-III) that has them, within 0 and N. Two cumulants are not enough: where one hospital has few outcomes the sum
-is skew.
+are independent, so cumulants add up; the sum is drawn from the beta distribution that has them, between 0 and
+N or, where that is too little or too skew, within narrower bounds. Of one hospital with one stratum on each
+side that is its own interval. Two cumulants are not enough: where one hospital has few outcomes the sum is
+skew.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +47,8 @@ ESTIMATED = ("malignant", "low_1", "low_2", "low_3", "high_1", "high_2", "high_3
 
 _DRAWS = 4000
 _SEED = 0  # the same sums have the same interval
-_NEVER = 1e-9  # in place of 0, to divide by
-_STRAIGHT = 1e-3  # a smaller skewness is none
+_NEVER = 1e-12  # in place of 0, to divide by
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -185,14 +187,42 @@ def _others(answered: Real, cumulants: Real) -> Real:
 
 def _drawn(random: np.random.Generator, answered: Real, cumulants: Real) -> Real:
     """Draws with these cumulants, within 0 and N on each side, `(draws, 2)`."""
-    mean, variance, third = cumulants.T
-    deviation = np.sqrt(np.maximum(variance, 0.0))
-    skewness = third / np.maximum(deviation**3, _NEVER)
-    skewness = np.where(skewness < 0, np.minimum(skewness, -_STRAIGHT), np.maximum(skewness, _STRAIGHT))
-    shape = 4 / skewness**2
-    standard = (random.gamma(shape, size=(_DRAWS, 2)) - shape) / np.sqrt(shape) * np.sign(skewness)
-    found: Real = np.clip(mean + deviation * standard, 0.0, answered)
+    fitted = [_fitted(float(n), *map(float, of)) for n, of in zip(answered, cumulants, strict=True)]
+    a, b, low, high = np.array(fitted).T
+    found: Real = low + (high - low) * random.beta(a, b, (_DRAWS, 2))
     return found
+
+
+def _fitted(answered: float, mean: float, variance: float, third: float) -> tuple[float, float, float, float]:
+    """Parameters a and b and bounds of the beta distribution with these cumulants."""
+    if variance <= _NEVER * max(answered, 1.0) ** 2 or not 0 < mean < answered:
+        return 1.0, 1.0, mean, mean
+    wanted = third / variance**1.5
+    skewer = _skewness(*_beta(mean, variance, 0.0, answered)) < wanted
+    # To be skewer a higher lower bound is needed, up to the one at which there are two points left.
+    start, stop = (0.0, mean - variance / (answered - mean)) if skewer else (answered, mean + variance / mean)
+    reached = start
+    for _ in range(_HALVINGS):
+        middle = (start + stop) / 2
+        bounds = (middle, answered) if skewer else (0.0, middle)
+        beyond = _skewness(*_beta(mean, variance, *bounds)) < wanted
+        if beyond == skewer:
+            start = reached = middle
+        else:
+            stop = middle
+    bounds = (reached, answered) if skewer else (0.0, reached)
+    return *_beta(mean, variance, *bounds), *bounds
+
+
+def _beta(mean: float, variance: float, low: float, high: float) -> tuple[float, float]:
+    """The parameters of a beta distribution within bounds, from its mean and variance."""
+    share, width = (mean - low) / (high - low), high - low
+    worth = max(share * (1 - share) * width**2 / variance - 1, _NEVER)
+    return share * worth, (1 - share) * worth
+
+
+def _skewness(a: float, b: float) -> float:
+    return 2 * (b - a) * math.sqrt(a + b + 1) / ((a + b + 2) * math.sqrt(a * b))
 
 
 def _part(drawn: Real, hit: NDArray[np.bool_], of_none: float) -> Real:

@@ -65,6 +65,23 @@ def test_marked_lines_of_a_log_are_repeated_from_now_on(tmp_path):
     assert heard == [f"now{MARK}job skin, 0-federate round 1, fit", f"half{MARK}a line"]
 
 
+def test_a_full_log_begins_anew_for_whoever_holds_it_open(tmp_path):
+    log = tmp_path / "node.log"
+    heard = []
+    console = ConsoleLog(log, heard.append, full=100)
+    with log.open("ab", buffering=0) as file:
+        for number in range(8):
+            file.write(f"{number}{MARK}{'x' * 60}\n".encode())
+            console._poll()
+            assert log.stat().st_size < 300
+    assert [line[0] for line in heard] == list("01234567")  # none is lost to whoever watches
+    old = sorted(tmp_path.glob("node.log.*"))
+    assert old[0].stat().st_mode & 0o077 == 0
+    kept = "".join(path.read_text() for path in reversed(old)) + log.read_text()
+    assert [line[0] for line in kept.splitlines()] == list("01234567")[-len(kept.splitlines()) :]
+    assert len(kept.splitlines()) >= 6
+
+
 def test_what_tasks_say_is_marked_and_nothing_else_is(capsys, monkeypatch):
     import logging.config
 

@@ -11,8 +11,9 @@ from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
 from clients.federation.provision import provision
+from clients.node.journal import FOLDER, read_journal
 from tests.clients.node.federated import alike
-from training.jobs.job import Job
+from training.jobs.job import Job, read_job
 
 pytestmark = pytest.mark.long
 PICTURES = {"north": 26, "south": 29, "east": 32, "west": 35}
@@ -35,6 +36,45 @@ def test_the_same_job_ends_with_the_same_bytes(net, own_job, ended, same_as_here
         for run in ("there", "here")
     ]
     assert [alike(line) for line in lines[0]] == [alike(line) for line in lines[1]]
+
+
+def test_the_journals_hold_all_that_the_coordinator_got(net):
+    """What the coordinator counted is the oracle; the journal counts headers, too."""
+    got: dict[str, int] = {}
+    for line in (net.folder / "there" / "metrics.jsonl").read_text().splitlines():
+        for name, moved in json.loads(line)["bytes_by_client"].items():
+            got[name] = got.get(name, 0) + moved["up"]
+    assert got.keys() == PICTURES.keys()
+    for name, bytes_ in got.items():
+        entries = list(read_journal(net.kits / name / FOLDER))
+        assert {"handshake", "properties", "roster", "answer", "heartbeats"} <= {
+            each.kind for each in entries
+        }
+        fits = [each for each in entries if each.kind == "answer" and each.ask == "fit"]
+        assert bytes_ < sum(each.bytes for each in fits) < 1.5 * bytes_
+        assert not any(each.kind == "refusal" for each in entries)
+
+
+def test_a_run_that_leads_out_of_a_kit_is_refused_there(net, own_job, tmp_path, wait_until):
+    """A coordinator that lies sends hospitals another name than it takes itself."""
+    victim = net.kits / "victim"
+    (victim / "answers").mkdir(parents=True)
+    (victim / "answers" / "patients.csv").write_text("smith, jane")
+    link = net.link()
+    try:
+        folder = write_job(tmp_path / "out", read_job(own_job(net)), "out-1", net.hospitals)
+        config = folder / "app" / "config" / "config_fed_client.json"
+        config.write_text(config.read_text().replace('"out-1"', '"../../../victim"'))
+        job = link.submit(folder)
+        wait_until(lambda: link.state(job).startswith("FINISHED"), "the refusal", pause=0.5)
+        link.fetch(job, tmp_path / "fetched")
+    finally:
+        link.close()
+    assert [path.name for path in victim.rglob("*")] == ["answers", "patients.csv"]
+    told = json.loads((tmp_path / "fetched" / "outcome.json").read_text())
+    assert "no plain name" in told["text"]
+    assert str(net.kits) not in told["text"]
+    assert "no plain name" in (net.kits / "north" / "node.log").read_text()
 
 
 def submitted(link, folder):

@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from registry.database.connection import reading, writing
 from registry.outcomes.counts import field_counts
 from registry.outcomes.csv_file import LONGEST_LINE, OutcomesFileError, read_outcomes
 from registry.outcomes.importing import TOGETHER, import_outcomes
@@ -26,14 +28,14 @@ def read(text, encoding="utf-8"):
 
 def test_a_line_is_an_outcome():
     (line,) = read(f"{HEADER}{ID},MEL,histopathology,2026-05-01\n")
-    assert line.read == Outcome(ID, "MEL", "histopathology", date(2026, 5, 1))
+    assert line.read == Outcome(ID, "MEL", "histopathology", date(2026, 5, 1), of_file=True)
     assert line.number == 2
 
 
 def test_a_spreadsheets_file_is_read_too():
     text = f"Date;Label;ID;Confirmed_by;corrects\r\n2026-05-01; MEL ;{ID.upper()};dermatologist;YES\r\n\r\n"
     (line,) = read(text, "utf-8-sig")
-    assert line.read == Outcome(ID, "MEL", "dermatologist", date(2026, 5, 1), corrects=True)
+    assert line.read == Outcome(ID, "MEL", "dermatologist", date(2026, 5, 1), corrects=True, of_file=True)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +132,55 @@ def test_an_import_that_is_killed_and_begun_again_loses_and_doubles_nothing(stor
         found = import_outcomes(store, read_outcomes(again), lambda line, why: None)
     assert found.taken == {"known already": 2 * TOGETHER, "new": TOGETHER}
     assert len(field_counts(store, "demo")[0].truth) == 3 * TOGETHER
+
+
+def everything(store):
+    """Every row of the outcomes but its number."""
+    with reading(store.engine) as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM outcomes ORDER BY number").fetchall()
+    return sorted(map(str, (tuple(row)[1:] for row in rows)))
+
+
+def file_of_all_kinds(answers):
+    """New ones, corrected ones, some that are taken back, and both; some lines twice."""
+    today = date.today().isoformat()
+    lines = [f"{one.id},MEL,histopathology,{today},no" for one in answers]
+    lines += [f"{one.id},NV,dermatologist,{today},yes" for one in answers[::3]]
+    lines += [f"{one.id},,follow-up,{today},no" for one in answers[::2]]
+    lines += [f"{one.id},BCC,follow-up,{today},yes" for one in answers[::4]]
+    return "\n".join(["id,label,confirmed_by,date,corrects", *lines, *lines[:5], ""]).encode()
+
+
+def test_a_file_that_is_imported_again_from_any_line_on_changes_nothing(store, monkeypatch):
+    answers = [kept_answer() for _ in range(24)]
+    store.record(answers)
+    content = file_of_all_kinds(answers)
+    import_outcomes(store, read_outcomes(io.BytesIO(content)), lambda line, why: None)
+    whole = everything(store)
+    monkeypatch.setattr("registry.outcomes.importing.TOGETHER", 7)
+    import_outcomes(store, read_outcomes(io.BytesIO(content)), lambda line, why: None)
+    assert everything(store) == whole
+
+
+@pytest.mark.long
+def test_imports_that_are_killed_anywhere_end_as_one_that_nobody_disturbed(store, url, tmp_path):
+    answers = [kept_answer() for _ in range(6 * TOGETHER)]
+    store.record(answers)
+    file = tmp_path / "outcomes.csv"
+    file.write_bytes(file_of_all_kinds(answers))
+    command = [sys.executable, "-c", KILLED, url, str(file), "1000000000"]
+    assert subprocess.run(command, env=os.environ, check=False, stdout=subprocess.DEVNULL).returncode == 0
+    whole = everything(store)
+    with writing(store.engine) as connection:
+        connection.exec_driver_sql("DELETE FROM outcomes")
+    rng, killed = random.Random(0), 0
+    for _ in range(4):
+        process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL)
+        until = len(everything(store)) + rng.randrange(len(whole) // 4)
+        while process.poll() is None and len(everything(store)) < until:
+            pass
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
+    assert killed
+    assert subprocess.run(command, env=os.environ, check=False, stdout=subprocess.DEVNULL).returncode == 0
+    assert everything(store) == whole

@@ -6,7 +6,10 @@ import io
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
+from types import SimpleNamespace
 
+import anyio
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,8 +19,13 @@ from registry.outcomes.store import OutcomeStore
 from registry.registry import Registry
 from registry.releases.canary import Share
 from serving.http.endpoints import diagnoses
+from serving.metrics.metrics import Metrics
+from serving.protocol.parameters import Parameters
 from serving.releases import canary_alarms, canary_releases
+from serving.releases.canary_releases import CanaryReleases
 from serving.releases.canary_share import place_of
+from serving.releases.current_release import CurrentRelease
+from serving.settings import ServeSettings
 
 MODEL = "skin-lesion"
 TO = {"to": "production", "override_gates": True, "reason": "a test"}
@@ -158,6 +166,39 @@ def test_one_of_a_subgroup_answers_its_share_of_them_and_nobody_else(versions, s
             }.items()
         }
         assert by_tone == {"V": {2, 4}, "1": {1}, "none": {1}, "other": {1}}
+
+
+def test_it_answers_beside_the_release_that_it_was_weighed_against_alone(versions):
+    """Where that has not been loaded, what answers in its place is none that the gates compared."""
+    versions.promote(MODEL, [3], **TO, share=Share(0.999))
+    settings, metrics = ServeSettings(records=None), Metrics()
+    current = CurrentRelease(versions, settings, metrics)
+    canaries = CanaryReleases(versions, settings, metrics, current)
+    try:
+        production, content = current.served.releases[MODEL], next(pictures(1))
+
+        def chosen(served):
+            asked = canaries.choose, served, production, [content], Parameters()
+            return anyio.run(*asked).release.versions[0].number
+
+        assert chosen(current.served) == 3
+        (canary,) = current.served.canaries.values()
+        other = replace(canary, beside=canary.beside + 7)
+        assert chosen(replace(current.served, canaries={MODEL: other})) == 1
+        assert chosen(replace(current.served, canaries={})) == 1
+
+        # What has ended is held while production is loading, which may be what it has become.
+        canaries._stop.set()
+        canaries._thread.join()
+        canaries._current = SimpleNamespace(served=current.served, loader=current.loader)
+        canaries._look()
+        for loading, held in (({MODEL: 0.0}, 1), ({}, 0)):
+            canaries._current.served = replace(current.served, canaries={}, loading=loading)
+            canaries._look()
+            assert len(canaries._held) == held
+    finally:
+        canaries.close()
+        current.close()
 
 
 # What is in its way

@@ -324,6 +324,8 @@ def test_a_node_that_returns_with_other_pictures_is_refused(own_job, net, manife
     with pytest.raises(StoppedError):  # the last test waits for east
         there.run(stopped=lambda: "east" in there.coordinator.status.waiting)
     assert "east returns with other data than it began the run with" in there.progress.getvalue()
+    at_home = [line for line in there.said if "east returns with other data" in line]
+    assert at_home, "its own console says why"
     assert there.metrics()[-1]["answered"] == OTHERS
 
 

@@ -161,6 +161,7 @@ class Objective(FrozenConfig, ABC):
             are asked.
         takes_cases: whether it can learn from cases of several pictures and facts.
         weighs_cells: whether a picture's loss counts as the `cell_weights` of a round say.
+        least_loss: the least that its mean loss can be; a report of less is refused by the coordinator.
     """
 
     self_supervised: ClassVar[bool] = False
@@ -170,6 +171,7 @@ class Objective(FrozenConfig, ABC):
     uses_unlabelled: ClassVar[bool] = False
     takes_cases: ClassVar[bool] = False
     weighs_cells: ClassVar[bool] = False
+    least_loss: ClassVar[float] = 0.0
     name: str
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(64, ge=1)

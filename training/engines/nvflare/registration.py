@@ -133,16 +133,19 @@ class Registration:
         sites = [name for name in roster.clients if name != SERVER]
         answers = self.request_properties(sites)
         missing = {name: f"{why}" for name, why in answers.items() if not isinstance(why, ClientProperties)}
+        changed = []
         for each in answers.values():
             if isinstance(each, ClientProperties):
                 try:
                     roster.refuse_other_data(each)
                 except DataError as error:
                     missing[each.client] = f"{error}"
+                    changed.append(each.client)
         there = [name for name in sites if name not in missing]
-        joined = self.join(roster, there)
+        # Those with other data refuse the roster themselves: so their own console says why they are left out.
+        joined = self.join(roster, [*there, *changed])
         for name, why in joined.items():
-            if isinstance(why, ChannelError | SiteRefusedError):
+            if name not in changed and isinstance(why, ChannelError | SiteRefusedError):
                 missing[name] = f"{why}"
         unreached = [name for name, why in {**answers, **joined}.items() if isinstance(why, ChannelError)]
         for name, reason in missing.items():

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from training.data.dataset import SERVER
+from training.data.dataset import SERVER, Split
 from training.errors import MessageError, QuorumError
-from training.federation.blocks import Blocks, add_blocks, unpack_blocks
+from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
+from training.federation.server.census_bounds import CensusBounds
 from training.messages.engine import Engine
 from training.messages.message import (
     Answer,
@@ -107,9 +108,15 @@ def ask_sums(
 
 
 def ask_blocks_of_each(
-    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    bounds: CensusBounds | None = None,
 ) -> tuple[dict[str, Blocks], list[Failure]]:
-    """Counts of each client that gave them, and the clients that did not."""
+    """Counts of each client that gave them, in the clear, and the clients that did not.
+
+    Arguments are those of `ask_blocks`.
+    """
     found: dict[str, Blocks] = {}
     silent: list[Failure] = []
     for broadcast, answer in zip(broadcasts, ask_counted(engine, traffic, broadcasts), strict=True):
@@ -118,7 +125,10 @@ def ask_blocks_of_each(
             continue
         try:
             check_update(answer, broadcast)
-            found[broadcast.client] = unpack_blocks(answer)
+            blocks = unpack_blocks(answer)
+            if bounds is not None:
+                bounds.refuse_counts(answer.client, [answer.client], split_of(broadcast), blocks)
+            found[broadcast.client] = blocks
         except MessageError as error:
             silent.append(Failure(broadcast.client, broadcast.track, str(error)))
     return found, silent
@@ -129,8 +139,16 @@ def ask_blocks(
     broadcasts: Sequence[Broadcast],
     traffic: Traffic,
     masks: SecureAggregationConfig | None = None,
+    bounds: CensusBounds | None = None,
 ) -> tuple[Blocks, list[Failure]]:
     """Counts added up over the clients that gave them, and the clients that did not.
+
+    Args:
+        engine: asks them.
+        broadcasts: the questions, of kind `EvaluateQuestion`.
+        traffic: the bytes are added to it.
+        masks: how counts are summed under masks; None for in the clear.
+        bounds: what counts may say at most; whoever says more is left out.
 
     Raises:
         QuorumError: under masks, when too few answer or stay.
@@ -140,17 +158,29 @@ def ask_blocks(
             sums, gone = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
         except CohortError as error:  # these counts are there already, or never
             return {}, [Failure(EVERYBODY, broadcast.track, f"{error}") for broadcast in broadcasts[:1]]
-        return add_blocks(unpack_blocks(update) for update in sums), gone
-    answers = ask_counted(engine, traffic, broadcasts)
-    total: Blocks = {}
-    silent: list[Failure] = []
-    for broadcast, answer in zip(broadcasts, answers, strict=True):
-        if isinstance(answer, Failure):
-            silent.append(answer)
-            continue
+        total = add_blocks(unpack_blocks(update) for update in sums)
         try:
-            check_update(answer, broadcast)
-            total = add_blocks([total, unpack_blocks(answer)])
-        except MessageError as error:
-            silent.append(Failure(broadcast.client, broadcast.track, str(error)))
-    return total, silent
+            refuse_sum(total, broadcasts, bounds)
+        except MessageError as error:  # of a sum nobody can tell whose part is wrong
+            return {}, [*gone, Failure(EVERYBODY, broadcasts[0].track, f"{error}")]
+        return total, gone
+    found, silent = ask_blocks_of_each(engine, broadcasts, traffic, bounds)
+    return add_blocks(found.values()), silent
+
+
+def split_of(broadcast: Broadcast) -> Split:
+    """Which pictures an `EvaluateQuestion` asks about."""
+    return EvaluateQuestion.model_validate(broadcast.options).split
+
+
+def refuse_sum(blocks: Blocks, broadcasts: Sequence[Broadcast], bounds: CensusBounds | None) -> None:
+    """Refuse a sum of counts of more pictures than all who were asked hold together.
+
+    Raises:
+        MessageError: saying what is counted and what is held.
+    """
+    if bounds is None or not broadcasts:
+        return
+    clients = list(dict.fromkeys(broadcast.client for broadcast in broadcasts))
+    who = f"the sum of {', '.join(clients)}"
+    bounds.refuse_counts(who, clients, split_of(broadcasts[0]), blocks)

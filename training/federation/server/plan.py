@@ -10,6 +10,7 @@ from training.algorithms.exchanges.base import Exchange
 from training.algorithms.exchanges.server_context import EMPTY_CONTEXT, ServerContext
 from training.algorithms.objectives.base import Ask
 from training.data.dataset import Split
+from training.federation.server.census_bounds import CensusBounds
 from training.messages.message import Tensors
 from training.updates.compression.server import Compressor
 from training.updates.settings import CompressionConfig, SecureAggregationConfig
@@ -65,6 +66,7 @@ class Plan:
         dismissed: clients that are asked no more, and since when.
         evaluated: the rounds after which the models are evaluated; None for all.
         evaluation_participation: the share of a track's judges asked after each round.
+        bounds: what reports may say at most, by the census; None where nobody took one.
         canary: whether two batches are tried at every client before the first round.
     """
 
@@ -87,6 +89,7 @@ class Plan:
     masked_counts: SecureAggregationConfig | None = None
     compressor: Compressor = field(default_factory=lambda: Compressor(CompressionConfig()))
     update_limit: float | None = None
+    bounds: CensusBounds | None = None
     dismissed: Mapping[str, str] = field(default_factory=dict)
     canary: bool = False
     evaluated: frozenset[int] | None = None

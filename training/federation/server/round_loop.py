@@ -44,6 +44,7 @@ from training.federation.server.sampled_round import SampledRound
 from training.federation.server.sampled_sums import figures_from_sum
 from training.messages.engine import Engine
 from training.messages.message import (
+    GLOBAL,
     Answer,
     Broadcast,
     Failure,
@@ -125,6 +126,9 @@ def run_rounds(
         if round_ == plan.rounds and plan.stays and plan.average_at_end:
             states = average_stays(plan, states, engine, traffic)
         found = evaluate_tracks(plan, states, engine, round_, traffic)
+        for failure in (*failures, *found.silent):
+            about = "" if failure.track == GLOBAL else f" of {failure.track}"
+            metrics_log.log(f"{plan.stage} {round_}{about}: without {failure.client}: {failure.reason}")
         notes = notes_by_track(asked)
         line = RoundMetrics.of(
             plan.stage,
@@ -240,6 +244,8 @@ def admit(
                 )
                 check_update(answer, broadcast, expected, beside)
             check_trained(answer)
+            if plan.bounds is not None:
+                plan.bounds.refuse_training(answer)
             check_requested(answer, plan.aggregator.needs)
             plan.exchange.check(answer, states[broadcast.track].memory)
         except MessageError as error:
@@ -345,6 +351,9 @@ def average_stays(plan: Plan, states: States, engine: Engine, traffic: Traffic) 
         broadcasts = [Broadcast(client, plan.stage, plan.rounds, COLLECT, track.name) for client in clients]
         shapes = {name: state.weights[name].shape for name in plan.stays}
         updates = ask_all(engine, broadcasts, traffic, shapes if plan.masks is None else None)
+        if plan.bounds is not None:
+            for update in updates:
+                plan.bounds.refuse_training(update)
         reports = [Report(update.client, update.num_examples, {}) for update in updates]
         mixture, _ = FedAvg().weigh(reports, {})
         if plan.masks is None:
@@ -389,17 +398,17 @@ def evaluate_tracks(
         if client in asked[track.name]
     ]
     if plan.evaluation_participation >= 1:
-        return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts))
+        return RoundEvaluation(*ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds))
     (track,) = plan.tracks
     cohort, held = cohorts[track.name], held_by_any(track)
     if plan.masked_counts is not None:
-        blocks, silent = ask_blocks(engine, broadcasts, traffic, plan.masked_counts)
+        blocks, silent = ask_blocks(engine, broadcasts, traffic, plan.masked_counts, plan.bounds)
         gone = {failure.client for failure in silent}
         answered = [broadcast.client for broadcast in broadcasts if broadcast.client not in gone]
         return RoundEvaluation(
             blocks, silent, figures_from_sum(cohort, answered, blocks, track.pictures, held)
         )
-    answers, silent = ask_blocks_of_each(engine, broadcasts, traffic)
+    answers, silent = ask_blocks_of_each(engine, broadcasts, traffic, plan.bounds)
     counts = {
         client: {name: needed_of(block.point) for name, block in blocks.items()}
         for client, blocks in answers.items()

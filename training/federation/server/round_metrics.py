@@ -29,6 +29,7 @@ class RoundMetrics:
         scalars: what the objective logs of its round, by model and client.
         before: the weight of the model of the round before, by model.
         sampled: what figures stand for, where not all clients judged the model.
+        losses_told: whether anybody told a loss; where updates get noise nobody does, and `losses` are 0.
     """
 
     stage: str
@@ -44,6 +45,7 @@ class RoundMetrics:
     scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
     before: Mapping[str, float] = field(default_factory=dict)
     sampled: SampledRound | None = None
+    losses_told: bool = True
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class RoundMetrics:
             asked=cohorts,
             answered={track: [update.client for update in members] for track, members in updates.items()},
             failed=[{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
+            losses_told=any(update.losses for members in updates.values() for update in members),
             losses={track: mean_loss(members) for track, members in updates.items()},
             weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
             before={track: mixture.previous for track, mixture in mixtures.items()},
@@ -107,7 +110,7 @@ class RoundMetrics:
     @property
     def note(self) -> str:
         """The line for whoever watches."""
-        parts = [f"loss {self.loss:.3f}"]
+        parts = [f"loss {self.loss:.3f}" if self.losses_told else "no loss told"]
         balanced = self.metrics.get("balanced_accuracy")
         if balanced is not None:
             worst = self.worst
@@ -118,9 +121,22 @@ class RoundMetrics:
             parts.append(self.sampled.note)
         answered = len(distinct(self.answered))
         parts.append(f"{answered} of {len(distinct(self.asked))} answered")
-        if self.failed:
-            parts.append("without " + ", ".join(sorted({failure["client"] for failure in self.failed})))
+        for how, clients in self.missing.items():
+            parts += [f"{how} {', '.join(clients)}"] if clients else []
         return ", ".join(parts)
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        """The clients of which something is missing, by how: no model, some models, or the counts alone."""
+        found: dict[str, set[str]] = {"without": set(), "in part without": set(), "no counts of": set()}
+        trained = distinct(self.answered)
+        for failure in self.failed:
+            client = failure["client"]
+            if client in self.answered.get(failure["model"], ()):
+                found["no counts of"].add(client)
+            else:
+                found["in part without" if client in trained else "without"].add(client)
+        return {how: sorted(clients) for how, clients in found.items()}
 
     def to_json(self) -> dict[str, Any]:
         """The line of `metrics.jsonl`."""

@@ -15,7 +15,8 @@ from training.data.dataset import FOLDED_CLASSES
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.evaluate import evaluate
 from training.federation.questions import TEST
-from training.federation.server.ask import Traffic, ask_all, ask_sums
+from training.federation.server.ask import Traffic, ask_all, ask_sums, refuse_sum
+from training.federation.server.census_bounds import CensusBounds
 from training.jobs.stages.base import StageContext
 from training.messages.message import GLOBAL, Broadcast, Tensors, Update
 
@@ -47,6 +48,9 @@ def figures_by_client(
     """As `figures_on_test`, by client; of all clients together where counts are summed under masks.
 
     `ask` is the question, whose answers are counts of test pictures.
+
+    Raises:
+        MessageError: counts of more pictures than there are.
     """
     if not context.tests:
         return {}
@@ -65,6 +69,12 @@ def figures_by_client(
     found: dict[str, Blocks] = {}
     for update in updates:
         found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
+    bounds = CensusBounds(context.census)
+    if masks is not None:
+        refuse_sum(add_blocks(found.values()), broadcasts, bounds)
+    else:
+        for client, blocks in found.items():
+            bounds.refuse_counts(client, [client], "test", blocks)
     return found
 
 

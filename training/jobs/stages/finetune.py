@@ -24,6 +24,7 @@ from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import fit, load_merged, own_weights
 from training.federation.questions import EVALUATE, FIT, TEST
 from training.federation.server.ask import Traffic, ask_all
+from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, Track, TrackState
 from training.federation.server.round_loop import run_rounds
@@ -153,6 +154,7 @@ class Finetune(Stage):
             dismissed=context.dismissed,
             masks=context.job.privacy.secure_aggregation,
             masked_counts=context.job.privacy.masked_counts,
+            bounds=CensusBounds(context.census, self.objective.least_loss),
             canary=context.canary,
         )
 

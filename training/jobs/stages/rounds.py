@@ -24,6 +24,7 @@ from training.federation.census import Census
 from training.federation.client.evaluate import evaluate
 from training.federation.client.fit import collect_kept, fit, open_exchange
 from training.federation.questions import COLLECT, FIT, JUDGE, OPEN
+from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.noise_probe import NoiseProbe, validation_accuracy
 from training.federation.server.plan import Draw, Plan, Track
 from training.federation.server.upload_store import UploadStore
@@ -168,6 +169,7 @@ class RoundsStage(Stage):
             compressor=Compressor(context.job.compression),
             # While few pictures without a label count, clients that have no others hardly move.
             update_limit=None if self.objective.uses_unlabelled else context.job.engine.update_limit,
+            bounds=CensusBounds(context.census, self.objective.least_loss),
             canary=context.canary,
             evaluated=context.job.privacy.counts.evaluated(self.rounds),
             evaluation_participation=share,

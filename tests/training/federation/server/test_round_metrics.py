@@ -66,7 +66,22 @@ def test_who_was_asked_who_answered_and_who_did_not_is_logged(line):
     }
     assert told["models"]["light"]["exchange"] == {"a": {"peers": ["b"]}}
     assert told["failed"] == [{"client": "b", "model": "dark", "reason": "its disk is full"}]
-    assert line.note == ("loss 1.375, balanced accuracy 0.667 (worst dark 0.500), 3 of 3 answered, without b")
+    told = "loss 1.375, balanced accuracy 0.667 (worst dark 0.500), 3 of 3 answered, in part without b"
+    assert line.note == told
+
+
+def test_a_line_says_of_whom_what_is_missing():
+    """`3 of 3 answered, without south` told of a hospital that trained, and gave no counts."""
+
+    def note(failed, losses=None):
+        updates = {"global": [update(name, {"light": 3}, losses or {}) for name in ("north", "south")]}
+        asked = {"global": ("north", "south", "east")}
+        failures = [Failure(name, "global", "why") for name in failed]
+        return RoundMetrics.of("s", 1, asked, updates, failures, {"global": Mixture({})}, {}, {}).note
+
+    assert note([], {"light": 0.25}) == "loss 0.250, 2 of 3 answered"
+    assert note(["south"]) == "no loss told, 2 of 3 answered, no counts of south"
+    assert note(["east", "south"]) == "no loss told, 2 of 3 answered, without east, no counts of south"
 
 
 def test_a_figure_that_is_undefined_is_null_and_no_number():

@@ -1,0 +1,170 @@
+"""A coordinator that wants one hospital's numbers, and tells it of other hospitals than all the others.
+
+It has seen who holds whose shares. The victim is told that some of its holders are there: it masks with
+those. All others are told that just those have left, and give the shares that take the victim's masks with
+them off; the rest of the victim's holders give those of its self mask. Hospitals that help it lend what they
+hold.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from training.errors import QuorumError
+from training.messages.message import Answer, Broadcast, Update
+from training.secure_random import KEY_BYTES
+from training.updates.secure_aggregation.circle import Circle, circle_of
+from training.updates.secure_aggregation.fixed_point import FixedPointVector, decode
+from training.updates.secure_aggregation.identity import Signed
+from training.updates.secure_aggregation.keys import agree, derive
+from training.updates.secure_aggregation.masked_sum import read_withheld
+from training.updates.secure_aggregation.messages import (
+    CONFIRM,
+    KEY_SHARES,
+    MASKED,
+    SEALED,
+    SEALED_BYTES,
+    SELF_SHARES,
+    SIGNATURE,
+    UNMASK,
+    ConfirmQuestion,
+    MaskedQuestion,
+    UnmaskQuestion,
+    masks_about,
+    read_json,
+    rows_tensor,
+)
+from training.updates.secure_aggregation.server import SecureSum
+from training.updates.settings import SecureAggregationConfig
+
+Ask = Callable[[Sequence[Broadcast]], Sequence[Answer]]
+
+
+@dataclass
+class Attack:
+    """One sum, in the hands of such a coordinator.
+
+    Attributes:
+        ask: reaches hospitals.
+        summing: as far as shares.
+        sealed: the shares that came, by place.
+        layout: what is summed.
+        lent: mask keys of hospitals that help.
+    """
+
+    ask: Ask
+    summing: SecureSum
+    sealed: Mapping[int, Sequence[bytes]]
+    layout: tuple[Any, ...]
+    lent: Mapping[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def begin(
+        cls,
+        ask: Ask,
+        updates: Sequence[Update],
+        config: SecureAggregationConfig,
+        circle: Circle | None = None,
+        asked: str = "",
+    ) -> "Attack":
+        held = [read_withheld(update) for update in updates]
+        names = [update.client for update in updates]
+        summing = SecureSum(
+            ask,
+            updates[0],
+            names,
+            [each.keys for each in held],
+            config.threshold(len(names)),
+            signed=[each.signed for each in held],
+            asked=asked,
+            circle=circle or circle_of(names, config),
+        )
+        return cls(ask, summing, summing.shares(), tuple(held[0].layout))
+
+    def holders(self, victim: int) -> list[int]:
+        """Whom the victim shares with, itself aside."""
+        return [holder for holder in self.summing.sharing.rows[victim] if holder != victim]
+
+    def alone(self, victim: int, told: Sequence[int], helpers: Sequence[int] = ()) -> torch.Tensor:
+        """The victim's counts.
+
+        Args:
+            victim: its place.
+            told: those of its holders that it is told are there. Of them those that do not help are gone for
+                all others.
+            helpers: hospitals that lend the coordinator what they hold.
+
+        Raises:
+            QuorumError, MessageError: with why it fails.
+        """
+        summing, sharing = self.summing, self.summing.sharing
+        everybody = range(len(summing.clients))
+        common = {**summing.common, "weight": 1, "total_weight": len(everybody), "layout": self.layout}
+        apart = set(self.holders(victim)) - set(told) - set(helpers)
+        seen = tuple(place for place in everybody if place not in apart)
+        if not sharing.circle.sparse:
+            seen = tuple(sorted({victim, *told, *helpers}))
+        gone = [place for place in told if place not in helpers]
+        plans = {place: MaskedQuestion(**common, present=tuple(everybody)) for place in everybody}
+        plans[victim] = MaskedQuestion(**common, present=seen)
+        masked = self.put(
+            MASKED,
+            {place: self.masked_by(place, plans[place], place == victim) for place in everybody},
+            victim,
+        )
+        survivors = tuple(place for place in everybody if place not in gone)
+        others = [place for place in survivors if place != victim]
+        confirmed: tuple[tuple[int, Signed], ...] = ()
+        if summing.signed[victim] is not None:
+            question = ConfirmQuestion(**summing.common, survivors=survivors).model_dump()
+            agreed = self.put(CONFIRM, {place: ({}, question) for place in others})
+            confirmed = tuple(
+                (place, Signed.model_validate(read_json(update.tensors[SIGNATURE])))
+                for place, update in agreed.items()
+            )
+        question = UnmaskQuestion(**summing.common, survivors=survivors, confirmed=confirmed).model_dump()
+        given = self.put(UNMASK, {place: ({}, question) for place in others})
+        selves = {p: summing.held(u, SELF_SHARES, sharing.senders(p, survivors)) for p, u in given.items()}
+        keys = {p: summing.held(u, KEY_SHARES, sharing.senders(p, gone)) for p, u in given.items()}
+        total = FixedPointVector.from_tensors(masked[victim].tensors)
+        own = sharing.secret(victim, {p: s for p, s in selves.items() if s}, summing.clients)
+        total.subtract(total.mask(derive(own, summing.session, "self mask")))
+        about, public = masks_about(summing.session, plans[victim]), summing.public[victim][:KEY_BYTES]
+        for place in (each for each in seen if each in sharing.rows[victim] and each != victim):
+            key = (
+                self.lent[place]
+                if place in helpers
+                else sharing.secret(place, {p: k for p, k in keys.items() if k}, summing.clients)
+            )
+            pair = total.mask(agree(key, public, about, "pair mask"))
+            total.subtract(pair) if victim < place else total.add(pair)
+        return decode(total, self.layout, len(everybody))["counts"]
+
+    def masked_by(
+        self, place: int, plan: MaskedQuestion, victim: bool
+    ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The question to a hospital; shares of those alone whom it is told of, and to the victim none."""
+        sharing, options = self.summing.sharing, plan.model_dump()
+        senders = sharing.senders(place, plan.present)
+        if sharing.circle.sparse:
+            senders = [] if victim else senders
+            options["senders"] = tuple(senders)
+        rows = [self.sealed[sender][sharing.rows[sender][place]] for sender in senders]
+        return {SEALED: rows_tensor(rows, SEALED_BYTES)}, options
+
+    def put(self, ask: str, questions: Mapping[int, Any], needed: int | None = None) -> dict[int, Update]:
+        """Answers; those that refuse are left out, unless it is the one that is needed."""
+        about = self.summing.about
+        asked = [
+            Broadcast(self.summing.clients[place], about.stage, about.round, ask, about.track, *question)
+            for place, question in questions.items()
+        ]
+        found = {}
+        for place, answer in zip(questions, self.ask(asked), strict=True):
+            if isinstance(answer, Update):
+                found[place] = answer
+            elif place == needed:
+                raise QuorumError(answer.reason)
+        return found

@@ -1,0 +1,255 @@
+"""A hospital's own policy: a job that breaks it opens nothing, and no start overwrites it."""
+
+import json
+from datetime import datetime
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from clients.federation.errors import PolicyError, PolicyFileError
+from clients.federation.federation_file import read_federation
+from clients.federation.job_folder import pack
+from clients.federation.provision import provision, write_site_files
+from clients.node import hospital as hospitals
+from clients.node import policy_guard
+from clients.node.cli import app
+from clients.node.hospital import open_door
+from clients.node.policy import POLICY, Hours, Policy, read_policy
+from clients.node.policy_guard import PolicyGuard, within_limits
+from clients.node.policy_verdict import noise_of, recipe_of, verdicts_on
+from tests.clients.node.talk import ask, greet, join, question
+from training.engines.nvflare.wire import read_answer
+from training.jobs.job import Job, read_job
+from training.jobs.recipes import recipe_paths
+
+
+@pytest.fixture
+def write(kit):
+    """`write(**blocks)`: the hospital writes its policy."""
+
+    def put(**blocks):
+        (kit.path / POLICY).write_text(yaml.safe_dump(blocks))
+
+    return put
+
+
+def changed(job: Job, **blocks: object) -> Job:
+    """The job with some blocks replaced."""
+    return Job.model_validate({**job.model_dump(mode="json"), **blocks})
+
+
+def refused_rules(policy: dict[str, object], job: Job) -> set[str]:
+    """The rules that a job breaks."""
+    return {each.rule for each in verdicts_on(Policy.model_validate(policy), job) if not each.allowed}
+
+
+MASKS = {"secure_aggregation": {"fewest": 4}}
+NOISE = {"client_level": {"clip": 1.0, "noise_multiplier": 0.8}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "least", "good", "bad"),
+    [
+        ("min_count", 5, {"min_count": 5}, {"min_count": 4}),
+        ("masked_counts", True, {"counts": {"masks": True}}, {"counts": {"masks": False}}),
+        ("masked_weights", True, MASKS, {}),
+        ("fewest", 4, MASKS, {"secure_aggregation": {"fewest": 3}}),
+        ("fewest", 4, {"counts": {"masks": False}}, {"counts": {"masks": True}}),  # whose sums are over 3
+        ("least_noise", 0.8, NOISE, {}),
+        ("least_noise", 0.9, {"client_level": {"clip": 1.0, "noise_multiplier": 0.9}}, NOISE),
+        ("largest_epsilon", 2, {"counts": {"epsilon": 2}}, {"counts": {"epsilon": 3}}),
+        ("largest_epsilon", 2, {"counts": {"epsilon": 1}}, {"min_count": 9}),
+    ],
+)
+def test_each_rule_on_privacy_lets_through_what_keeps_to_it_and_nothing_less(
+    rule, least, good, bad, small_job
+):
+    policy = {"privacy": {rule: least}}
+    assert refused_rules(policy, changed(small_job, privacy=good)) == set()
+    assert refused_rules(policy, changed(small_job, privacy=bad)) == {f"privacy.{rule}"}
+
+
+def test_jobs_are_pinned_by_digest_or_are_those_of_a_recipe(small_job):
+    other = changed(small_job, seed=4)
+    assert refused_rules({"jobs": {"digests": [small_job.digest]}}, small_job) == set()
+    assert refused_rules({"jobs": {"digests": [small_job.digest]}}, other) == {"jobs"}
+    assert refused_rules({"jobs": {"recipes": ["demo"]}}, small_job) == {"jobs"}
+
+
+def test_a_job_is_a_recipe_by_what_is_in_it_and_not_by_what_it_says_of_itself(small_job):
+    path = next(path for path in recipe_paths() if path.stem == "demo")
+    demo = read_job(path)
+    own = demo.model_copy(update={"name": "ours", "seed": 9, "about": None})
+    assert recipe_of(own, ("demo",)) == "demo"
+    liar = small_job.model_copy(update={"name": demo.name, "about": demo.about})
+    assert recipe_of(liar, ("demo",)) is None
+    assert recipe_of(own, ("fedclf",)) is None
+
+
+def test_noise_counts_where_all_that_is_trained_gets_it(small_job):
+    assert noise_of(small_job) == 0
+    assert noise_of(changed(small_job, privacy=NOISE)) == 0.8
+
+
+def test_a_job_that_breaks_the_policy_opens_no_picture_and_is_told_a_code(
+    door, small_job, write, monkeypatch
+):
+    opened, said = [], []
+    real = hospitals.RequestHandler.introduce.__globals__["read_own"]
+    monkeypatch.setattr(
+        "clients.node.request_handler.read_own", lambda *given: opened.append(given) or real(*given)
+    )
+    monkeypatch.setattr(door.receiver.handler, "_say", said.append)
+    write(privacy={"min_count": 50})
+    for told in (greet(door, small_job), door.introduce()):
+        assert json.loads(told)["refused"].startswith("policy: its own policy does not allow this")
+        assert "50" not in told
+    assert opened == []
+    assert "privacy.min_count: 50 or more is asked, the job has 2" in said[0]
+    door.receiver.handler._guard.path.unlink()  # the control: without it the pictures are read
+    join(door, small_job)
+    assert opened
+
+
+def test_it_holds_from_the_moment_it_is_written(door, small_job, write, monkeypatch):
+    join(door, small_job)
+    assert isinstance(ask(door, small_job, "fit", 1), list)
+    write(privacy={"min_count": 50})
+    trained = []
+    monkeypatch.setattr("training.federation.client.fit.train_locally", lambda *_: trained.append(1))
+    header, body, stamp = question(small_job, "fit", 2)
+    told = door.answer(header, body, len(body))
+    assert read_answer(told[0], told[1], stamp).reason.startswith("policy: ")
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    "text", ["privacy: {min_count: 0}", "hours: [", "- 1", "privacy: {min_cuont: 5}", "\xff"]
+)
+def test_one_that_cannot_be_read_allows_nothing(door, small_job, kit, text):
+    (kit.path / POLICY).write_bytes(text.encode("latin-1"))
+    assert json.loads(greet(door, small_job))["refused"].startswith("policy: ")
+    with pytest.raises(PolicyFileError):
+        read_policy(kit.path / POLICY)
+
+
+def test_what_is_wrong_with_it_is_told_by_its_place_and_the_nearest_name(kit, write):
+    write(privacy={"min_cuont": 5, "fewest": 1}, hours=[{"begin": "25:00", "end": "06:00"}])
+    with pytest.raises(PolicyFileError) as told:
+        read_policy(kit.path / POLICY)
+    assert "unknown key `min_cuont`" in f"{told.value}"
+    assert "min_count" in f"{told.value}"
+    assert "hours.0.begin" in f"{told.value}"
+    write(jobs={"recipes": ["dmeo"]})
+    with pytest.raises(PolicyFileError, match="demo"):
+        read_policy(kit.path / POLICY)
+
+
+@pytest.mark.parametrize(
+    ("now", "open_"),
+    [
+        ("2026-03-02T18:59", False),  # a Monday
+        ("2026-03-02T19:00", True),
+        ("2026-03-03T05:59", True),
+        ("2026-03-03T06:00", False),
+        ("2026-03-07T23:00", False),  # a Saturday
+        ("2026-03-07T05:00", True),  # of Friday's night
+    ],
+)
+def test_hours_go_over_midnight_and_belong_to_the_day_on_which_they_begin(now, open_):
+    nights = Hours.model_validate(
+        {"days": ["mon", "tue", "wed", "thu", "fri"], "begin": "19:00", "end": "06:00"}
+    )
+    assert nights.hold(datetime.fromisoformat(now)) is open_
+    day = Hours.model_validate({"begin": "06:00", "end": "19:00"})
+    assert Policy(hours=(nights, day)).open_at(datetime.fromisoformat("2026-03-07T12:00"))
+
+
+def test_out_of_hours_a_question_waits_for_nobody_and_is_told_by_a_code(door, small_job, write):
+    join(door, small_job)
+    write(hours=[{"begin": "02:00", "end": "03:00"}])
+    guard = door.receiver.handler._guard
+    guard.clock = lambda: datetime.fromisoformat("2026-03-02T12:00")
+    told = ask(door, small_job, "fit", 1)
+    assert '"failure": "hours: ' in told[0]
+    guard.clock = lambda: datetime.fromisoformat("2026-03-02T02:30")
+    assert '"failure"' not in ask(door, small_job, "fit", 2)[0]
+
+
+def test_threads_and_devices_are_within_the_limits_and_the_job_keeps_its_digest(small_job):
+    greedy = changed(small_job, engine={"threads_per_client": 8, "device": "cuda"})
+    limited = within_limits(Policy.model_validate({"limits": {"threads": 2, "gpu": False}}), greedy)
+    assert (limited.engine.threads_per_client, limited.engine.device) == (2, "cpu")
+    assert within_limits(Policy(), greedy) is greedy
+
+
+def test_a_node_trains_within_the_limits(door, small_job, write, monkeypatch):
+    import torch
+
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    write(limits={"threads": 1, "gpu": False})
+    join(door, small_job)
+    assert threads == [1]
+    assert door.receiver.handler._app._job.engine.device == "cpu"
+
+
+def test_a_disk_that_is_fuller_than_allowed_stops_work(tmp_path, small_job, monkeypatch):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "state").write_bytes(b"0" * 2000)
+    path = tmp_path / POLICY
+    guard = PolicyGuard(path, (tmp_path / "private",))
+    path.write_text("limits: {disk_gb: 0.000002}")
+    guard.admit(small_job)
+    (tmp_path / "private" / "more").write_bytes(b"0")
+    with pytest.raises(PolicyError, match=r"limits\.disk_gb"):
+        guard.admit(small_job)
+    path.write_text("limits: {free_gb: 5}")
+    monkeypatch.setattr(policy_guard.shutil, "disk_usage", lambda _: SimpleNamespace(free=4_900_000_000))
+    with pytest.raises(PolicyError, match=r"4\.9 GB are free"):
+        guard.admit(small_job)
+
+
+def test_no_start_and_no_new_kits_overwrite_it(kit, kits, small_job, write):
+    write(privacy={"min_count": 5})
+    own = (kit.path / POLICY).read_bytes()
+    write_site_files(kit.path, kit.facts)
+    open_door(kit, pack(small_job), "skin-1").close()
+    assert (kit.path / POLICY).read_bytes() == own
+    theirs = kits / "south" / POLICY
+    theirs.write_bytes(own)
+    provision(read_federation(kits / "south" / "federation.yaml"), kits.parent, kits)
+    assert theirs.read_bytes() == own
+    theirs.unlink()
+    assert (kit.path / POLICY).stat().st_mode & 0o077 == 0
+
+
+def test_check_says_what_the_policy_says_of_a_job_and_what_leaves(
+    kit, small_job, write, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("clients.node.check.SECONDS", 0.2)
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(small_job.resolved()))
+
+    def found():
+        run = ["check", "--kit", str(kit.path), "--job", str(tmp_path / "job.yaml"), "--json"]
+        return {each["about"]: each for each in json.loads(CliRunner().invoke(app, run).output)}
+
+    assert found()["policy"]["text"].startswith("none: jobs alone decide")
+    write(
+        privacy={"min_count": 5, "masked_counts": True},
+        limits={"threads": 2},
+        hours=[{"begin": "19:00", "end": "06:00"}],
+    )
+    told = found()
+    assert "questions are answered" in told["policy hours"]["text"]
+    assert "2 threads at most" in told["policy limits"]["text"]
+    assert not told["policy privacy.min_count"]["fit"]
+    assert told["policy privacy.masked_counts"]["fit"]  # three hospitals are in the kit's federation
+    assert "weights leave PLAIN, of this hospital by itself" in told["job"]["text"]
+    assert "counts of answers leave as sums under masks" in told["job"]["text"]
+    assert small_job.digest in told["job"]["text"]
+    assert "who sees weights" in told
+    write(privacy={"min_cuont": 5})
+    assert not found()["policy"]["fit"]
