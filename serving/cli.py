@@ -46,7 +46,6 @@ def serve(
         print(version("dermfed"))
         return
     refuse_foreign(Path.cwd())
-    from registry.outcomes.store import OutcomeStore
     from registry.registry import Registry
     from registry.signing.trust import trust_in
     from serving.inference.device.choosing import DeviceUnusable, choose_device
@@ -64,7 +63,7 @@ def serve(
         with Registry.open(url, store, identity=settings.registry_id) as registry:
             identity = registry.identity()
         if settings.outcomes_url is not None:
-            OutcomeStore.open(settings.outcomes_url).close()
+            _try_outcomes(settings.outcomes_url)
     except (SettingsError, DeviceUnusable, ValueError, RegistryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
@@ -76,6 +75,23 @@ def serve(
     asked = ["--host", host, "--port", str(port), "--workers", str(workers)]
     # `-P`: nothing is loaded from the folder that it is started in. What was loaded here to look goes.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "serving.supervisor", *asked])
+
+
+def _try_outcomes(url: str) -> None:
+    """Opens the database of outcomes; where it is down, answers are given all the same and wait to be kept.
+
+    Raises:
+        InvalidName, SchemaTooNew: it never can be opened.
+    """
+    from registry.errors import DatabaseError, SchemaTooNew
+    from registry.outcomes.store import OutcomeStore
+
+    try:
+        OutcomeStore.open(url).close()
+    except SchemaTooNew:
+        raise
+    except DatabaseError as error:
+        print(f"answers wait to be kept for their outcomes: {error}", file=sys.stderr)
 
 
 def counts_folder(host: str, port: int) -> Path:

@@ -62,11 +62,14 @@ class ServiceState:
         self.decoders = Decoders(settings, self.metrics)
         self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
         self.clock = SteadyClock()
-        self.limits = Limits(settings, self.metrics, shared_folder())
+        folder = shared_folder()
+        self.limits = Limits(settings, self.metrics, folder)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
         self.answers = AnswerKeeper(url, self.metrics) if url else None
-        self.monitoring = Monitoring(settings, self.metrics, self.answers)
+        self.monitoring = Monitoring(
+            settings, self.metrics, self.answers, folder and folder.with_name("dermfed-field")
+        )
         self._current_release: CurrentRelease | None = None
         self._canaries: CanaryReleases | None = None
         self._registry: RegistrySource | None = None

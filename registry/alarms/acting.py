@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from registry.alarms.told import Alarm, alarms_of, open_alarms
+from registry.database.canaries import ended_with, running_canary
 from registry.database.changes import AuditContext, insert_event, point_alias
 from registry.database.connection import writing
 from registry.database.queries import (
@@ -119,7 +120,11 @@ def _act_on(
             f"`dermfed-registry stop {model} --alias {alias}`"
         )
     point_alias(connection, model, alias, before)
-    details = {"alarms": [one.number for one in due], **({"skipped": skipped} if skipped else {})}
+    details = {
+        "on_alarms": [one.number for one in due],
+        **({"skipped": skipped} if skipped else {}),
+        **ended_with(running_canary(connection, model, alias)),
+    }
     return insert_event(
         connection,
         "rolled-back",
@@ -143,7 +148,7 @@ def _concerns(alarm: Alarm, release: Release) -> bool:
 def _done_with(connection: Connection, model: str, alias: str, alarm: Alarm) -> bool:
     """Whether the alarm has moved the alias before, or what it points to was promoted over it."""
     moves = events_since(connection, model, alias, alarm.event, ("promoted", "rolled-back", "stopped"))
-    if any(alarm.number in (one.details or {}).get("alarms", ()) for one in moves):
+    if any(alarm.number in (one.details or {}).get("on_alarms", ()) for one in moves):
         return True
     return bool(moves) and moves[-1].kind == "promoted" and _over_the_gate(moves[-1])
 

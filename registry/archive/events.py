@@ -34,7 +34,7 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "made": (),
         "members": _MEMBER,
         "because": (),
-        "alarms": (),
+        "on_alarms": (),
         "skipped": ("release", "withdrawn", "alarmed"),
     },
     "stopped": {"because": (), "skipped": ("release", "withdrawn")},

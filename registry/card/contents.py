@@ -33,6 +33,7 @@ class Entry:
         version: its number in a registry; None for a bundle that is in none.
         registered: when it was added there.
         withdrawn: that it was withdrawn, when and why; empty where it was not.
+        alarms: the open alarms of the field about it, a sentence without its full stop each.
     """
 
     manifest: BundleManifest
@@ -40,12 +41,19 @@ class Entry:
     version: int | None = None
     registered: datetime | None = None
     withdrawn: str = ""
+    alarms: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, version: Version, manifest: BundleManifest, withdrawal: Withdrawal | None = None) -> "Entry":
-        """The entry of a registered version, and of its withdrawal where it was withdrawn."""
+    def of(
+        cls,
+        version: Version,
+        manifest: BundleManifest,
+        withdrawal: Withdrawal | None = None,
+        alarms: Sequence[str] = (),
+    ) -> "Entry":
+        """The entry of a registered version, of its withdrawal where it was withdrawn, and of open alarms."""
         withdrawn = "" if withdrawal is None else str(withdrawal)
-        return cls(manifest, version.digest, version.number, version.created, withdrawn)
+        return cls(manifest, version.digest, version.number, version.created, withdrawn, tuple(alarms))
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> "Entry":
@@ -90,7 +98,8 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         },
         "out_of_distribution": familiarity(manifest.out_of_distribution),
         **({"withdrawn": entry.withdrawn} if entry.withdrawn else {}),
-        "limits": [*_withdrawn(entry), *limits(manifest)],
+        **({"alarms": list(entry.alarms)} if entry.alarms else {}),
+        "limits": [*_withdrawn(entry), *(f"{one}." for one in entry.alarms), *limits(manifest)],
         "not_understood": not_understood(metrics),
         "file": said["file"],
         **cases_json(manifest),

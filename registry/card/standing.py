@@ -67,6 +67,12 @@ def _matters(card: Mapping[str, Any]) -> Iterator[Matter]:
     versions = card["versions"]
     if gone := _named(one for one in versions if one.get("withdrawn")):
         yield Matter(f"Withdrawn: {gone}.", "Promote another; nobody may be answered by it.", wrong=True)
+    for alarm in (alarm for one in versions for alarm in one.get("alarms", ())):
+        yield Matter(
+            f"{alarm[0].upper()}{alarm[1:]}.",
+            "Go back to the release before, or close the alarm with a reason: `dermfed-registry field`.",
+            wrong=True,
+        )
     if unknown := _named(one for one in versions if not one["metrics"] and not one["by_subgroup"]):
         yield Matter(
             f"Without test figures: {unknown}. How well it answers is unknown.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from registry.records import Version
     from registry.registry import Registry
 
 from registry.bundle.folder import read_bundle
@@ -77,15 +78,28 @@ def registered_card(
     if number is not None:
         version = registry.version(model, number)
         withdrawal = next((one for one in registry.withdrawals(model) if one.number == number), None)
-        return release_card([Entry.of(version, registry.manifest(version), withdrawal)])
+        alarms = _alarms(registry, version)
+        return release_card([Entry.of(version, registry.manifest(version), withdrawal, alarms)])
     alias = alias or PRODUCTION
     release = registry.require_release(model, alias)
-    entries = [Entry.of(version, registry.manifest(version)) for version in release.versions]
+    entries = [
+        Entry.of(version, registry.manifest(version), alarms=_alarms(registry, version))
+        for version in release.versions
+    ]
     found = registry.let_through(model, alias)
     told = "" if found is None else found.sentence
     canary = registry.canaries(model).get(alias)
     beside = "" if canary is None else f"Beside it a canary answers {canary.title}: {canary.versions_told}"
     return release_card(entries, release=release, alias=alias, let_through=told, canary=beside)
+
+
+def _alarms(registry: "Registry", version: "Version") -> list[str]:
+    """The open alarms of the field about a version."""
+    return [
+        str(one)
+        for one in registry.alarms(version.model)
+        if one.is_open and one.found.version == version.number
+    ]
 
 
 def _is_folder(model: str) -> bool:

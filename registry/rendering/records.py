@@ -191,7 +191,7 @@ def _went_back(details: Mapping[str, Any]) -> list[str]:
     lines = []
     if because := details.get("because"):
         lines.append(f"since withdrawn: version {', '.join(map(str, because))}")
-    if alarms := details.get("alarms"):
+    if alarms := details.get("on_alarms"):
         lines.append(f"by itself, since alarm {', '.join(map(str, alarms))} is open")
     for one in details.get("skipped", ()):
         held = [

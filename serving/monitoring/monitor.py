@@ -1,10 +1,13 @@
 """Monitoring of every answer after it was sent: counted for drift, and compared with a candidate's."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from starlette.background import BackgroundTask
 
+from registry.alarms.look import Look
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Outputs
 from serving.decoding.decoded import Decode, decode_here
@@ -13,8 +16,11 @@ from serving.metrics.metrics import Metrics
 from serving.monitoring.drift.count_later import BackgroundDriftCounter
 from serving.monitoring.drift.counting import DriftCounters
 from serving.monitoring.drift.table import DriftRow, decisions, drift_metrics, drift_table
+from serving.monitoring.outcomes.field_metrics import field_metrics
+from serving.monitoring.outcomes.field_view import FieldView
 from serving.monitoring.outcomes.keeping import AnswerKeeper
 from serving.monitoring.outcomes.kept import kept_answer
+from serving.monitoring.outcomes.looking import FieldLooker
 from serving.monitoring.shadow.comparing import AnsweredPicture, ShadowComparison
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.monitoring.shadow.table import ShadowRow, shadow_table
@@ -32,9 +38,20 @@ class Monitoring:
     """Counts answers for drift and compares candidates, in the background while the service runs."""
 
     def __init__(
-        self, settings: ServeSettings, metrics: Metrics, answers: AnswerKeeper | None = None
+        self,
+        settings: ServeSettings,
+        metrics: Metrics,
+        answers: AnswerKeeper | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """Registers the metrics; `start` starts the threads. `answers` keeps those that may be judged."""
+        """Registers the metrics; `start` starts the threads.
+
+        Args:
+            settings: the service's.
+            metrics: its metrics.
+            answers: keeps those that may be judged; by default none are.
+            folder: which all workers share, for figures of the field.
+        """
         self._settings = settings
         self._metrics = metrics
         self._answers = answers
@@ -44,6 +61,9 @@ class Monitoring:
         self._canaries: CanaryReleases | None = None
         self._drift_counter: BackgroundDriftCounter | None = None
         self._shadow: ShadowComparison | None = None
+        self._folder = folder
+        self._field: FieldLooker | None = None
+        metrics.add_computed(lambda _: field_metrics(self.field()))
         metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
 
     def start(
@@ -72,11 +92,17 @@ class Monitoring:
                 current_release.loader,
                 decode_one,
             )
+        look: Callable[..., Look] | None = getattr(source, "field", None)  # not every source can tell
+        if self._answers is not None and look is not None:
+            self._field = FieldLooker(self._folder, self._models, partial(_look, look, self._answers))
+            self._field.start()
 
     def close(self) -> None:
         """Ends what `start` began."""
-        shadow, drift_counter = self._shadow, self._drift_counter
-        self._shadow = self._drift_counter = self._current_release = self._canaries = None
+        shadow, drift_counter, field = self._shadow, self._drift_counter, self._field
+        self._shadow = self._drift_counter = self._current_release = self._canaries = self._field = None
+        if field is not None:
+            field.close()
         if shadow is not None:
             shadow.close()
         if drift_counter is not None:
@@ -111,8 +137,13 @@ class Monitoring:
         return BackgroundTask(self._observe, answered, outputs, release, key)
 
     def health_issues(self) -> list[str]:
-        """What keeps candidates from being compared; the service answers all the same."""
-        return self._shadow.health_issues() if self._shadow else []
+        """What keeps candidates from being compared, or the field from being looked at."""
+        field = self._field.health_issues if self._field else []
+        return [*(self._shadow.health_issues() if self._shadow else []), *field]
+
+    def field(self) -> FieldView | None:
+        """What the last look at the field has found; None before it, and where no answers are kept."""
+        return self._field.view if self._field else None
 
     def drift(self) -> list[DriftRow]:
         """The drift table of the versions that are served."""
@@ -126,6 +157,9 @@ class Monitoring:
         """The shadow table: candidates compared with what is served; empty where there is none."""
         candidates = self._shadow.candidates.values() if self._shadow else []
         return shadow_table(self._metrics.totals(), self._served(), candidates)
+
+    def _models(self) -> list[str]:
+        return [] if self._current_release is None else sorted(self._current_release.served.releases)
 
     def _served(self) -> list[LoadedRelease]:
         """The releases that answer, those of canaries last; a version may be in both."""
@@ -152,3 +186,8 @@ class Monitoring:
         except Exception:
             # The answer is out; whatever it is, it is ours to look at and nobody else's.
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)
+
+
+def _look(look: Callable[..., Look], answers: AnswerKeeper, model: str) -> Look:
+    """A look at a model; before history names its database of outcomes, too."""
+    return look(model, answers.opened(), before_naming=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from registry.card.standing import Matter, Standing
 from registry.records import Event
 from serving.monitoring.drift.table import DriftRow
+from serving.monitoring.outcomes.field_view import OpenAlarm
 from serving.releases.current_release import LoadedRelease, ServedRelease
 
 
@@ -14,6 +15,7 @@ def attention(
     history: Mapping[str, Sequence[Event]],
     forged: Mapping[str, frozenset[int] | None],
     drift: Sequence[DriftRow],
+    alarms: Sequence[OpenAlarm] = (),
 ) -> Standing:
     """What needs somebody, the worst first.
 
@@ -23,6 +25,7 @@ def attention(
         history: what was done to each model, the oldest first.
         forged: events that say to be signed and are not, by model; None where they cannot be checked.
         drift: what came in beside what was tested on.
+        alarms: promises that were broken in the field, and that nobody has closed.
     """
     silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
     return Standing(
@@ -33,6 +36,7 @@ def attention(
                 for _, said in sorted(silenced.items())
             ),
             *_nobody(state, silenced),
+            *(_alarm(one) for one in alarms),
             *(
                 Matter(
                     f"History of {model} has events that say to be signed and are not.",
@@ -63,6 +67,16 @@ def is_overridden(release: LoadedRelease, history: Sequence[Event]) -> bool:
 def _trouble(text: str) -> Matter:
     said = text if text.endswith(".") else f"{text}."  # as the log has it, so that it is found there
     return Matter(said, "The service’s log tells more.", wrong=True)
+
+
+def _alarm(one: OpenAlarm) -> Matter:
+    number = "" if one.number is None else f" (alarm {one.number})"
+    return Matter(
+        f"Of {one.model}, {one.said}{number}.",
+        f"Look at its figures in the field, go back to the release before, or close the alarm with a reason: "
+        f"`dermfed-registry field {one.model}`.",
+        wrong=True,
+    )
 
 
 def _nobody(state: ServedRelease, silenced: Mapping[str, str]) -> Iterator[Matter]:

@@ -13,6 +13,7 @@ from registry.records import Event
 from registry.rendering.records import event_lines
 from registry.rendering.table import Table
 from serving.monitoring.drift.table import EVERYBODY, DriftRow
+from serving.monitoring.outcomes.field_view import FieldRow, FieldView
 from serving.monitoring.shadow.table import ShadowRow
 from serving.protocol.schemas import ServedModel
 from serving.releases.card import card
@@ -44,6 +45,7 @@ class Seen:
         shadow_alias: whose release is the candidate; None where none is followed.
         device: on what models run and why, a sentence without its full stop.
         answering: the events of canaries that answer; others of `state` are held back.
+        field: what the last look at the field has found; None where no answers are kept, or before it.
     """
 
     state: ServedRelease
@@ -57,6 +59,7 @@ class Seen:
     shadow_alias: str | None
     device: str = ""
     answering: frozenset[int] = frozenset()
+    field: FieldView | None = None
 
 
 def operator_page(seen: Seen) -> str:
@@ -65,8 +68,16 @@ def operator_page(seen: Seen) -> str:
         "operator.html",
         here="operator",
         device=seen.device,
-        standing=attention(seen.state, seen.troubles, seen.history, seen.forged, seen.drift),
+        standing=attention(
+            seen.state,
+            seen.troubles,
+            seen.history,
+            seen.forged,
+            seen.drift,
+            () if seen.field is None else seen.field.alarms,
+        ),
         shadow_alias=seen.shadow_alias,
+        field=seen.field,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )
@@ -104,6 +115,8 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
             if model == name
         ],
         "shadow": [row for row in seen.shadow if row.model == name],
+        "field": field_rows(name, release, seen.field),
+        "alarms": [one for one in seen.field.alarms if one.model == name] if seen.field else [],
     }
 
 
@@ -115,6 +128,13 @@ def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[tuple[str, Ta
         for one, table in tables
         if table is not None
     ]
+
+
+def field_rows(name: str, release: LoadedRelease, field: FieldView | None) -> list[FieldRow]:
+    """Figures of the field, those of versions that answer now first."""
+    now = {one.version.number for one in release.versions.values()}
+    rows = [row for row in field.rows if row.model == name] if field else []
+    return sorted(rows, key=lambda row: (row.version not in now, row.subgroup, -row.version))
 
 
 def told_once(rows: Sequence[DriftRow]) -> list[DriftRow]:

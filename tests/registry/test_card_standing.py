@@ -38,9 +38,9 @@ def metrics(**rows):
 def card(bundle):
     """The card of bundles, each given by the parts of its manifest."""
 
-    def made(*parts, withdrawn=""):
+    def made(*parts, **known):
         entries = [Entry.of_bundle(bundle(**{**SURE, **one})) for one in parts]
-        return release_card([Entry(one.manifest, one.digest, withdrawn=withdrawn) for one in entries])
+        return release_card([Entry(one.manifest, one.digest, **known) for one in entries])
 
     return made
 
@@ -76,6 +76,14 @@ def test_what_is_wrong_comes_first(card):
     assert found.level == "wrong"
     assert found.sentence == "Something is wrong: one thing to act on."
     assert [one.wrong for one in found.matters] == [True, False]
+
+
+def test_an_open_alarm_is_wrong_and_among_the_limits(card):
+    made = card(GOOD, alarms=("alarm 1: version 1 broke its promise to dark",))
+    (matter,) = standing(made).matters
+    assert (matter.text, matter.wrong) == ("Alarm 1: version 1 broke its promise to dark.", True)
+    assert "alarm 1: version 1 broke its promise to dark." in made["versions"][0]["limits"]
+    assert "alarms" not in card(GOOD)["versions"][0]
 
 
 def test_several_are_counted():

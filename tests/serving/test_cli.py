@@ -6,6 +6,8 @@ from importlib.metadata import version
 
 import pytest
 
+from registry.database.connection import writing
+from registry.outcomes.store import OutcomeStore
 from registry.registry import Registry
 from serving.cli import main
 from serving.inference.device import choosing
@@ -98,6 +100,25 @@ def test_a_device_that_is_named_and_does_not_work_ends_with_2_and_says_what_to_d
     code, _, err, became = command(DERMFED_SERVE_PROVIDERS="auto")
     assert (code, err) == (0, "")
     assert became is not None
+
+
+def test_it_starts_where_the_database_of_outcomes_is_down(command, tmp_path):
+    (tmp_path / "disk").write_text("not mounted yet")
+    url = f"sqlite:///{tmp_path / 'disk' / 'outcomes.db'}"
+    code, _, err, became = command(DERMFED_OUTCOMES_URL=url)
+    assert code == 0
+    assert became is not None
+    assert "answers wait to be kept for their outcomes" in err
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_it_does_not_start_where_outcomes_never_can_be_kept(command, tmp_path, newer):
+    url = f"sqlite:///{tmp_path / 'outcomes.db'}" if newer else "mysql://nowhere"
+    if newer:
+        with OutcomeStore.open(url) as store, writing(store.engine) as connection:
+            connection.exec_driver_sql("UPDATE outcomes_schema SET number = 99")
+    code, _, _, became = command(DERMFED_OUTCOMES_URL=url)
+    assert (code, became) == (2, None)
 
 
 def test_it_becomes_the_supervisor(command, tmp_path):

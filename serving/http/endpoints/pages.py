@@ -151,6 +151,7 @@ class Pages:
             shadow_alias=service.settings.shadow_alias,
             device=service.device.told,
             answering=frozenset(one.event for one, _ in service.canaries.answering().values()),
+            field=service.monitoring.field(),
         )
 
 

@@ -49,6 +49,7 @@ class AnswerKeeper:
         self._metrics = metrics
         self._answers: deque[KeptAnswer] = deque()
         self._writing = threading.Lock()
+        self._opening = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._store: OutcomeStore | None = None
@@ -62,7 +63,7 @@ class AnswerKeeper:
             InvalidName, SchemaTooNew: it never can be.
         """
         try:
-            self._opened()
+            self.opened()
         except SchemaTooNew:
             raise
         except DatabaseError as error:
@@ -95,7 +96,7 @@ class AnswerKeeper:
             RegistryError: it cannot be written.
         """
         self.flush()
-        (told,) = self._opened().give([outcome], key)
+        (told,) = self.opened().give([outcome], key)
         return told
 
     def look(self, answer: str, key: str | None) -> SeenAnswer | None:
@@ -105,7 +106,7 @@ class AnswerKeeper:
             RegistryError: it cannot be read.
         """
         self.flush()
-        return look(self._opened(), answer, key)
+        return look(self.opened(), answer, key)
 
     def flush(self) -> None:
         """Writes what waits; blocks.
@@ -114,7 +115,7 @@ class AnswerKeeper:
             RegistryError: it cannot be written; it goes on waiting.
         """
         with self._writing:
-            store = self._opened()
+            store = self.opened()
             while self._answers:
                 together = [self._answers[place] for place in range(min(TOGETHER, len(self._answers)))]
                 self._record(store, together)
@@ -146,10 +147,16 @@ class AnswerKeeper:
             self._lose()
             log.error("an answer cannot be kept for its outcome and is given up: %s", why)
 
-    def _opened(self) -> OutcomeStore:
-        if self._store is None:
-            self._store = OutcomeStore.open(self._url)
-        return self._store
+    def opened(self) -> OutcomeStore:
+        """The database of outcomes; blocks.
+
+        Raises:
+            RegistryError: it cannot be opened.
+        """
+        with self._opening:
+            if self._store is None:
+                self._store = OutcomeStore.open(self._url)
+            return self._store
 
     def _lose(self) -> None:
         self._lost += 1

@@ -33,7 +33,7 @@ def test_nothing_is_moved_that_nobody_allowed(released, store):
 def test_an_alias_goes_back_and_history_names_the_alarm(allowed, store):
     alarmed(allowed, store, 3)
     (event,) = allowed.act_on_alarms(MODEL).moved
-    assert (event.kind, event.before, event.release, event.details["alarms"]) == ("rolled-back", 3, 2, [1])
+    assert (event.kind, event.before, event.release, event.details["on_alarms"]) == ("rolled-back", 3, 2, [1])
     assert serving(allowed) == [2]
     assert allowed.act_on_alarms(MODEL).moved == ()
     assert allowed.verify() == ()

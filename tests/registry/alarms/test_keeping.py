@@ -192,6 +192,8 @@ def test_the_command_names_tells_shows_and_closes(model, store, command):
     break_promise(store, 1)
     shown = command("field", MODEL, "--json")
     assert shown.code == 1
+    told = json.loads(command("card", MODEL, "--version", 1, "--json").out)["versions"][0]["alarms"]
+    assert told == [str(model.alarms(MODEL)[0])]
     (alarm,) = json.loads(shown.out)["alarms"]
     assert (alarm["number"], alarm["version"], alarm["closed"]) == (1, 1, None)
     assert [one.kind for one in model.history(MODEL)][-2:] == ["outcomes-named", "alarm"]

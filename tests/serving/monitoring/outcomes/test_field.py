@@ -1,0 +1,195 @@
+"""Figures of the field in the service: computed in one process, told by all, and on the operator's page."""
+
+import threading
+from datetime import timedelta
+from fcntl import LOCK_EX, flock
+
+import pytest
+
+from registry.alarms.look import Look
+from registry.errors import DatabaseError
+from registry.outcomes.kept_alarms import kept_alarms
+from registry.outcomes.store import OutcomeStore
+from serving.monitoring.outcomes import looking
+from serving.monitoring.outcomes.field_metrics import field_metrics
+from serving.monitoring.outcomes.looking import FieldLooker
+from tests.registry.alarms.conftest import MODEL, break_promise, promising
+from tests.serving.web.test_pages import HTML, Texts
+
+EMPTY = Look("0" * 32, (), (), ())
+
+
+class Looks:
+    """Counts looks, and says what it is told to."""
+
+    def __init__(self):
+        self.models = []
+        self.error = None
+
+    def __call__(self, model):
+        self.models.append(model)
+        if self.error is not None:
+            raise self.error
+        return EMPTY
+
+
+@pytest.fixture
+def looks():
+    return Looks()
+
+
+@pytest.fixture
+def workers(tmp_path, looks):
+    """Three processes of one service, as far as looking goes."""
+    return [FieldLooker(tmp_path / "shared", lambda: ["demo"], looks) for _ in range(3)]
+
+
+def test_one_process_computes_and_all_tell(workers, looks):
+    for one in (*workers, *workers):
+        one.look_if_due()
+    assert looks.models == ["demo"]
+    assert len({one.view for one in workers}) == 1
+
+
+def test_what_is_old_is_computed_again_and_by_one(workers, looks, monkeypatch):
+    workers[0].look_if_due()
+    monkeypatch.setattr(looking, "OLD", timedelta(0))
+    workers[1].look_if_due()
+    monkeypatch.undo()
+    for one in workers:
+        one.look_if_due()
+    assert looks.models == ["demo", "demo"]
+
+
+def test_while_one_computes_no_other_begins(workers, looks, tmp_path):
+    (tmp_path / "shared").mkdir()
+    with (tmp_path / "shared" / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        workers[0].look_if_due()
+        assert looks.models == []
+    workers[0].look_if_due()  # whoever held it has ended
+    assert looks.models == ["demo"]
+
+
+def test_another_model_is_looked_at_when_it_is_served(tmp_path, looks):
+    served = ["demo"]
+    one = FieldLooker(None, lambda: served, looks)
+    one.look_if_due()
+    served.append("other")
+    one.look_if_due()
+    one.look_if_due()
+    assert looks.models == ["demo", "demo", "other"]
+
+
+def test_a_database_that_is_down_is_told_and_tried_again(workers, looks, monkeypatch, caplog):
+    workers[0].look_if_due()
+    monkeypatch.setattr(looking, "OLD", timedelta(0))
+    looks.error = DatabaseError("it is down")
+    workers[0].look_if_due()
+    assert "it is down" in workers[0].health_issues[0]
+    monkeypatch.undo()
+    workers[1].look_if_due()
+    assert workers[1].health_issues == workers[0].health_issues  # by every process
+    assert workers[1].view.looked is not None  # when figures were computed last
+    looks.error = None
+    monkeypatch.setattr(looking, "AGAIN", timedelta(0))
+    workers[1].look_if_due()
+    assert workers[1].health_issues == []
+
+
+def test_an_error_that_is_not_ours_is_told_by_its_kind_alone(tmp_path, looks):
+    looks.error = KeyError("a row of somebody")
+    one = FieldLooker(None, lambda: ["demo"], looks)
+    one.look_if_due()
+    assert one.health_issues == ["figures of demo in the field cannot be computed: KeyError"]
+
+
+def test_a_file_that_is_broken_is_computed_anew(workers, looks, tmp_path):
+    workers[0].look_if_due()
+    (tmp_path / "shared" / "field.json").write_text('{"rows": 7}')
+    workers[1].look_if_due()
+    assert looks.models == ["demo", "demo"]
+
+
+def test_before_the_first_look_there_is_no_metric():
+    assert list(field_metrics(None)) == []
+
+
+@pytest.fixture
+def broken(registry, promote, bundle, tmp_path):
+    """A release that has broken its promise to dark skin, and the address of the outcomes that say so."""
+    promote(registry, bundle(metrics=promising()))
+    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
+    with OutcomeStore.open(url) as store:
+        break_promise(store, 1)
+    return url
+
+
+def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
+    with serve(outcomes_url=broken) as service:
+        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
+        metrics = service.client.get("/metrics").text
+        page = Texts(service.client.get("/operator", headers=HTML).text).text
+    who = f'model="{MODEL}",subgroup="dark",version="1"'
+    assert f'dermfed_open_alarms{{model="{MODEL}"}} 1.0' in metrics
+    seen = [line for line in metrics.splitlines() if line.startswith("dermfed_field_sensitivity{")]
+    assert len(seen) == 6  # seen and corrected, each with its interval
+    assert any('end="point",figure="corrected"' in line and line.endswith(" 0.5") for line in seen)
+    assert f"dermfed_field_outcomes{{{who}}} 300.0" in metrics
+    assert f"dermfed_field_answers{{{who}}} 300.0" in metrics
+    assert "version 1 broke its promise to dark, a sensitivity of 0.90 or more" in page
+    assert "Something is wrong" in page
+    assert page.index("What became of the patients") < page.index("Versions that answer")
+    with OutcomeStore.open(broken) as store:
+        assert len(kept_alarms(store, MODEL)) == 1
+    assert registry.alarms(MODEL) == ()  # a service writes nothing there
+
+
+def test_nothing_is_computed_for_a_page_or_a_scrape(serve, registry, broken, monkeypatch):
+    looked = []
+    field = type(registry).field
+
+    def counted(self, *arguments, **options):
+        looked.append(threading.current_thread().name)
+        return field(self, *arguments, **options)
+
+    monkeypatch.setattr(type(registry), "field", counted)
+    with serve(outcomes_url=broken) as service:
+        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
+        for _ in range(5):
+            service.client.get("/metrics")
+            service.client.get("/operator", headers=HTML)
+    assert looked == ["field"]
+
+
+def test_without_a_database_nothing_is_said_of_the_field(serve, registry, promote, bundle):
+    promote(registry, bundle())
+    with serve() as service:
+        assert "dermfed_field" not in service.client.get("/metrics").text
+        assert "In the field" not in service.client.get("/operator", headers=HTML).text
+
+
+def test_a_service_starts_while_the_database_is_down_and_keeps_what_waited(
+    serve, registry, promote, bundle, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(looking, "AGAIN", timedelta(0))
+    monkeypatch.setattr(looking, "WAKES_SECONDS", 0.05)
+    promote(registry, bundle())
+    place = tmp_path / "disk"
+    place.write_text("not mounted yet")
+    url = f"sqlite:///{place / 'outcomes.db'}"
+    with serve(outcomes_url=url) as service:
+        assert service.diagnose().status_code == 200
+        ready = service.client.get("/readyz").json()
+        assert ready["status"] == "degraded"
+        assert any("wait to be kept" in one for one in ready["troubles"])
+        place.unlink()
+        service.eventually(lambda: service.client.get("/readyz").json()["status"] == "ready")
+    with OutcomeStore.open(url, create=False) as store:
+        assert len(field_answers(store)) == 1
+
+
+def field_answers(store):
+    """The answers that are kept."""
+    with store.engine.connect() as connection:
+        return connection.exec_driver_sql("SELECT id FROM answers").fetchall()
