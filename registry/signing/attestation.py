@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from registry.bundle.manifest.attestation import ATTESTATION, Attestation
-from registry.bundle.manifest.schema import SIGNED_SCHEMA, BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest.schema_numbers import SIGNED_SCHEMA
 from registry.bundle.manifest.text import attested, without_attestation
 from registry.errors import KeyUnusable
 

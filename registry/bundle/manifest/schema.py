@@ -6,7 +6,7 @@ that the same job gives the same digest.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -28,6 +28,13 @@ from registry.bundle.manifest.rules import (
     Temperature,
     WorkingPoint,
 )
+from registry.bundle.manifest.schema_numbers import (
+    CASE_SCHEMA,
+    JUDGED_SCHEMA,
+    SCALES_SCHEMA,
+    SCHEMA_VERSION,
+    SIGNED_SCHEMA,
+)
 from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.typology_angle import ToneRanges
@@ -45,27 +52,6 @@ __all__ = [
     "Temperature",
     "WorkingPoint",
 ]
-
-SCHEMA_VERSION: Final = 2
-"""That of new bundles: thresholds and histograms are in `LOGIT_BINS`; in schema 1 in `EQUAL_BINS`."""
-
-CASE_SCHEMA: Final = 3
-"""That of bundles whose model takes cases, which an older dermfed cannot serve."""
-
-SCALES_SCHEMA: Final = 4
-"""That of bundles that name a subgroup over several scales, which an older dermfed cannot route; otherwise as
-2, or as 3 where the model takes cases."""
-
-SIGNED_SCHEMA: Final = 5
-"""That of bundles whose figures are signed by who measured them, with or without cases and scales: an older
-dermfed would not see the signature."""
-
-JUDGED_SCHEMA: Final = 6
-"""That of bundles whose maps were judged, with or without all of the above: an older dermfed cannot serve a
-graph that has a map."""
-
-NEWEST_SCHEMA: Final = JUDGED_SCHEMA
-"""The newest that this dermfed reads."""
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 

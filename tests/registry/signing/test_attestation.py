@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from registry.bundle.errors import ManifestError
 from registry.bundle.folder import Bundle, bundle_digest
 from registry.bundle.manifest.attestation import ATTESTATION
-from registry.bundle.manifest.schema import SIGNED_SCHEMA, BundleManifest, ModelFile
+from registry.bundle.manifest.schema import BundleManifest, ModelFile
+from registry.bundle.manifest.schema_numbers import SIGNED_SCHEMA
 from registry.bundle.manifest.text import attested, canonical, read_manifest, without_attestation
 from registry.errors import BundleRefused, KeyUnusable
 from registry.signing.attestation import Attester, check_attestation
