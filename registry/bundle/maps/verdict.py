@@ -106,6 +106,16 @@ def why_no_map(manifest: BundleManifest, has_map: bool) -> Message | None:
     return None
 
 
+def judged_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    """Whether the maps were judged on a declared tone by itself; of an undeclared one nothing is asked."""
+    if skin_tone is None or manifest.maps is None:
+        return True
+    named = manifest.named_subgroups
+    names = {one.name for one in named if not one.is_global and one.covers(skin_tone, scale)}
+    judged = {one.subgroup for one in manifest.maps.by_subgroup if not too_few(one)}
+    return bool(judged & {*names, f"{scale} {skin_tone}"})
+
+
 def too_few(figures: MapFigures) -> bool:
     """Whether a subgroup has too few pictures to be judged by itself."""
     return figures.n < LEAST_OF_A_SUBGROUP
