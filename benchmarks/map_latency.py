@@ -65,11 +65,13 @@ def version_of(content: bytes, size: int) -> LoadedVersion:
     curve = (0.5,) * 4
     figures = MapFigures(
         n=500,
-        against_random=500,
+        against_elsewhere=500,
+        against_others=500,
         against_shuffled=500,
         score=0.9,
         by_map=curve,
-        by_chance=curve,
+        by_elsewhere=curve,
+        by_others=curve,
         by_shuffled=curve,
     )
     manifest = BundleManifest(

@@ -39,12 +39,12 @@ def maps_judge(
         typer.Option(metavar="DIR", help="Masks, NAME.png or NAME_segmentation.png, white on the lesion."),
     ] = None,
     most: Annotated[int, typer.Option(min=1, help="Pictures at most, one of each patient.")] = 500,
-    seed: Annotated[int, typer.Option(help="Of the cells that are drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge the maps of a bundle on pictures, and write the bundle with what was found.
 
-    Covers what the maps point to, and cells at random, and looks what the model makes of the rest. The limits
+    Covers what the maps point to, and other parts, and looks what the model makes of the rest. The limits
     are fixed, and the service shows maps of versions alone that keep them. Add the judged bundle in place of
     the other. Nothing of a picture is written but counts. Exit code 1: the maps are not shown.
     """

@@ -73,7 +73,7 @@ def _limits(shares: NDArray[np.float64], judged: MapJudgement, on_this_tone: boo
             "On {n} pictures on which such maps were judged, covering where they pointed changed the answer "
             "more than covering other parts in {share} % of them.",
             n=Number(f"{overall.n:,}"),
-            share=Number(f"{100 * overall.against_random / overall.n:.0f}"),
+            share=Number(f"{100 * overall.against_elsewhere / overall.n:.0f}"),
         ),
     ]
     if not shares.any():

@@ -17,13 +17,16 @@ from registry.bundle.metrics.wilson import mean_interval
 LEAST: Final = 100
 """Pictures without which nothing is judged."""
 
-AGAINST_RANDOM: Final = 0.6
-"""Over all: in which share of pictures the map's cells cost the class more than random ones."""
+AGAINST_ELSEWHERE: Final = 0.6
+"""Over all: in which share of pictures the map's cells cost the class more than the same cells elsewhere."""
 
 IN_A_SUBGROUP: Final = 0.5
 """The same in each subgroup of `LEAST_OF_A_SUBGROUP` pictures or more; smaller ones are told, not judged."""
 
 LEAST_OF_A_SUBGROUP: Final = 30
+
+AGAINST_OTHERS: Final = 0.5
+"""Over all: the share in which they cost more than those of another picture's map."""
 
 AGAINST_SHUFFLED: Final = 0.5
 """Over all: the share in which they cost more than those of shuffled weights."""
@@ -65,13 +68,14 @@ def checks(judgement: MapJudgement) -> tuple[Check, ...]:
     """All that a version's maps are held to."""
     overall = judgement.overall
     found = [
-        _check("against random cells", None, overall.against_random, overall.n, AGAINST_RANDOM),
+        _check("against elsewhere", None, overall.against_elsewhere, overall.n, AGAINST_ELSEWHERE),
+        _check("against another picture's map", None, overall.against_others, overall.n, AGAINST_OTHERS),
         _check("against shuffled weights", None, overall.against_shuffled, overall.n, AGAINST_SHUFFLED),
     ]
     if overall.masks and overall.chance is not None:
         found.append(_check("points at the lesion", None, overall.hits, overall.masks, overall.chance))
     found += [
-        _check("against random cells", one.subgroup, one.against_random, one.n, IN_A_SUBGROUP)
+        _check("against elsewhere", one.subgroup, one.against_elsewhere, one.n, IN_A_SUBGROUP)
         for one in judgement.by_subgroup
         if not too_few(one)
     ]

@@ -76,7 +76,7 @@ def test_maps_that_show_something_else_are_kept_with_their_figures_and_not_shown
     out = tmp_path / "judged"
     ended = command("maps", "judge", made("inverted"), "--pictures", table, "--out", out, "--most", 100)
     assert ended.code == 1
-    assert "refused  against random cells: " in ended.out
+    assert "refused  against elsewhere: " in ended.out
     assert "did not prove that its answers hang on where they point. The service shows none." in ended.out
     assert why_no_map(read_bundle(out).manifest, has_map=True) is not None
     assert read_bundle(out).manifest.maps.overall.chance is None
