@@ -218,6 +218,16 @@ FIGURES: tuple[Figure, ...] = (
         ("system",),
     ),
     Figure(
+        "maps",
+        (
+            Panel("costs more than elsewhere", ("costs more than elsewhere",), line=0.5, limits=(0, 1)),
+            Panel("than another's map", ("than another picture's",), line=0.5, limits=(0, 1)),
+            Panel("points at the lesion", ("points at the lesion",), limits=(0, 1)),
+            Panel("of shuffled weights", ("shuffled points",), limits=(0, 1)),
+        ),
+        ("of",),
+    ),
+    Figure(
         "unseen-sources",
         tuple(
             Panel(column.split()[0], (column,), limits=(0, 1), line=0.5 if column[0] == "A" else None)

@@ -66,6 +66,7 @@ class AsyncDermFed:
         skin_tone_scale: str | None = None,
         model: str | None = None,
         top: int | None = None,
+        explain: bool = False,
     ) -> Diagnosis:
         """Ask about one lesion, as `DermFed.diagnose` does. A path or an open file is read in a thread.
 
@@ -77,7 +78,13 @@ class AsyncDermFed:
             ProblemError: the service refused; its subclasses say why.
         """
         kinds = {"close_up": close_up, "dermoscopic": dermoscopic, "overview": overview}
-        parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
+        parameters = {
+            "skin_tone": skin_tone,
+            "skin_tone_scale": skin_tone_scale,
+            "model": model,
+            "top": top,
+            "explain": "true" if explain else None,
+        }
         call = await anyio.to_thread.run_sync(diagnosis_call, image, parameters, kinds, facts or {})
         return read_diagnosis(await self._send(call, self._retries))
 

@@ -72,6 +72,7 @@ class DermFed:
         skin_tone_scale: str | None = None,
         model: str | None = None,
         top: int | None = None,
+        explain: bool = False,
     ) -> Diagnosis:
         """Ask about one picture, or, where the model takes cases, about several of one lesion and facts.
 
@@ -88,6 +89,7 @@ class DermFed:
             skin_tone_scale: the scale it was declared on; `fitzpatrick` where none is given.
             model: which model; may be left out where the service has but one.
             top: list only so many findings. The prediction set is never cut.
+            explain: ask where in each picture the model looked, too: `explanation` of the answer.
 
         Raises:
             InvalidInput: the picture cannot be read or is none; nothing was sent.
@@ -97,7 +99,13 @@ class DermFed:
             ProblemError: the service refused; its subclasses say why.
         """
         kinds = {"close_up": close_up, "dermoscopic": dermoscopic, "overview": overview}
-        parameters = {"skin_tone": skin_tone, "skin_tone_scale": skin_tone_scale, "model": model, "top": top}
+        parameters = {
+            "skin_tone": skin_tone,
+            "skin_tone_scale": skin_tone_scale,
+            "model": model,
+            "top": top,
+            "explain": "true" if explain else None,
+        }
         call = diagnosis_call(image, parameters, kinds, facts or {})
         return read_diagnosis(self._send(call, self._retries))
 

@@ -161,6 +161,38 @@ class MissingInput(_Part):
     more_reported: FiniteFloat
 
 
+class PictureMap(_Part):
+    """Where the model looked in one picture.
+
+    Attributes:
+        box: left, upper, right and lower edge of what the model saw of the picture, as shares of its width
+            and height as it is looked at, after the turn that EXIF asks for.
+        grid: the cells of the box in rows from above, each from 0 to 1, the strongest cell of all pictures.
+        png: the same as a transparent PNG in base64, to be laid over the whole picture as it is looked at,
+            whatever its size.
+    """
+
+    box: tuple[FiniteFloat, ...]
+    grid: tuple[tuple[FiniteFloat, ...], ...]
+    png: str
+
+
+class Explanation(_Part):
+    """Where the model looked for its first finding; maps where they have proved to show that.
+
+    Attributes:
+        code: of the class whose maps they are, the most probable; null without maps.
+        maps: of each picture, in the order in which they were sent; empty without maps.
+        limits: what the maps do not say, to be shown beside them.
+        why_not: why there are no maps; null with maps.
+    """
+
+    code: str | None
+    maps: tuple[PictureMap, ...]
+    limits: tuple[str, ...]
+    why_not: str | None
+
+
 class Diagnosis(_Part):
     """The answer to `POST /v1/diagnoses`.
 
@@ -183,6 +215,8 @@ class Diagnosis(_Part):
             older service answered.
         would_help: what is missing of a case that would help, best first; not there where nothing is; not
             there where an older service answered.
+        explanation: where the model looked; not there where nobody asked (`explain=true`); not there where an
+            older service answered.
     """
 
     id: str
@@ -199,6 +233,7 @@ class Diagnosis(_Part):
     disclaimer: str
     inputs: Inputs | None = None
     would_help: tuple[MissingInput, ...] = ()
+    explanation: Explanation | None = None
 
     # END of what `python -m serving.http.codegen` writes.
 

@@ -157,7 +157,7 @@ class Decoders:
             assert pixels is not None
             not_used = answer.unused_profile
             why = None if not_used is None else not_used.message()
-            return DecodedPicture(answer.width, answer.height, pixels, why)
+            return DecodedPicture(answer.width, answer.height, pixels, why, answer.on_its_side)
         if isinstance(answer, Takes):
             if not costly and self._fits(answer):
                 raise CostlyPicture

@@ -52,6 +52,7 @@ class Pixels(Frozen):
         width: of the picture as it was sent, in pixels.
         height: likewise.
         unused_profile: why its colour profile was not applied; None where it has none, or it was.
+        on_its_side: whether it is looked at with its sides exchanged.
     """
 
     model_config = ConfigDict(strict=True)
@@ -60,6 +61,7 @@ class Pixels(Frozen):
     width: int = Field(ge=1, le=2**31)
     height: int = Field(ge=1, le=2**31)
     unused_profile: Said | None = None
+    on_its_side: bool = False
 
 
 class Takes(Frozen):

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.open_file import open_picture, picture_format
-from registry.bundle.pictures.rule import PictureRule, decode_opened, refuse_too_large, unused_profile
+from registry.bundle.pictures.rule import (
+    PictureRule,
+    decode_opened,
+    lies_on_its_side,
+    refuse_too_large,
+    unused_profile,
+)
 from serving.decoding.confine import close_others, confine, die_with_parent
 from serving.decoding.need import Need, picture_need, webp_need, webp_size
 from serving.decoding.said import Said
@@ -108,7 +114,9 @@ def _decode(question: Question, pixels: NDArray[np.uint8]) -> Answer:
     not_used = unused_profile(image, rule)
     decoded = decode_opened(image, rule)
     pixels[: decoded.size] = decoded.reshape(-1)
-    return Pixels(width=width, height=height, unused_profile=None if not_used is None else Said.of(not_used))
+    why = None if not_used is None else Said.of(not_used)
+    on_its_side = lies_on_its_side(image)
+    return Pixels(width=width, height=height, unused_profile=why, on_its_side=on_its_side)
 
 
 def _beyond(need: Need, question: Question) -> Takes | None:

@@ -121,6 +121,12 @@ def _parameters() -> list[dict[str, Any]]:
             {"type": "string", "enum": [*KINDS_OF_PICTURE, "unknown", ""]},
             "Of what kind the picture `image` or the body is, where the model takes cases.",
         ),
+        (
+            "explain",
+            {"type": "string", "enum": ["true", "false", ""]},
+            "With `true` the answer has a map of where in each picture the model looked, as `explanation`; "
+            "one in FHIR has none.",
+        ),
     ]
     return [
         {

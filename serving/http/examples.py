@@ -91,6 +91,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "model": "skin-lesion",
     "top": 3,
     "image_kind": "close-up",
+    "explain": "true",
 }
 """One value of each parameter."""
 

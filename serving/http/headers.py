@@ -1,8 +1,9 @@
 """Security headers of every response: nothing may be loaded, framed, cached or sniffed.
 
 An answer brings its own `Content-Security-Policy` where it is a page: `PAGE_POLICY` for pages whose style
-sheets and scripts are files of ours, `policy_for` for those that hold their style sheet themselves. All
-others get the strictest there is, since nothing in JSON is to be loaded or run.
+sheets and scripts are files of ours, `PICTURE_POLICY` for the one among them that answers, `policy_for` for
+those that hold their style sheet themselves. All others get the strictest there is, since nothing in JSON is
+to be loaded or run.
 """
 
 import base64
@@ -22,6 +23,9 @@ PAGE_POLICY: Final = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """The content security policy of pages: files of our own, and the picture that the browser holds itself."""
+
+PICTURE_POLICY: Final = PAGE_POLICY.replace("blob:", "blob: data:")
+"""That of the page which answers: the pictures in it, as the model saw them, and their maps lie within it."""
 
 HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),

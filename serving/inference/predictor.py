@@ -8,6 +8,7 @@ both.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,8 @@ from registry.bundle.decision import Decision, decide
 from registry.bundle.errors import PictureError, PictureTooLarge, UnsupportedPicture
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.maps.placement import Placement, placement
+from registry.bundle.maps.verdict import why_no_map
 from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
@@ -25,6 +28,7 @@ from registry.bundle.would_help import would_help
 from registry.records import Version
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.device.models import Models
+from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
 from serving.inference.reasons import outcome, reasons
 from serving.inference.tone import skin_angle, tone_warnings
@@ -55,6 +59,11 @@ class LoadedVersion:
     graph: Graph
     lone_graph: Graph | None = None
 
+    @cached_property
+    def why_no_map(self) -> Message | None:
+        """Why maps of this version are not shown; None where they are."""
+        return why_no_map(self.manifest, has_map=self.graph.map_shape is not None)
+
     @classmethod
     def of(cls, version: Version, bundle: Bundle, models: Models | None = None) -> "LoadedVersion":
         """Loads the model of a bundle that was verified.
@@ -80,12 +89,14 @@ class Decoded:
         quality: whether they can be judged.
         skin_angle: the typology angle of the skin, degrees; None where the version does not use it.
         same_file: whether two of the pictures are one file.
+        where: what the model saw of each picture.
     """
 
     question: Question
     quality: QualityAssessment
     skin_angle: float | None = None
     same_file: bool = False
+    where: tuple[Placement, ...] = ()
 
 
 def decode(
@@ -94,6 +105,8 @@ def decode(
     max_pixels: int,
     given: GivenCase | None = None,
     decode_one: Decode = decode_here,
+    *,
+    explain: bool = False,
 ) -> Decoded:
     """Decodes pictures by the version's picture rule, within the service's limit of pixels.
 
@@ -103,28 +116,31 @@ def decode(
         max_pixels: the limit, for each.
         given: what is given beside them; None for a model of single pictures.
         decode_one: decodes each; by default in this process.
+        explain: whether it is asked where the model looked; the model is, where its maps are shown.
 
     Raises:
         NotAnImage, WrongMediaType, BodyTooLarge: a picture cannot be shown to a model.
     """
     rule = loaded.manifest.picture
     bounded = rule.model_copy(update={"max_pixels": min(rule.max_pixels, max_pixels)})
-    decoded, qualities = [], []
+    decoded, qualities, where = [], [], []
     for content in pictures:
         try:
             picture = decode_one(content, bounded)
         except PictureError as error:
             raise picture_problem(error) from error
         decoded.append(picture.pixels)
+        where.append(placement(*picture.looked_at, rule))
         qualities.append(
             assess_quality(picture.width, picture.height, rule, picture.pixels, picture.unused_profile)
         )
     shown = _skin_shown(decoded, given)
     return Decoded(
-        Question(np.stack(decoded), given),
+        Question(np.stack(decoded), given, with_map=explain and loaded.why_no_map is None),
         of_all(qualities, given.pictures) if given and len(qualities) > 1 else qualities[0],
         None if shown is None else skin_angle(shown, loaded.manifest),
         same_file=len(set(pictures)) < len(pictures),
+        where=tuple(where),
     )
 
 
@@ -200,6 +216,9 @@ def build_diagnosis(
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],
             **(_of_case(given, decided, loaded.manifest) if given else {}),
+            "explanation": explanation(outputs, decoded.where, loaded.manifest, parameters, loaded.why_no_map)
+            if parameters.explain
+            else None,
         }
     )
 

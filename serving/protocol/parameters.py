@@ -19,7 +19,7 @@ from registry.bundle.question import kinds_of
 from registry.bundle.skin_tone.scales import SCALES, read_scale, read_tone
 from serving.protocol.problems import InvalidParameter
 
-NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind")
+NAMES: Final = ("skin_tone", "skin_tone_scale", "model", "top", "image_kind", "explain")
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000
 
@@ -38,6 +38,7 @@ class Parameters:
         top: how many findings to list; None for all.
         image_kind: of what kind the picture `image` is; None where nobody said it.
         facts: what else the form says, by name: facts, if the model takes them.
+        explain: whether a map of where the model looked is asked for.
     """
 
     skin_tone: str | None = None
@@ -46,6 +47,7 @@ class Parameters:
     top: int | None = None
     image_kind: Kind | None = None
     facts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    explain: bool = False
 
 
 def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -> Parameters:
@@ -72,7 +74,15 @@ def read_parameters(query: Sequence[tuple[str, str]], form: Mapping[str, str]) -
     except ValueError as error:
         raise InvalidParameter(Message("`image_kind`: {why}", why=str(error))) from error
     facts = {name: value for name, value in given.items() if name not in NAMES}
-    return Parameters(tone, scale, given.get("model") or None, _top(given.get("top", "")), kind, facts)
+    return Parameters(
+        tone,
+        scale,
+        given.get("model") or None,
+        _top(given.get("top", "")),
+        kind,
+        facts,
+        _explain(given.get("explain", "")),
+    )
 
 
 def one_value_each(items: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -146,6 +156,15 @@ def _top(text: str) -> int | None:
             )
         )
     return int(text)
+
+
+def _explain(text: str) -> bool:
+    said = {"": False, "false": False, "true": True}
+    if text.lower() not in said:
+        raise InvalidParameter(
+            Message("`explain` is {value}; it is `true` or `false`", value=repr(text[:40]))
+        )
+    return said[text.lower()]
 
 
 def scales() -> dict[str, tuple[str, ...]]:

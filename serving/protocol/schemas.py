@@ -260,6 +260,57 @@ class MissingInput(Answer):
     ]
 
 
+class PictureMap(Answer):
+    """Where the model looked in one picture."""
+
+    box: Annotated[
+        list[float],
+        Fact(
+            "left, upper, right and lower edge of what the model saw of the picture, as shares of its width "
+            "and height as it is looked at, after the turn that EXIF asks for",
+            [0.0, 0.0, 1.0, 1.0],
+        ),
+    ]
+    grid: Annotated[
+        list[list[float]],
+        Fact(
+            "the cells of the box in rows from above, each from 0 to 1, the strongest cell of all pictures",
+            [[0.0, 0.1], [0.4, 1.0]],
+        ),
+    ]
+    png: Annotated[
+        str,
+        Fact(
+            "the same as a transparent PNG in base64, to be laid over the whole picture as it is looked at, "
+            "whatever its size",
+            "iVBORw0KGgo=",
+        ),
+    ]
+
+
+class Explanation(Answer):
+    """Where the model looked for its first finding; maps where they have proved to show that."""
+
+    code: Annotated[
+        str | None, Fact("of the class whose maps they are, the most probable; null without maps", "MEL")
+    ]
+    maps: Annotated[
+        list[PictureMap], Fact("of each picture, in the order in which they were sent; empty without maps")
+    ]
+    limits: Annotated[
+        list[str],
+        KEEPS_MESSAGES,
+        Fact(
+            "what the maps do not say, to be shown beside them",
+            [
+                "The map shows where in the picture the answer comes from, not why. It does not say whether "
+                "the answer is right."
+            ],
+        ),
+    ]
+    why_not: Annotated[str | None, Fact("why there are no maps; null with maps", None)] = None
+
+
 class Diagnosis(Answer):
     """The answer to `POST /v1/diagnoses`."""
 
@@ -300,6 +351,11 @@ class Diagnosis(Answer):
             later=True,
         ),
     ] = []
+    explanation: Annotated[
+        Explanation | None,
+        Field(exclude_if=lambda explanation: explanation is None),
+        Fact("where the model looked; not there where nobody asked (`explain=true`)", None, later=True),
+    ] = None
 
 
 class ServedPattern(Answer):

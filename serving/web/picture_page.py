@@ -1,7 +1,7 @@
 """The page on which one lesion is tried: the form, and the answer as a clinician reads it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from registry.bundle.manifest.labels import Label
@@ -13,6 +13,7 @@ from serving.releases.current_release import ServedRelease
 from serving.web.case_form import facts, pictures
 from serving.web.figures import figures
 from serving.web.languages import FIELD, Chosen
+from serving.web.looked_at import Looked
 from serving.web.outcome_page import OutcomeForm, form_of
 from serving.web.promise import given, helpful, promise
 from serving.web.rendering import render
@@ -60,6 +61,8 @@ def tones(state: ServedRelease) -> list[tuple[str, list[Choice]]]:
 def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Parameters:
     """The parameters of the page's form, whose one choice of a tone names the scale too.
 
+    The page always asks where the model looked.
+
     Raises:
         InvalidParameter: as `read_parameters`.
     """
@@ -67,7 +70,7 @@ def read_form(query: Sequence[tuple[str, str]], fields: Mapping[str, str]) -> Pa
     scale, _, tone = given.pop(TONE, "").partition(" ")
     if scale:
         given |= {"skin_tone": tone, "skin_tone_scale": scale}
-    return read_parameters([one for one in query if one[0] != FIELD], given)
+    return replace(read_parameters([one for one in query if one[0] != FIELD], given), explain=True)
 
 
 def picture_page(
@@ -79,6 +82,7 @@ def picture_page(
     keeps_answers: bool = False,
     gives_outcomes: bool = False,
     labels: Sequence[Label] = (),
+    looked: Sequence[Looked] = (),
 ) -> str:
     """The page, with an answer where there is one.
 
@@ -90,6 +94,7 @@ def picture_page(
         keeps_answers: whether answers are kept so that their outcomes can be given.
         gives_outcomes: whether whoever asks may give them.
         labels: of the version that answered, in its own order.
+        looked: where the model looked in each picture.
     """
     chosen = chosen or Chosen()
     declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
@@ -108,6 +113,7 @@ def picture_page(
         scales=tones(state),
         declared=declared,
         diagnosis=diagnosis,
+        looked=looked,
         **(_answer(diagnosis) if diagnosis else {}),
     )
 

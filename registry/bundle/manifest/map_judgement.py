@@ -26,12 +26,15 @@ class MapFigures(Frozen):
 
     Attributes:
         n: how many.
-        against_random: in how many of them covering the map's strongest cells cost the class more than
-            covering cells drawn at random, by the mean over the curve; where both cost the same, half of one.
-        against_shuffled: likewise, than covering the strongest cells of the map of shuffled weights.
+        against_elsewhere: in how many of them covering the map's strongest cells cost the class more than
+            covering the same cells moved elsewhere, by the mean over the curve; where both cost the same,
+            half of one.
+        against_others: likewise, than covering the strongest cells of another picture's map.
+        against_shuffled: likewise, than those of the map of shuffled weights.
         score: the mean probability of the class with nothing covered.
         by_map: its curve as the map's strongest cells are covered.
-        by_chance: as cells drawn at random are.
+        by_elsewhere: as the same cells moved elsewhere are.
+        by_others: as the strongest cells of another picture's map are.
         by_shuffled: as the strongest cells of the map of shuffled weights are.
         masks: of how many it is known where the lesion is.
         hits: in how many of those the map's strongest cell is on it.
@@ -41,11 +44,13 @@ class MapFigures(Frozen):
     """
 
     n: int = Field(ge=1)
-    against_random: float = Field(ge=0)
+    against_elsewhere: float = Field(ge=0)
+    against_others: float = Field(ge=0)
     against_shuffled: float = Field(ge=0)
     score: float = Field(ge=0, le=1)
     by_map: Curve
-    by_chance: Curve
+    by_elsewhere: Curve
+    by_others: Curve
     by_shuffled: Curve
     masks: int = Field(0, ge=0)
     hits: int = Field(0, ge=0)
@@ -55,9 +60,10 @@ class MapFigures(Frozen):
 
     @model_validator(mode="after")
     def _possible(self) -> "MapFigures":
-        if max(self.against_random, self.against_shuffled, self.masks) > self.n:
+        wins = (self.against_elsewhere, self.against_others, self.against_shuffled)
+        if max(*wins, self.masks) > self.n:
             raise ValueError(f"more of the {self.n} pictures were counted than there are")
-        if (self.against_random * 2) % 1 or (self.against_shuffled * 2) % 1:
+        if any((2 * one) % 1 for one in wins):
             raise ValueError("pictures are counted whole or by halves")
         if max(self.hits, self.shuffled_hits, self.centre_hits) > self.masks:
             raise ValueError(f"there are more hits than the {self.masks} pictures whose lesion is known")
@@ -92,6 +98,17 @@ class MapJudgement(Frozen):
     by_subgroup: tuple[SubgroupMapFigures, ...] = ()
     seed: int
     code_version: str
+
+    def check_model(self, sha256: str) -> None:
+        """Checks that a model is the one that was judged.
+
+        Raises:
+            ValueError: it is another.
+        """
+        if self.model != sha256:
+            raise ValueError(
+                f"`maps` was found of a model with {self.model}; this one has {sha256}: judge its own"
+            )
 
     @model_validator(mode="after")
     def _subgroups_of_all(self) -> "MapJudgement":

@@ -162,8 +162,7 @@ class BundleManifest(Frozen):
         patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
         attestation: a signature of who measured the figures; None where nobody signed, and then not written.
-        maps: what was found of its maps; None where nobody has judged them, and then not written. The
-            signature does not cover it: maps are judged later, by whoever releases.
+        maps: what was found of its maps, without the signature; None where nobody judged, then not written.
     """
 
     schema_version: Literal[1, 2, 3, 4, 5, 6] = SCHEMA_VERSION
@@ -279,16 +278,9 @@ class BundleManifest(Frozen):
     def _cases_have_their_schema(self) -> "BundleManifest":
         over_scales = any(one.tones for one in self.named_subgroups)
         if (self.schema_version == JUDGED_SCHEMA) != (self.maps is not None):
-            raise ValueError(
-                f"a bundle has schema {JUDGED_SCHEMA} if its maps were judged and only then; this one has "
-                f"schema {self.schema_version} and {'no ' if self.maps is None else ''}`maps`"
-            )
-        if self.maps is not None and self.maps.model != self.file.sha256:
-            raise ValueError(
-                f"`maps` was found of a model with {self.maps.model}; this one has {self.file.sha256}: judge "
-                "its own"
-            )
+            raise ValueError(f"a bundle has `maps` if it has schema {JUDGED_SCHEMA}, and only then")
         if self.maps is not None:
+            self.maps.check_model(self.file.sha256)
             return self._patterns_of_its_case()
         if (self.schema_version == SIGNED_SCHEMA) != (self.attestation is not None):
             raise ValueError(

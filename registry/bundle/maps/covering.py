@@ -1,7 +1,7 @@
 """Pictures with some of their cells covered, to see what a model makes of the rest (Petsiuk et al. 2018).
 
 What is covered gets the mean colour of what is not: of a lesion that is covered whole, that of the skin
-around it. An edge stays, and with cells drawn at random it is there too: what counts is the difference.
+around it. An edge stays: what counts is the difference to other cells of the same shape.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,14 @@
 """Judging a model's maps: by what it loses when their strongest cells are covered, and by where lesions are.
 
 Deletion (Petsiuk et al. 2018) needs no mask: of each picture the class that the model answers is looked at,
-and its probability as ever more cells are covered. The map has to beat cells drawn at random, and the map of
-the same graph with shuffled weights (Adebayo et al. 2018). The pointing game (Zhang et al. 2018) is played
-where it is known where the lesion is. One random order is drawn for each picture: of a map that says nothing,
-either is as likely to cost more, and it wins half of the time.
+and its probability as ever more cells are covered. The map has to beat three others of the same kind:
+
+- itself, moved elsewhere in the picture, around its edges: what is covered has the same shape. Cells drawn
+  one by one would not do: scattered, they spoil a picture more than any spot does, wherever that is.
+- the map of another picture: of maps that say nothing of this one, either is as likely to cost more.
+- the map of the same graph with shuffled weights (Adebayo et al. 2018).
+
+The pointing game (Zhang et al. 2018) is played where it is known where the lesion is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +30,7 @@ from registry.bundle.maps.covering import SHARES, covered
 from registry.bundle.maps.pointing import by_chance, points_at
 from registry.bundle.maps.relevance import by_strength
 from registry.bundle.maps.shuffled import shuffled
-from registry.bundle.model_file.graph import Graph
+from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question, ask
 
 Curves = NDArray[np.float64]
@@ -54,8 +58,8 @@ class Found:
     Attributes:
         subgroup: of whom it is.
         score: the probability of the class that the model answers.
-        curves: its probability as the cells of the map, those at random and those of shuffled weights are
-            covered, `(3, shares)`.
+        curves: its probability as the cells of the map, of the map moved elsewhere, of another picture's and
+            of shuffled weights are covered, `(4, shares)`.
         hit: whether the map, and that of shuffled weights, point at the lesion; whether its middle is on it;
             and the share of cells that are. None where it is not known where the lesion is.
     """
@@ -72,7 +76,7 @@ def judge(content: bytes, pictures: Iterable[JudgedPicture], seed: int, code_ver
     Args:
         content: the bytes of `model.onnx`.
         pictures: at least one.
-        seed: of the random cells and of the shuffled weights.
+        seed: of what is drawn at random, and of the shuffled weights.
         code_version: the dermfed that judges.
 
     Raises:
@@ -104,7 +108,7 @@ def look(graph: Graph, other: Graph, pictures: Iterable[JudgedPicture], seed: in
         graph: whose maps are judged.
         other: the same with shuffled weights.
         pictures: they.
-        seed: of the random cells.
+        seed: of what is drawn at random.
 
     Raises:
         GraphError: the graph has no map, or does not answer.
@@ -112,29 +116,40 @@ def look(graph: Graph, other: Graph, pictures: Iterable[JudgedPicture], seed: in
     if graph.map_shape is None:
         raise GraphError("the graph has no map, and nothing can be judged; export the model again")
     random = np.random.default_rng(seed)
-    for picture in pictures:
+    shown = list(pictures)
+    answers = [ask(graph, [replace(one.question, with_map=True)]) for one in shown]
+    chosen = [int(one.probabilities[0].argmax()) for one in answers]
+    ours = [
+        _grid(answer, one.question, which) for answer, one, which in zip(answers, shown, chosen, strict=True)
+    ]
+    ring = random.permutation(len(shown))
+    of_another = dict(zip(ring.tolist(), np.roll(ring, 1).tolist(), strict=True))
+    for place, picture in enumerate(shown):
         asked = replace(picture.question, with_map=True)
-        outputs = ask(graph, [asked])
-        chosen = int(outputs.probabilities[0].argmax())
-        ours, theirs = (_grid(one, asked, chosen) for one in (graph, other))
-        orders = [
-            by_strength(ours),
-            random.permutation(ours.size).astype(np.int64),
-            by_strength(theirs),
-        ]
+        theirs = _grid(ask(other, [asked]), asked, chosen[place])
+        maps = (ours[place], _moved(ours[place], random), ours[of_another[place]], theirs)
         curves = np.stack(
-            [deletion_curve(graph, picture.question, order, ours.shape, chosen) for order in orders]
+            [
+                deletion_curve(graph, picture.question, by_strength(one), graph.map_shape, chosen[place])
+                for one in maps
+            ]
         )
         yield Found(
             picture.subgroup,
-            float(outputs.probabilities[0, chosen]),
+            float(answers[place].probabilities[0, chosen[place]]),
             curves,
-            None if picture.mask is None else _hits(ours, theirs, picture.mask),
+            None if picture.mask is None else _hits(ours[place], theirs, picture.mask),
         )
 
 
-def _grid(graph: Graph, question: Question, chosen: int) -> NDArray[np.float32]:
-    found = ask(graph, [question]).map
+def _moved(grid: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+    """A map moved by some cells, around the edges; never by none."""
+    down, across = divmod(int(random.integers(1, grid.size)), grid.shape[1])
+    return np.roll(grid, (down, across), axis=(0, 1))
+
+
+def _grid(outputs: Outputs, question: Question, chosen: int) -> NDArray[np.float32]:
+    found = outputs.map
     assert found is not None, "the graph has a map, and was asked for it"
     of_picture = found[0] if question.given is None else found[0, 0]
     grid: NDArray[np.float32] = of_picture[chosen]
@@ -142,10 +157,10 @@ def _grid(graph: Graph, question: Question, chosen: int) -> NDArray[np.float32]:
 
 
 def deletion_curve(
-    graph: Graph, question: Question, order: NDArray[np.int64], shape: tuple[int, ...], chosen: int
+    graph: Graph, question: Question, order: NDArray[np.int64], shape: tuple[int, int], chosen: int
 ) -> Curves:
     """The probability of a class as cells are covered in an order, one for each of `SHARES`."""
-    made = covered(question.images[0], order, (shape[0], shape[1]))
+    made = covered(question.images[0], order, shape)
     answers = [ask(graph, [replace(question, images=one[None])]) for one in made]
     return np.array([one.probabilities[0, chosen] for one in answers], dtype=np.float64)
 
@@ -164,12 +179,14 @@ def figures(found: Sequence[Found]) -> MapFigures:
     known = [one.hit for one in found if one.hit is not None]
     return MapFigures(
         n=len(found),
-        against_random=_wins(areas[:, 0], areas[:, 1]),
-        against_shuffled=_wins(areas[:, 0], areas[:, 2]),
+        against_elsewhere=_wins(areas[:, 0], areas[:, 1]),
+        against_others=_wins(areas[:, 0], areas[:, 2]),
+        against_shuffled=_wins(areas[:, 0], areas[:, 3]),
         score=_rounded(np.mean([one.score for one in found])),
         by_map=_points(means[0]),
-        by_chance=_points(means[1]),
-        by_shuffled=_points(means[2]),
+        by_elsewhere=_points(means[1]),
+        by_others=_points(means[2]),
+        by_shuffled=_points(means[3]),
         masks=len(known),
         hits=sum(one[0] for one in known),
         shuffled_hits=sum(one[1] for one in known),

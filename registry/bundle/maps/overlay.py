@@ -12,14 +12,16 @@ from PIL import Image
 
 from registry.bundle.maps.placement import Placement
 
-LONGEST: Final = 256
+LONGEST: Final = 128
 """Pixels of the longer side: more than a coarse map has to say."""
 
-COLOUR: Final = (230, 97, 1)
-"""An orange that is neither skin nor lesion, and is told from both without red and green."""
+COLOUR: Final = (20, 90, 255)
+"""A blue: skin of every tone and nearly all lesions are of the other hues."""
 
 STRONGEST: Final = 170
 """The opacity of the strongest cell, of 255: what lies below stays visible."""
+
+LEVELS: Final = STRONGEST + 1
 
 
 def overlay_png(grid: NDArray[np.float64], where: Placement) -> bytes:
@@ -29,19 +31,25 @@ def overlay_png(grid: NDArray[np.float64], where: Placement) -> bytes:
         grid: shares from 0 to 1, `(rows, columns)`.
         where: what the model saw of the picture.
     """
-    scale = LONGEST / max(where.width, where.height)
-    size = max(1, round(where.width * scale)), max(1, round(where.height * scale))
+    size = frame_size(where)
     left, upper, right, lower = pixel_box(where, size)
     strength = Image.fromarray(np.round(grid.clip(0, 1) * STRONGEST).astype(np.uint8))
     opacity = Image.new("L", size, 0)
     # Bilinear: between the middles of two cells it is between them; what looks sharper would be made up.
     inside = strength.resize((right - left, lower - upper), Image.Resampling.BILINEAR)
     opacity.paste(inside, (left, upper))
-    picture = Image.new("RGBA", size, (*COLOUR, 0))
-    picture.putalpha(opacity)
+    # One colour for every number, whose opacity is the number: a quarter of the bytes of four channels.
+    picture = Image.frombytes("P", size, opacity.tobytes())
+    picture.putpalette(COLOUR * LEVELS)
     file = io.BytesIO()
-    picture.save(file, format="PNG")
+    picture.save(file, format="PNG", transparency=bytes(range(LEVELS)), compress_level=1)
     return file.getvalue()
+
+
+def frame_size(where: Placement, longest: int = LONGEST) -> tuple[int, int]:
+    """Width and height of a copy of the whole picture whose longer side has so many pixels."""
+    scale = longest / max(where.width, where.height)
+    return max(1, round(where.width * scale)), max(1, round(where.height * scale))
 
 
 def pixel_box(where: Placement, size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -17,13 +17,16 @@ from registry.bundle.metrics.wilson import mean_interval
 LEAST: Final = 100
 """Pictures without which nothing is judged."""
 
-AGAINST_RANDOM: Final = 0.6
-"""Over all: in which share of pictures the map's cells cost the class more than random ones."""
+AGAINST_ELSEWHERE: Final = 0.6
+"""Over all: in which share of pictures the map's cells cost the class more than the same cells elsewhere."""
 
 IN_A_SUBGROUP: Final = 0.5
 """The same in each subgroup of `LEAST_OF_A_SUBGROUP` pictures or more; smaller ones are told, not judged."""
 
 LEAST_OF_A_SUBGROUP: Final = 30
+
+AGAINST_OTHERS: Final = 0.5
+"""Over all: the share in which they cost more than those of another picture's map."""
 
 AGAINST_SHUFFLED: Final = 0.5
 """Over all: the share in which they cost more than those of shuffled weights."""
@@ -65,13 +68,14 @@ def checks(judgement: MapJudgement) -> tuple[Check, ...]:
     """All that a version's maps are held to."""
     overall = judgement.overall
     found = [
-        _check("against random cells", None, overall.against_random, overall.n, AGAINST_RANDOM),
+        _check("against elsewhere", None, overall.against_elsewhere, overall.n, AGAINST_ELSEWHERE),
+        _check("against another picture's map", None, overall.against_others, overall.n, AGAINST_OTHERS),
         _check("against shuffled weights", None, overall.against_shuffled, overall.n, AGAINST_SHUFFLED),
     ]
     if overall.masks and overall.chance is not None:
         found.append(_check("points at the lesion", None, overall.hits, overall.masks, overall.chance))
     found += [
-        _check("against random cells", one.subgroup, one.against_random, one.n, IN_A_SUBGROUP)
+        _check("against elsewhere", one.subgroup, one.against_elsewhere, one.n, IN_A_SUBGROUP)
         for one in judgement.by_subgroup
         if not too_few(one)
     ]
@@ -104,6 +108,16 @@ def why_no_map(manifest: BundleManifest, has_map: bool) -> Message | None:
     if not all(one.passed for one in checks(judgement)):
         return Message("The maps of this version did not prove that its answers hang on where they point.")
     return None
+
+
+def judged_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
+    """Whether the maps were judged on a declared tone by itself; of an undeclared one nothing is asked."""
+    if skin_tone is None or manifest.maps is None:
+        return True
+    named = manifest.named_subgroups
+    names = {one.name for one in named if not one.is_global and one.covers(skin_tone, scale)}
+    judged = {one.subgroup for one in manifest.maps.by_subgroup if not too_few(one)}
+    return bool(judged & {*names, f"{scale} {skin_tone}"})
 
 
 def too_few(figures: MapFigures) -> bool:

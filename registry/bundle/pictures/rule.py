@@ -123,6 +123,11 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     return np.array(upright.convert("RGB"), dtype=np.uint8)
 
 
+def lies_on_its_side(image: Image.Image) -> bool:
+    """Whether a decoded picture is looked at with its sides exchanged, by the turn that EXIF asks for."""
+    return _turn(image) in _ON_ITS_SIDE
+
+
 def unused_profile(image: Image.Image, rule: PictureRule) -> str | None:
     """Why the colour profile of an opened picture is not applied: "it …"; None where all is as it should be.
 
@@ -164,6 +169,13 @@ def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
 
 
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+_ON_ITS_SIDE = (
+    Image.Transpose.TRANSPOSE,
+    Image.Transpose.ROTATE_270,
+    Image.Transpose.TRANSVERSE,
+    Image.Transpose.ROTATE_90,
+)
 
 # Rows of a transparent picture that are laid over white at once.
 _STRIP = 256

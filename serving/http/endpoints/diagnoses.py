@@ -125,7 +125,7 @@ class Diagnoses:
         after_response = service.monitoring.background_task(
             release, loaded, parameters, pictures, decoded, outputs, diagnosis, request.state.key
         )
-        return DiagnosisResult(diagnosis, loaded, parameters, after_response)
+        return DiagnosisResult(diagnosis, loaded, parameters, after_response, decoded)
 
 
 def prepare(
@@ -145,7 +145,7 @@ def prepare(
     given = read_case(loaded.manifest, contents, said_kinds(upload, parameters), parameters.facts)
     for picture in upload.pictures:
         check_format(picture.content, picture.declared)
-    return decode(loaded, contents, max_pixels, given, decode_one)
+    return decode(loaded, contents, max_pixels, given, decode_one, explain=parameters.explain)
 
 
 def said_kinds(upload: Upload, parameters: Parameters) -> list[Kind | None]:
@@ -171,9 +171,11 @@ class DiagnosisResult:
         loaded: the version that gave it.
         parameters: what was asked for.
         after_response: the work to be done once the answer has been sent.
+        decoded: the pictures as the model saw them.
     """
 
     diagnosis: Diagnosis
     loaded: LoadedVersion
     parameters: Parameters
     after_response: BackgroundTask
+    decoded: Decoded

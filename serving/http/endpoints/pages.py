@@ -18,11 +18,12 @@ from registry.records import Event
 from serving.access.auth import refuse_other_sites
 from serving.http.endpoints.diagnoses import Diagnoses
 from serving.http.endpoints.models import served_model
-from serving.http.headers import PAGE_POLICY, POLICY
+from serving.http.headers import PAGE_POLICY, PICTURE_POLICY, POLICY
 from serving.http.middleware import request_id
 from serving.protocol.problems import ProblemResponse
 from serving.state import ServiceState
 from serving.web.languages import Chosen, chosen_for
+from serving.web.looked_at import looked_at
 from serving.web.operator_page import NEWEST, Seen, operator_page
 from serving.web.outcome_page import PATH
 from serving.web.picture_page import picture_page, read_form
@@ -92,7 +93,7 @@ class Pages:
             keeps_answers=self._service.answers is not None,
             gives_outcomes=self._gives_outcomes(request),
         )
-        return page(shown, headers=chosen.headers)
+        return page(shown, headers=chosen.headers, policy=PICTURE_POLICY)
 
     @problems_as_pages
     async def diagnose(self, request: Request) -> Response:
@@ -102,6 +103,7 @@ class Pages:
             await self._service.authorise(request, "diagnose", page=True)
             result = await self._diagnoses.run_diagnosis(request, entry, read_form)
             chosen, served = chosen_for(request), self._service.current_release.served
+            decoded = result.decoded
             shown = picture_page(
                 served,
                 result.diagnosis,
@@ -110,8 +112,9 @@ class Pages:
                 keeps_answers=self._service.answers is not None,
                 gives_outcomes=self._gives_outcomes(request),
                 labels=result.loaded.manifest.labels,
+                looked=looked_at(result.diagnosis, decoded.question.images, decoded.where),
             )
-            answer = page(shown, headers=chosen.headers)
+            answer = page(shown, headers=chosen.headers, policy=PICTURE_POLICY)
             return await self._diagnoses.respond(request, entry, result, answer)
 
     def _gives_outcomes(self, request: Request) -> bool:
@@ -155,6 +158,8 @@ class Pages:
         )
 
 
-def page(content: str, status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
+def page(
+    content: str, status: int = 200, headers: dict[str, str] | None = None, policy: str = PAGE_POLICY
+) -> HTMLResponse:
     """An HTML response with the content security policy of pages."""
-    return HTMLResponse(content, status, headers={**(headers or {}), POLICY: PAGE_POLICY})
+    return HTMLResponse(content, status, headers={**(headers or {}), POLICY: policy})

@@ -4,7 +4,13 @@ import re
 
 import pytest
 
-from serving.http.headers import ANSWER_POLICY, PAGE_POLICY, policy_for, with_security_headers
+from serving.http.headers import (
+    ANSWER_POLICY,
+    PAGE_POLICY,
+    PICTURE_POLICY,
+    policy_for,
+    with_security_headers,
+)
 
 PATHS = [
     "/v1/models",
@@ -48,11 +54,16 @@ def test_a_diagnosis_and_its_refusal_are_secured_too(service):
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("policy", [ANSWER_POLICY, PAGE_POLICY, policy_for("<style>a</style>")])
+@pytest.mark.parametrize(
+    "policy", [ANSWER_POLICY, PAGE_POLICY, PICTURE_POLICY, policy_for("<style>a</style>")]
+)
 def test_no_policy_lets_in_what_is_not_ours(policy):
     said = read(policy)
     assert said["default-src"] == said["frame-ancestors"] == said["base-uri"] == ["'none'"]
     sources = {source for given in said.values() for source in given}
+    if "data:" in sources:
+        assert [name for name, given in said.items() if "data:" in given] == ["img-src"]
+        sources.remove("data:")
     assert {one for one in sources if not one.startswith("'sha256-")} <= {"'none'", "'self'", "blob:"}
     assert "form-action" in said  # it does not fall back to default-src
 

@@ -9,7 +9,7 @@ import pytest
 from registry.errors import DatabaseError
 from registry.records import SCOPES
 from registry.registry import Registry
-from serving.http.headers import PAGE_POLICY
+from serving.http.headers import PAGE_POLICY, PICTURE_POLICY
 from serving.web.picture_page import read_form
 from serving.web.rendering import ASSETS, percent
 from tests.case_bundles import case_bundle
@@ -51,7 +51,8 @@ def send(service, picture, **options):
 def test_a_page_loads_nothing_but_our_files_and_runs_nothing_inside(service, path):
     answer = service.client.get(path, headers=HTML)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert answer.headers["content-security-policy"] == PAGE_POLICY
+    expected = PICTURE_POLICY if path == "/" else PAGE_POLICY
+    assert answer.headers["content-security-policy"] == expected
     page = Texts(answer.text)
     loaded = [one["src"] for one in page.all("script")] + [one["href"] for one in page.all("link")]
     assert loaded

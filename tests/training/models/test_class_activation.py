@@ -5,12 +5,19 @@ import pytest
 import torch
 
 from registry.bundle.cases.case_input import CaseInput
+from registry.bundle.cases.given import read_given
 from registry.bundle.model_file.graph import Graph
+from registry.bundle.model_file.probe_answers import check_answers
+from registry.bundle.model_file.promise import Promise
+from registry.bundle.question import Question
+from serving.inference.run_batch import run_batch
 from tests.closeness import assert_close_in_norm
+from training.data.dataset import Examples
 from training.models import ModelConfig, build_model, initial_model
 from training.models.class_activation import cell_rule
 from training.models.export import ServedCases, ServedModel, export_graph, set_temperature
 from training.models.fusion import FusionConfig
+from training.models.graph_parts import EncoderPart, HeadPart, split_graph
 
 SIZE = 64
 RESNET = {"name": "resnet18", "options": {"channels": [4, 8, 8, 12]}}
@@ -114,16 +121,23 @@ def test_a_personal_head_has_a_map_of_its_own():
     assert_close_in_norm(found, centred((logits - model.encoder.fc.bias).detach().numpy()), 1e-4)
 
 
-@pytest.mark.parametrize("config", [{"name": "vgg11"}, {**RESNET, "size": 32}])
+@pytest.mark.parametrize("config", [{"name": "mobilenetv3_small_050"}, {**RESNET, "size": 32}])
 def test_an_encoder_that_pools_otherwise_or_to_one_cell_has_no_map(config):
     size = config.pop("size", 32) if "size" in config else 32
     model = build_model(ModelConfig(**config), 3, 0).eval()
     assert cell_rule(model, size) is None
 
 
-def test_the_graph_tells_the_same_map_and_only_where_it_is_asked():
+@pytest.fixture(scope="module")
+def exported():
+    """A classifier, and its graph."""
     model = stirred(build_model(ModelConfig(**RESNET), 3, 0))
-    graph = Graph(export_graph(model, SIZE))
+    return model, export_graph(model, SIZE)
+
+
+def test_the_graph_tells_the_same_map_and_only_where_it_is_asked(exported):
+    model, content = exported
+    graph = Graph(content)
     images = pictures().numpy()
     with torch.no_grad():
         expected = ServedModel(model, 1.0, cell_rule(model, SIZE))(pictures())[3].numpy()
@@ -132,8 +146,42 @@ def test_the_graph_tells_the_same_map_and_only_where_it_is_asked():
     assert_close_in_norm(outputs.map, expected, 1e-4)
     assert graph.run(images).map is None
     np.testing.assert_array_equal(graph.run(images).probabilities, outputs.probabilities)
-    hot = Graph(set_temperature(export_graph(model, SIZE), 3.0))
+    hot = Graph(set_temperature(content, 3.0))
     np.testing.assert_array_equal(hot.run(images, with_map=True).map, outputs.map)
+
+
+def test_a_graph_with_a_map_is_cut_in_two_as_one_without(exported):
+    _, content = exported
+    images = pictures().numpy()
+    parts = split_graph(content)
+    features = EncoderPart(parts.encoder, 1).features(images)
+    numbers = np.arange(len(images))
+    shown = Examples(features, numbers, numbers % 3, np.zeros_like(numbers), numbers)
+    found, whole = HeadPart(parts.head, 1).run(shown, numbers), Graph(content).run(images)
+    assert_close_in_norm(found.logits, whole.logits, 1e-5)
+
+
+@pytest.mark.long
+def test_each_picture_of_a_case_has_its_map_and_only_who_asked():
+    case = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=())
+    model = stirred(initial_model(ModelConfig(**RESNET, fusion=FusionConfig(width=4)), 0, SIZE, 3, case))
+    graph = Graph(export_graph(model, SIZE))
+    assert graph.map_shape == (2, 2)
+    images = pictures().numpy()
+    both = read_given(case, ["close-up", "dermoscopic"], {})
+    alone = read_given(case, [None], {})
+    questions = [
+        Question(images[:1], alone),
+        Question(images[:2], both, with_map=True),
+        Question(images[2:], alone, with_map=True),
+    ]
+    first, second, third = run_batch(graph, questions)
+    assert first.map is None
+    assert second.map.shape == (1, 2, 3, 2, 2)
+    assert third.map.shape == (1, 1, 3, 2, 2)
+    (by_itself,) = run_batch(graph, [questions[1]])
+    assert_close_in_norm(second.map, by_itself.map, 1e-4)
+    check_answers(graph, Promise(SIZE, 3, slots=3, kinds=2))
 
 
 def test_the_maps_of_a_case_add_up_to_what_its_pictures_say():

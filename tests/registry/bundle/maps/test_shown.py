@@ -50,7 +50,7 @@ def test_the_overlay_lies_on_the_spot_that_the_answer_hangs_on(fit, size, spot, 
     rule = PictureRule(size=SIZE, fit=fit)
     outputs = Graph(spot_graph()).run(decode_picture(content, rule)[None], with_map=True)
     grid = relevance(outputs.map[:, int(outputs.probabilities[0].argmax())])[0]
-    overlay = Image.open(io.BytesIO(overlay_png(grid, placement(*size, rule)))).resize(size)
+    overlay = Image.open(io.BytesIO(overlay_png(grid, placement(*size, rule)))).convert("RGBA").resize(size)
     opacity = np.asarray(overlay.getchannel("A")).astype(float)
     y, x = np.unravel_index(opacity.argmax(), opacity.shape)
     cell = min(size) / GRID if fit == "crop" else np.array(size) / GRID
@@ -63,7 +63,9 @@ def test_the_overlay_lies_on_the_spot_that_the_answer_hangs_on(fit, size, spot, 
 
 def test_what_was_cut_off_is_clear():
     rule = PictureRule(size=SIZE, fit="crop")
-    png = Image.open(io.BytesIO(overlay_png(np.ones((GRID, GRID)), placement(400, 200, rule))))
+    png = Image.open(io.BytesIO(overlay_png(np.ones((GRID, GRID)), placement(400, 200, rule)))).convert(
+        "RGBA"
+    )
     opacity = np.asarray(png.getchannel("A"))
     assert png.size == (LONGEST, LONGEST // 2)
     assert not opacity[:, : LONGEST // 4].any()
@@ -75,9 +77,10 @@ def test_the_png_holds_the_map_and_nothing_else():
     png = overlay_png(np.eye(4), placement(300, 200, PictureRule(size=SIZE)))
     image = Image.open(io.BytesIO(png))
     image.load()
-    assert image.info == {}
-    assert {png[at + 4 : at + 8] for at in chunks(png)} == {b"IHDR", b"IDAT", b"IEND"}
-    assert np.array_equal(np.unique(np.asarray(image)[..., :3].reshape(-1, 3), axis=0), [COLOUR])
+    assert set(image.info) == {"transparency"}
+    assert {png[at + 4 : at + 8] for at in chunks(png)} == {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
+    colours = np.asarray(image.convert("RGBA"))[..., :3].reshape(-1, 3)
+    assert np.array_equal(np.unique(colours, axis=0), [COLOUR])
 
 
 def chunks(png):

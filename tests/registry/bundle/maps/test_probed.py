@@ -1,0 +1,81 @@
+"""A graph's map is probed like its other answers: what no honest map does is refused."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from registry.bundle.errors import GraphError
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.model_file.probe_answers import check_answers
+from registry.bundle.model_file.promise import Promise
+from tests.map_graphs import SIZE, spot_graph
+
+PROMISE = Promise(SIZE, 2)
+
+
+def changed(change):
+    """The graph of spots, with something changed of it."""
+    model = onnx.load_from_string(spot_graph())
+    change(model.graph)
+    return model.SerializeToString()
+
+
+def instead(graph, *nodes, **constants):
+    """Nodes that make the map of `sound`, what it was."""
+    graph.node[-1].output[0] = "sound"
+    graph.node.extend(nodes)
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+
+
+def of_the_batch(graph):
+    mean = helper.make_node("ReduceMean", ["sound"], ["mean"], axes=[0], keepdims=1)
+    instead(graph, mean, helper.make_node("Sub", ["sound", "mean"], ["map"]))
+
+
+def not_finite(graph):
+    divided = helper.make_node("Div", ["sound", "nothing"], ["map"])
+    instead(graph, divided, nothing=np.zeros(1, np.float32))
+
+
+def of_one_picture(graph):
+    cut = helper.make_node("Slice", ["sound", "zero", "one", "zero"], ["map"])
+    instead(graph, cut, zero=np.array([0]), one=np.array([1]))
+
+
+def test_an_honest_map_passes():
+    check_answers(Graph(spot_graph()), PROMISE)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (of_the_batch, "alone and among others, the graph answers map"),
+        (not_finite, "map that are not finite"),
+        (of_one_picture, "a map of shape"),
+    ],
+)
+def test_a_map_that_no_model_may_tell_is_refused(change, why):
+    with pytest.raises(GraphError, match=why):
+        check_answers(Graph(changed(change)), PROMISE)
+
+
+def of_other_classes(graph):
+    shape = ("batch", 2, 4, 4)
+    graph.output[-1].CopyFrom(helper.make_tensor_value_info("map", TensorProto.FLOAT, shape))
+    instead(graph, helper.make_node("Concat", ["sound", "sound"], ["map"], axis=1))
+
+
+def of_one_size(graph):
+    graph.output[-1].CopyFrom(helper.make_tensor_value_info("map", TensorProto.FLOAT, (1, 2, 4, 4)))
+
+
+def without_columns(graph):
+    graph.output[-1].CopyFrom(helper.make_tensor_value_info("map", TensorProto.FLOAT, ("batch", 2, 4)))
+    instead(graph, helper.make_node("ReduceMean", ["sound"], ["map"], axes=[3], keepdims=0))
+
+
+@pytest.mark.parametrize("change", [of_other_classes, of_one_size, without_columns])
+def test_an_output_that_is_no_map_is_refused(change):
+    with pytest.raises(GraphError):
+        Graph(changed(change))

@@ -1,0 +1,191 @@
+"""Where the model looked, served: to whoever asks, of versions whose maps have proved themselves alone."""
+
+import base64
+import io
+import json
+import logging
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from registry.bundle.folder import Bundle, bundle_digest
+from registry.bundle.manifest.schema import JUDGED_SCHEMA, BundleManifest, ModelFile
+from registry.bundle.maps.judge import judge
+from registry.bundle.model_file.graph import Graph
+from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.question import Question
+from serving.inference.run_batch import run_batch
+from tests.map_graphs import GRID, SIZE, spot, spot_graph, spots
+from tests.serving.conftest import Places, draw_bundle, release, running
+
+ORIENTATION = 0x0112
+RED = "MEL"
+
+
+def map_bundle(truth="honest", judged=True, pictures=150, **parts):
+    """A bundle whose model tells red spots, with its maps and what was found of them."""
+    graph = spot_graph(truth, classes=3)
+    given = draw_bundle(
+        file=ModelFile.of(graph), picture=PictureRule(size=SIZE, fit="crop"), **parts
+    ).manifest
+    told = given.model_dump()
+    if judged:
+        told["maps"] = judge(graph, spots(pictures), seed=0, code_version="1").model_dump()
+        told["schema_version"] = JUDGED_SCHEMA
+    manifest = BundleManifest.model_validate(told)
+    return Bundle(manifest, graph, bundle_digest(manifest))
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, records):
+    places = Places(tmp_path_factory.mktemp("maps"))
+    with places.open() as registry:
+        release(registry, map_bundle())
+    with running(places.open, records=records) as started:
+        yield started
+
+
+def upload(orientation=1, size=(400, 200), at=(250, 150)):
+    """A picture that is looked at as 400 x 200, with a red spot to the right and below; as PNG."""
+    upright = Image.new("RGB", size, (150, 150, 150))
+    upright.paste((230, 40, 40), (*at, at[0] + 40, at[1] + 40))
+    stored = upright.transpose(Image.Transpose.ROTATE_90) if orientation == 6 else upright
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    file = io.BytesIO()
+    stored.save(file, format="PNG", exif=exif)
+    return file.getvalue()
+
+
+def explained(service, content, **params):
+    answer = service.diagnose(content, "image/png", params={"explain": "true", **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["explanation"]
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_the_overlay_lies_on_what_was_uploaded(service, orientation):
+    found = explained(service, upload(orientation))
+    assert (found["code"], found["why_not"], len(found["maps"])) == (RED, None, 1)
+    (one,) = found["maps"]
+    assert one["box"] == [0.25, 0, 0.75, 1]
+    assert np.array(one["grid"]).shape == (GRID, GRID)
+    overlay = Image.open(io.BytesIO(base64.b64decode(one["png"]))).convert("RGBA").resize((400, 200))
+    opacity = np.asarray(overlay.getchannel("A")).astype(int)
+    y, x = np.unravel_index(opacity.argmax(), opacity.shape)
+    assert abs(x - 270) <= 50, (x, y)
+    assert abs(y - 170) <= 50, (x, y)
+    assert not opacity[:, :98].any()
+    assert not opacity[:, 302:].any()
+
+
+def test_limits_are_said_beside_it(service):
+    said = explained(service, upload())["limits"]
+    assert said[0].endswith("not why. It does not say whether the answer is right.")
+    assert "4 x 4 cells" in said[1]
+    assert "On 150 pictures" in said[2]
+    assert len(said) == 3
+    assert "this skin tone" in explained(service, upload(), skin_tone="5")["limits"][-1]
+
+
+def test_who_does_not_ask_gets_what_there_was_before(service):
+    for params in ({}, {"explain": "false"}, {"explain": ""}):
+        answer = service.diagnose(upload(), "image/png", params=params)
+        assert "explanation" not in answer.json()
+
+
+def test_what_is_neither_true_nor_false_is_refused(service, problem):
+    answer = service.diagnose(upload(), "image/png", params={"explain": "maybe"})
+    assert "`explain` is 'maybe'; it is `true` or `false`" in problem(answer, 422)["detail"]
+
+
+def test_fhir_tells_no_map(service):
+    answer = service.diagnose(
+        upload(), "image/png", params={"explain": "true"}, headers={"Accept": "application/fhir+json"}
+    )
+    assert answer.status_code == 200
+    assert "image/png" not in answer.text
+    assert "grid" not in answer.text
+
+
+def test_nothing_of_it_is_logged(service, records, caplog):
+    with caplog.at_level(logging.DEBUG):
+        found = explained(service, upload())
+    (one,) = found["maps"]
+    written = "\n".join(path.read_text() for path in records.rglob("*") if path.is_file())
+    assert '"decision"' in written
+    for told in (caplog.text, written):
+        assert one["png"] not in told
+        assert "explanation" not in told
+        assert json.dumps(one["grid"]) not in told
+
+
+@pytest.mark.parametrize(
+    ("bundle", "why"),
+    [
+        (draw_bundle, "cannot tell where it looked"),
+        (lambda: map_bundle(judged=False), "Nobody has judged"),
+        (lambda: map_bundle("inverted"), "did not prove"),
+        (lambda: map_bundle(pictures=60), "were judged on 60 pictures; 100 are needed"),
+    ],
+    ids=["no map", "unjudged", "lies", "few pictures"],
+)
+def test_a_version_whose_maps_are_not_proven_answers_without_and_says_why(places, serve, bundle, why):
+    with places.open() as registry:
+        release(registry, bundle())
+    with serve() as service:
+        found = explained(service, upload())
+        assert found["maps"] == []
+        assert found["code"] is None
+        assert why in found["why_not"]
+        shown = service.client.post("/", files={"image": ("a.png", upload(), "image/png")}).text
+    assert "data:image" not in shown
+    assert '<details class="looked">' not in shown
+
+
+def test_figures_of_another_model_s_maps_are_refused():
+    honest, other = map_bundle().manifest, spot_graph("inverted", classes=3)
+    with pytest.raises(ValueError, match="judge its own"):
+        BundleManifest.model_validate(honest.model_dump() | {"file": ModelFile.of(other).model_dump()})
+
+
+def test_the_page_has_it_closed_with_its_limits_in_every_language(service):
+    for language, title in (("en", "Where the model looked"), ("de", "Wohin das Modell gesehen hat")):
+        answer = service.client.post(
+            "/", files={"image": ("a.png", upload(), "image/png")}, params={"lang": language}
+        )
+        assert answer.status_code == 200
+        assert title in answer.text
+        assert '<details class="looked">' in answer.text  # and not open
+        assert "data:image/png;base64," in answer.text
+        assert "img-src 'self' blob: data:;" in answer.headers["content-security-policy"]
+        section = answer.text.partition('class="looked"')[2].partition("</details>")[0]
+        assert ' lang="en"' not in section
+    assert "Am stärksten: unten rechts." in section
+    picture = re.search(r"data:image/jpeg;base64,([^\"]+)", section).group(1)
+    seen = Image.open(io.BytesIO(base64.b64decode(picture)))
+    assert seen.size == (256, 128)
+    assert not seen.getexif()
+    red = np.asarray(seen).astype(int)
+    y, x = np.unravel_index((red[..., 0] - red[..., 1]).argmax(), red.shape[:2])
+    assert abs(x - 173) <= 20, (x, y)  # the middle of the spot, 270 and 170 of 400 x 200
+    assert abs(y - 109) <= 20, (x, y)
+
+
+def test_in_a_batch_the_map_goes_to_whoever_asked():
+    graph = Graph(spot_graph(classes=3))
+    plain = Question(spot(0, 0)[None])
+    asked = replace(Question(spot(3, 1)[None]), with_map=True)
+    first, second, third = run_batch(graph, [plain, asked, plain])
+    assert first.map is None
+    assert third.map is None
+    assert np.unravel_index(second.map[0, 0].argmax(), (GRID, GRID)) == (3, 1)
+    np.testing.assert_array_equal(second.probabilities, run_batch(graph, [asked])[0].probabilities)
