@@ -7,7 +7,8 @@ import typer
 
 from registry.bundle.folder import Bundle, write_bundle
 from registry.bundle.manifest.map_judgement import MapJudgement
-from registry.bundle.manifest.schema import JUDGED_SCHEMA, BundleManifest
+from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest.schema_numbers import JUDGED_SCHEMA
 from registry.bundle.maps.judge import judge
 from registry.bundle.maps.verdict import Check, checks, why_no_map
 from registry.cli.arguments import AsJson
