@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -24,6 +25,7 @@ from dermfed.own_names import refuse_foreign
 refuse_foreign()
 
 from clients.data.pictures.cache import cache_folder
+from clients.federation.disabled import DisabledHospitals
 from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.kit import Kit, open_kit
 from clients.federation.metrics_follower import log_delta
@@ -39,6 +41,7 @@ from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import StoppedError
 from training.engines.nvflare.chunking import AT_ONCE
 from training.engines.nvflare.flare_channel import FlareChannel
+from training.engines.nvflare.guarded_channel import GuardedChannel
 from training.engines.nvflare.log_stream import LogStream
 from training.engines.nvflare.registration import AwayError
 from training.engines.nvflare.roster import Roster
@@ -106,11 +109,15 @@ class Coordinator:
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
         context, silence = get_call_context(), job.engine.network.silence
         moving = threading.BoundedSemaphore(AT_ONCE)
+        disabled = DisabledHospitals(kit.path)
         self._session = CoordinatorSession(
             job,
             session,
             {
-                proxy.name: FlareChannel(proxy, context, folder.spool, silence, moving)
+                proxy.name: GuardedChannel(
+                    FlareChannel(proxy, context, folder.spool, silence, moving),
+                    partial(disabled.refuse, proxy.name),
+                )
                 for proxy in collab.clients
             },
             folder,

@@ -26,6 +26,7 @@ from nvflare.fuel.hci.proto import MetaStatusValue
 
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.kit import Kit
+from clients.federation.standing import Standing, read_standing
 
 CONNECT_SECONDS = 15.0
 FOLLOW = "follow"
@@ -111,6 +112,14 @@ class AdminClient:
 
         return self._in_session(ask) if names else {}
 
+    def disable(self, name: str) -> Standing:
+        """Have the coordinator let a hospital in no more, and drop it where it is connected."""
+        return self._set_standing(name, lambda session: session.disable_client(name))
+
+    def enable(self, name: str) -> Standing:
+        """Have the coordinator let a hospital in again that was disabled."""
+        return self._set_standing(name, lambda session: session.enable_client(name))
+
     def stop(self, job: str) -> None:
         """Abort a FLARE job; what it has done stays at the coordinator."""
         with contextlib.suppress(JobNotRunning, JobNotFound):
@@ -136,6 +145,29 @@ class AdminClient:
             with contextlib.suppress(Exception), silence():
                 self._session.close()
             self._session = None
+
+    def _set_standing(self, name: str, change: Callable[[Session], Mapping[str, Any]]) -> Standing:
+        """Disable or enable a hospital.
+
+        Raises:
+            FederationError: the coordinator does not do so, and nothing has changed.
+        """
+
+        def ask(session: Session) -> Standing:
+            try:
+                return read_standing(name, change(session))
+            except AuthorizationError as error:
+                raise FederationError(
+                    f"the coordinator lets nobody disable or enable hospitals ({error}); it was started by a "
+                    "dermfed of before: install this one there, and start it again"
+                ) from error
+            except InternalError as error:
+                raise FederationError(
+                    f"the coordinator did not do so: {error}; nothing has changed. Its log says more "
+                    "(kits/server/log.txt); it may have no room on its disk"
+                ) from error
+
+        return self._in_session(ask)
 
     def _in_session(self, ask: Callable[[Session], Reply]) -> Reply:
         """Call `ask` with an open session.

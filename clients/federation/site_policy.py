@@ -27,6 +27,8 @@ AUTHORIZATION: dict[str, Any] = {
             "view": "any",
             "app_command": "any",
             "operate": "none",
+            "disable_client": "any",
+            "enable_client": "any",
             "shell_commands": "none",
             "byoc": "none",
             "server-predeployed-flwr": "none",

@@ -33,6 +33,8 @@ Examples:
   dermfed-node renew federation.yaml --out kits
   dermfed-node check --kit kits/north --data manifest.csv
   dermfed-node journal --kit kits/north --last 50
+  dermfed-node disable north --kit kits/admin
+  dermfed-node enable north --kit kits/admin
   dermfed-node start --kit kits/server
   dermfed-node start --kit kits/north --data manifest.csv
 """
@@ -209,6 +211,36 @@ def show_journal(
     if wrong:
         say(f"BAD {wrong}")
         raise typer.Exit(REFUSED)
+
+
+HospitalArgument = Annotated[str, typer.Argument(metavar="NAME", help="The hospital's name.")]
+AdminKitOption = Annotated[Path, typer.Option("--kit", metavar="DIR", help="The admin's kit.")]
+LeftOption = Annotated[
+    bool, typer.Option("--left", help="It was taken out of the federation file; take its name as it is.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+@app.command("disable", epilog="Example: dermfed-node disable north --kit kits/admin")
+def disable(
+    name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
+) -> None:
+    """Have the coordinator let a hospital in no more: its certificates are refused until it is enabled."""
+    from clients.federation.change_standing import change_standing, told
+
+    standing = change_standing(open_kit(kit, "admin"), name, "disable", left=left)
+    typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
+
+
+@app.command("enable", epilog="Example: dermfed-node enable north --kit kits/admin")
+def enable(
+    name: HospitalArgument, kit: AdminKitOption, left: LeftOption = False, as_json: JsonOption = False
+) -> None:
+    """Have the coordinator let a hospital in again: every certificate in its name, a stolen one too."""
+    from clients.federation.change_standing import change_standing, told
+
+    standing = change_standing(open_kit(kit, "admin"), name, "enable", left=left)
+    typer.echo(json.dumps(asdict(standing)) if as_json else told(standing))
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")

@@ -156,3 +156,13 @@ def test_a_hospital_that_grows_tells_of_the_new_once_they_are_enough(full, asked
     steps = [(of(full, number > PICTURES), ALL) for number in (50, 52, 54, 60)]
     answers = asked(steps, "remembered")
     assert [sum(map(len, answer)) for answer in answers] == [50, 50, 50, 60]
+
+
+def test_after_one_patient_withdrew_nothing_is_told_of_the_split_and_after_enough_did_all_is(full, asked):
+    """Never the exact new counts; the price is that no subgroup is told of."""
+    withdrawn, many = of(full, PICTURES != 31), of(full, (PICTURES < 30) | (PICTURES >= 30 + LEAST + 1))
+    _, after, enough = asked([(full, ALL), (withdrawn, ALL), (many, ALL)], "remembered")
+    assert after == []
+    assert sum(map(len, enough)) == 60 - LEAST - 1
+    [leaked] = asked([(withdrawn, ALL)], "forgotten")
+    assert sum(map(len, leaked)) == 59, "the control"

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,3 +116,23 @@ def test_given_splits_that_part_a_lesion_are_refused_by_name() -> None:
     match = r"(?s)1 groups.*lesion IL_1 \(a.jpg\) is in train, lesion IL_2 \(b.jpg\) is in test"
     with pytest.raises(SplitError, match=match):
         split(rows)
+
+
+def moved_without(rows: list[Row], drawn: dict[str, int]) -> list[int]:
+    """How many pictures of others change their split when a patient is withdrawn, for every 40th patient."""
+    found = []
+    for patient in sorted({row.patient_id for row in rows})[::40]:
+        left = [row for row in rows if row.patient_id != patient]
+        found.append(
+            sum(drawn[row.image] != number for row, number in zip(left, split(left).tolist(), strict=True))
+        )
+    return found
+
+
+def test_who_is_withdrawn_moves_nobody_where_splits_are_given_and_many_where_they_are_drawn() -> None:
+    """Splits are dealt along a line, and one fewer shifts all that come after: the learned is tested on."""
+    rows = many(900)
+    drawn = {row.image: number for row, number in zip(rows, split(rows).tolist(), strict=True)}
+    given_splits = [replace(row, split=SPLITS[drawn[row.image]]) for row in rows]
+    assert set(moved_without(given_splits, drawn)) == {0}
+    assert np.mean(moved_without(rows, drawn)) > 0.05 * len(rows), "the control"

@@ -1,0 +1,60 @@
+"""Whether a hospital is let in: what the coordinator answers whoever disables or enables one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clients.federation.errors import FederationError
+from registry.bundle.nearest import nearest
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a hospital stands with the coordinator after it was disabled or enabled.
+
+    Attributes:
+        hospital: the name in its certificate, by which FLARE knows it.
+        state: `disabled` or `enabled`.
+        changed: whether it was not so before.
+        disconnected: whether it was connected, and is no longer.
+    """
+
+    hospital: str
+    state: str
+    changed: bool
+    disconnected: bool = False
+
+
+def read_standing(name: str, reply: Mapping[str, Any]) -> Standing:
+    """What FLARE replied about one hospital.
+
+    Raises:
+        FederationError: it says nothing of that hospital, or that it failed.
+    """
+    for entry in reply.get("clients", ()):
+        match entry:
+            case {"client_name": found, "state": "disabled"} if found == name:
+                return Standing(
+                    name, "disabled", not entry["already_disabled"], bool(entry["active_session_removed"])
+                )
+            case {"client_name": found, "state": "enabled"} if found == name:
+                return Standing(name, "enabled", bool(entry["was_disabled"]))
+    raise FederationError(
+        f"the coordinator does not say how {name} stands now: {dict(reply)}; look into "
+        "kits/server/disabled_clients.json there, which names those that are disabled"
+    )
+
+
+def refuse_stranger(name: str, hospitals: Sequence[str], *, left: bool) -> None:
+    """Refuse a name that is in no federation file, unless it is said to have left.
+
+    FLARE takes any name, so a misspelt one would be disabled, and the hospital that was meant would not.
+
+    Raises:
+        FederationError: naming who is in.
+    """
+    if name not in hospitals and not left:
+        raise FederationError(
+            f"there is no hospital {name!r} in the federation; {nearest(name, list(hospitals))}. One that "
+            "was taken out of the federation file is named with --left"
+        )
