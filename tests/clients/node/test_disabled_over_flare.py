@@ -138,7 +138,8 @@ def test_its_key_does_not_get_in_under_the_name_of_another(net, disabled_in_a_ru
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: "failed to verify client identity" in log.read_text(), "the refusal")
+        told = "authenticated as 'north' but claimed endpoint 'south'"
+        wait_until(lambda: told in log.read_text(), "the refusal")
         assert JOINED not in (kit / "log.txt").read_text()
     finally:
         process.terminate()

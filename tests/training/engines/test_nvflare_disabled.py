@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from clients.federation.disabled import FILE, REASON, DisabledHospitals
+from training.engines.nvflare.channel import ChannelError
 from training.engines.nvflare.guarded_channel import GuardedChannel
 
 OTHERS = ["north", "south", "west"]
@@ -88,3 +89,30 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
         result.stages["0-federate"].outcome.models["global"] for result in (ran[0], here(job))
     )
     assert all((mine[name] == undisturbed[name]).all() for name in undisturbed)
+
+
+CALLS = {
+    "greet": ("hello", 1.0),
+    "introduce": (1.0,),
+    "join": ("{}", 1.0),
+    "ask": ("{}", b"", 1.0, lambda: None),
+    "ping": (1.0,),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_to_a_disabled_hospital_nothing_is_sent(disable, tmp_path, method):
+    calls = []
+
+    class End:
+        def __getattr__(self, name):
+            return lambda *arguments: calls.append(name)
+
+    channel = GuardedChannel(End(), partial(DisabledHospitals(tmp_path).refuse, "east"))
+    disable("north")
+    getattr(channel, method)(*CALLS[method])
+    assert calls == [method], "the control"
+    disable("north", "east")
+    with pytest.raises(ChannelError, match="operator has disabled it"):
+        getattr(channel, method)(*CALLS[method])
+    assert calls == [method]
