@@ -86,6 +86,15 @@ def print_summary(summary: Mapping[str, Any], out: Path, *, as_json: bool) -> No
         print_patient_figures(summary["test"])
     print_probes(summary["stages"])
     print_field(summary["stages"])
+    for stage in summary["stages"]:
+        if (told := stage["facts"].get("missing")) is not None:
+            lost = ", ".join(
+                f"{of['pictures']} of {of['held']} {name}" for name, of in told["by_subgroup"].items()
+            )
+            without = (
+                f"missing: {told['clients']} of {told['of']} hospitals in the figures of {stage['name']}"
+            )
+            print(printable(f"{without}; test pictures: {lost or 'none'}; see the report"))
     for name, of in summary.get("not_counted", {}).items():
         missing = of["held"] - of["counted"]
         print(f"not counted: {missing} of {of['held']} test pictures of {printable(name)}; see the report")

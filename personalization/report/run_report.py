@@ -64,6 +64,8 @@ def report_data(result: RunResult) -> ReportData:
             *dismissed(result.summary),
             *(f"{line}." for line in result.summary.get("notes", ())),
             *left_out(lines),
+            *never_there(result.summary),
+            *missing(result),
             *not_counted(result),
             *no_working_point(result),
         ],
@@ -93,6 +95,35 @@ def left_out(lines: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{reasons[stage, client]}"
         for (stage, client), numbers in rounds.items()
     ]
+
+
+def never_there(summary: Mapping[str, Any]) -> list[str]:
+    """A note on each hospital that the run was for and that never took part."""
+    return [
+        f"{name} took no part in the run, neither to train nor for tests, and of whom its pictures are is "
+        f"not known: {why}"
+        for name, why in summary.get("left_out", {}).items()
+    ]
+
+
+def missing(result: RunResult) -> list[str]:
+    """A note on each stage whose figures are without hospitals that did not answer, by subgroup."""
+    found = []
+    for key, done in result.stages.items():
+        told = done.outcome.facts.get("missing")
+        if told is None:
+            continue
+        of_subgroups = "; ".join(
+            f"{name}: {of['pictures']} of {of['held']} test pictures, "
+            f"of {of['clients']} of {of['of']} hospitals"
+            for name, of in told["by_subgroup"].items()
+        )
+        why = "; ".join(f"{client}: {reason}" for client, reason in told["reasons"].items())
+        found.append(
+            f"Figures of {key} are without {told['clients']} of {told['of']} hospitals, which did not answer "
+            f"(evaluation.quorum). Missing of {of_subgroups or 'no subgroup'}. {why}."
+        )
+    return found
 
 
 def not_counted(result: RunResult) -> list[str]:

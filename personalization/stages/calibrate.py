@@ -61,6 +61,7 @@ from training.algorithms.client import Client
 from training.errors import JobError
 from training.federation.blocks import Blocks
 from training.federation.census import Census
+from training.federation.questions import EMBED
 from training.federation.server.ask import Traffic
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.lineage import with_parents
@@ -92,6 +93,7 @@ class Calibrate(Stage):
 
     added_later: ClassVar[frozenset[str]] = frozenset({"novelty_rate", "tones", "patterns", "sensitivity"})
     summed: ClassVar[frozenset[str]] = QUESTIONS
+    quorate: ClassVar[frozenset[str]] = QUESTIONS | {EMBED}
     asks_exactly: ClassVar[bool] = True
     stage: Literal["calibrate"] = "calibrate"
     coverage: float = Field(0.9, gt=0, lt=1)

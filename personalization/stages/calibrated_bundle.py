@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +188,7 @@ def with_figures(
     tested = histograms_by_subgroup(test, context) if manifest.subgroup.is_global else ()
     update = {
         "schema_version": schema_for(manifest.case, [manifest.subgroup, *(one.subgroup for one in tested)]),
-        "metrics": {**figures, **of_all, "intervals": intervals},
+        "metrics": {**figures, **of_all, "intervals": intervals, **told_missing(context)},
         "reference": ReferenceHistograms.from_counts(
             pooled_counts(test, bundle),
             distances=tuple(histogram.tolist()) if histogram.any() else None,
@@ -196,6 +197,11 @@ def with_figures(
         ),
     }
     return BundleDraft(manifest.model_copy(update=update), bundle.graph)
+
+
+def told_missing(context: StageContext) -> dict[str, Any]:
+    """Who is missing from the figures, where anybody is."""
+    return {"missing": context.missing} if context.missing else {}
 
 
 def histograms_by_subgroup(test: Blocks, context: StageContext) -> tuple[SubgroupHistograms, ...]:

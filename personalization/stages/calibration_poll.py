@@ -200,7 +200,7 @@ class Poll:
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
         census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
-        masks = self.context.job.privacy.masked_counts
+        masks, quorum = self.context.job.privacy.masked_counts, self.context.quorum
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
         if masks is not None:
             trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
@@ -214,8 +214,10 @@ class Poll:
             for client in clients
         ]
         if broadcasts and masks is not None:
-            return ask_sums(self.context.engine, broadcasts, self.traffic, masks)
-        return ask_all(self.context.engine, broadcasts, self.traffic, expected) if broadcasts else []
+            return ask_sums(self.context.engine, broadcasts, self.traffic, masks, quorum)
+        if not broadcasts:
+            return []
+        return ask_all(self.context.engine, broadcasts, self.traffic, expected, quorum)
 
     def _show(self, name: str, encoder: bytes, clients: Sequence[str], subgroups: Sequence[str]) -> str:
         """Have those clients make features that have not; returns the encoder's digest.
@@ -230,7 +232,7 @@ class Poll:
             if (client, digest) not in self.seen
         ]
         if broadcasts:
-            ask_all(self.context.engine, broadcasts, self.traffic)
+            ask_all(self.context.engine, broadcasts, self.traffic, quorum=self.context.quorum)
             self.seen.update((client, digest) for client in clients)
         return digest
 

@@ -114,7 +114,7 @@ def figures_of_own_models(
         Broadcast(client, context.key, 0, TEST, client, models[client], question)
         for client in context.census.hospitals("test", context.all_subgroups)
     ]
-    updates = ask_all(context.engine, broadcasts, traffic) if broadcasts else []
+    updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum) if broadcasts else []
     return {update.client: unpack_blocks(update) for update in updates}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -155,11 +156,22 @@ class Census:
 
     def holders(self, split: Split, subgroups: Sequence[str], *, labelled: bool = True) -> tuple[str, ...]:
         """The clients that hold pictures of any of these subgroups in a split, in order."""
-        return tuple(name for name in self.counts if self.held(name, split, subgroups, labelled=labelled))
+        if not self.counts:
+            return ()
+        rows = [self.all_subgroups.index(name) for name in subgroups]
+        classes = slice(None, -1) if labelled else slice(None)
+        held = self._stacked[:, SPLITS.index(split), :, classes][:, rows].sum(axis=(1, 2))
+        return tuple(name for name, n in zip(self.counts, held, strict=True) if n)
+
+    @cached_property
+    def _stacked(self) -> NDArray[np.int64]:
+        """The counts of all clients in one array: one by one a thousand clients take tenths of a second."""
+        return np.stack(list(self.counts.values()))
 
     def hospitals(self, split: Split, subgroups: Sequence[str]) -> tuple[str, ...]:
         """The holders of labelled pictures that are neither the server nor unseen: who judges a model."""
-        return tuple(name for name in self.holders(split, subgroups) if name not in self._apart)
+        apart = self._apart
+        return tuple(name for name in self.holders(split, subgroups) if name not in apart)
 
     @property
     def all_hospitals(self) -> tuple[str, ...]:

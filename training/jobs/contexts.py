@@ -6,6 +6,7 @@ from pathlib import Path
 from training.data.dataset import Dataset
 from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
+from training.federation.server.quorum import Quorum
 from training.jobs.attest import Attest, unsigned
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
@@ -66,6 +67,7 @@ def contexts_of(
             tests=noise.tests(place),
             added_since=added_since,
             attest=attest,
+            quorum=Quorum(job.evaluation.quorum, log=metrics_log.log),
         )
         for place, key in enumerate(keys)
     ]

@@ -97,11 +97,12 @@ def run_stages(
     registrar: Registrar = no_registry,
     dismissed: Mapping[str, str] = NOBODY,
     attest: Attest = unsigned,
+    left_out: Mapping[str, str] = NOBODY,
 ) -> RunResult:
     """All stages of a job; those that have finished before are taken from `out`.
 
     `dismissed` are clients that took part and are asked no more, and since when. `attest` signs the figures
-    of bundles.
+    of bundles. `left_out` are sites that never took part, and why.
 
     Raises:
         TrainingError: whatever stops the run; all that was finished stays in `out`.
@@ -136,7 +137,7 @@ def run_stages(
         announce(metrics_log, job, context.key, len(census.counts), before=done is not None)
         if done is None:
             started = perf_counter()
-            left = stage.run(context, outcome)
+            left = with_missing(stage.run(context, outcome), context)
             done = FinishedStage(left, round(perf_counter() - started, 3), metrics_log.size)
             save_finished(context.folder, job.digest, done, context.shown)
         stage.tidy(context.folder)
@@ -146,11 +147,20 @@ def run_stages(
     summary = {
         **summarise_run(job, context, finished),
         **data_facts(dataset, census),
+        **({"left_out": dict(left_out)} if left_out else {}),
         "notes": notes_on_data(dataset, census, to_owner=False),
     }
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return RunResult(job, context, finished, summary)
+
+
+def with_missing(left: StageResult, context: StageContext) -> StageResult:
+    """What a stage left, with who is missing from its figures, where anybody is."""
+    if not context.quorum.missing:
+        return left
+    told = {**context.missing, "reasons": dict(context.quorum.missing)}
+    return replace(left, facts={**left.facts, "missing": told})
 
 
 def unused_by(dataset: Dataset, census: Census) -> Mapping[str, Unused]:

@@ -75,15 +75,18 @@ class NetworkConfig(FrozenConfig):
         shortest_deadline: seconds that every answer may take.
         enough: whether a round ends as soon as it has `engine.min_clients` answers; others come too late.
         canary: whether every site tries two batches before the first round; of no effect on the weights.
+        quorum: the share of the sites with which a run begins; those that are away then are left out of it,
+            and named. By default it waits for all.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"canary"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"canary", "quorum"})
     silence: float = Field(60, gt=0)
     first_deadline: float = Field(24 * 3600, gt=0)
     slack: float = Field(5, ge=1)
     shortest_deadline: float = Field(60, gt=0)
     enough: bool = False
     canary: bool = True
+    quorum: float = Field(1.0, gt=0, le=1)
 
 
 class EngineConfig(FrozenConfig):
@@ -117,11 +120,14 @@ class EvaluationConfig(FrozenConfig):
     Attributes:
         replicates: of no effect; intervals come from sums, and no replicates leave a hospital any more.
         intersections: columns of the manifests whose intersections with subgroups are judged, too.
+        quorum: the share of hospitals asked that must answer in the final test, the check of an export and
+            calibration. Who is missing is told beside the figures.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"intersections"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"intersections", "quorum"})
     replicates: int = Field(200, ge=0, le=2000)
     intersections: tuple[IntersectionConfig, ...] = ()
+    quorum: float = Field(1.0, gt=0, le=1)
 
     @field_validator("intersections")
     @classmethod

@@ -7,9 +7,12 @@ from threading import Event
 import pytest
 import torch
 
+from personalization.report.run_report import never_there
 from training.engines.nvflare.channel import ChannelError, StoppedError
+from training.engines.nvflare.quorum import needed
 from training.engines.nvflare.registration import AwayError
 from training.errors import QuorumError
+from training.messages.message import Broadcast
 
 OTHERS = ["north", "south", "west"]
 KEPT = {
@@ -269,6 +272,35 @@ def test_the_run_begins_when_every_site_is_there(own_job, net):
     del there.channels["west"]
     with pytest.raises(AwayError, match="west: it is not connected"):
         there.run()
+
+
+def test_a_run_begins_without_a_site_that_is_away_where_the_job_says_so_and_names_it(own_job, net):
+    job = own_job(federate={**KEPT, "rounds": 1}, engine={"network": {"silence": 30, "quorum": 0.75}})
+    there = net(job)
+    del there.channels["west"]
+    result = there.run()
+    assert "it was away when the run began" in result.summary["left_out"]["west"]
+    assert there.metrics()[0]["asked"] == [name for name in there.manifests if name != "west"]
+    assert "west took no part in the run" in never_there(result.summary)[0]
+
+
+def test_it_does_not_begin_without_more_than_that(own_job, net):
+    there = net(own_job(engine={"network": {"silence": 30, "quorum": 0.75}}))
+    del there.channels["west"], there.channels["east"]
+    with pytest.raises(
+        AwayError, match=r"(west|east): it is not connected.*(west|east): it is not connected"
+    ):
+        there.run()
+
+
+@pytest.mark.parametrize(
+    ("quorum", "ask", "needed_of_ten"),
+    [(1.0, "test", 10), (0.85, "test", 9), (0.85, "census", 10), (0.85, "fit", 10), (0.85, "evaluate", 0)],
+)
+def test_how_many_answers_a_question_waits_for(own_job, quorum, ask, needed_of_ten):
+    job = own_job(evaluation={"quorum": quorum}, privacy={"counts": {"masks": False}})
+    stage = "census" if ask == "census" else "0-federate"
+    assert needed(job, Broadcast("north", stage, 0, ask), 10) == needed_of_ten
 
 
 def test_with_enough_answers_a_round_ends_early_where_the_job_says_so(own_job, net):

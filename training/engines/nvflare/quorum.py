@@ -2,6 +2,7 @@
 
 from training.federation.canary import CANARY
 from training.federation.questions import EVALUATE, FIT
+from training.federation.server.quorum import quorum_of
 from training.jobs.job import Job
 from training.messages.message import Broadcast
 from training.updates.secure_aggregation.messages import QUESTIONS
@@ -11,18 +12,33 @@ def needed(job: Job, question: Broadcast, asked: int) -> int:
     """How many of `asked` answers to such a question there must be before a round goes on.
 
     A round of training, and the canary before it, needs `engine.min_clients`; counts after a round need
-    nobody; whatever else is asked, the last test among it, needs everybody. Under masks a sum needs what its
-    threshold says, too: with fewer nothing is unmasked, and the round would be refused where it can wait. The
-    three questions of a sum need what the question needs whose answers are summed.
+    nobody; the last test and calibration need the share `evaluation.quorum` of those asked, and whatever else
+    is asked needs everybody. Under masks a sum needs what its threshold says, too: with fewer nothing is
+    unmasked, and the round would be refused where it can wait. The three questions of a sum need what the
+    question needs whose answers are summed.
     """
     masked = question.ask in QUESTIONS
     ask = str(question.options.get("of")) if masked else question.ask
     if ask == CANARY:
         return min(asked, required(job, question.stage, asked))
-    if ask not in (FIT, EVALUATE):
+    whole = job.evaluation.quorum == 1 or not quorate(job, question.stage, ask)
+    if ask not in (FIT, EVALUATE) and whole:
         return asked
     least = int(question.options.get("threshold", 0)) if masked else smallest_sum(job, ask)
-    return min(asked, max(least, required(job, question.stage, asked) if ask == FIT else 0))
+    return min(asked, max(least, enough_of(job, question.stage, ask, asked)))
+
+
+def enough_of(job: Job, stage: str, ask: str, asked: int) -> int:
+    """How many answers a question needs of which some may be missing, masks aside."""
+    if ask == EVALUATE:
+        return 0
+    return required(job, stage, asked) if ask == FIT else quorum_of(job.evaluation.quorum, asked)
+
+
+def quorate(job: Job, stage: str, ask: str) -> bool:
+    """Whether a stage goes on with some of the answers to a question outside its rounds."""
+    keys = map(job.key, range(len(job.stages)))
+    return stage in keys and ask in job.stage(stage).quorate
 
 
 def required(job: Job, stage: str, asked: int) -> int:

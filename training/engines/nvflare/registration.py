@@ -17,6 +17,7 @@ from training.engines.nvflare.heartbeat import LivenessTracker
 from training.engines.nvflare.network_round import in_background
 from training.engines.nvflare.roster import ClientProperties, Roster, agree
 from training.errors import CheckpointError, DataError, JobError, QuorumError, TrainingError
+from training.federation.server.quorum import quorum_of
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
@@ -73,37 +74,59 @@ class Registration:
         """Register every site before the first round; the roster is kept in the file `path`.
 
         A site that may not take part (other versions, other classes, no data) is left out and named where the
-        job's minimum allows it.
+        job's minimum allows it; one that is away, where the job's `engine.network.quorum` does. Neither joins
+        the run later.
 
         Args:
             expected: the sites of the federation that the job is for, in client order.
             path: of the roster.
 
         Raises:
-            AwayError: a site that is expected is away.
+            AwayError: a site that is expected is away, and the run does not begin without it.
             QuorumError: too few sites may take part.
             DataError: sites disagree on what a class means.
         """
         answers = self.request_properties(expected)
-        refuse_if_away(answers)
+        away = self.away_of(expected, answers, {})
         refused = {name: f"{why}" for name, why in answers.items() if isinstance(why, SiteRefusedError)}
         registered = [each for each in answers.values() if isinstance(each, ClientProperties)]
         while True:
             self._require_quorum(expected, registered, refused)
-            roster = self.with_masks(agree(self.job, self.in_client_order(registered), refused))
+            left_out = {**refused, **away}
+            roster = self.with_masks(agree(self.job, self.in_client_order(registered), left_out))
             joined = self.join(roster, [each.client for each in registered])
-            refuse_if_away(joined)
+            newly_away = self.away_of(expected, joined, away)
+            away |= newly_away
             newly_refused = {
                 name: f"{why}" for name, why in joined.items() if isinstance(why, SiteRefusedError)
             }
-            if not newly_refused:
+            if not newly_refused and not newly_away:
                 break
             refused |= newly_refused
-            registered = [each for each in registered if each.client not in newly_refused]
-        for name, why in refused.items():
+            gone = {*newly_refused, *newly_away}
+            registered = [each for each in registered if each.client not in gone]
+        for name, why in left_out.items():
             self.log(f"{name} is left out: {why}")
         write_text(path, roster.model_dump_json(indent=2) + "\n")
         return Participants(roster, {name: self.channels[name] for name in joined}, {})
+
+    def away_of(
+        self, expected: Sequence[str], answers: Mapping[str, object], before: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The sites that are away beside those `before`, and why, where the run begins without them.
+
+        Raises:
+            AwayError: naming all that are away, where too few are left.
+        """
+        away = {
+            name: f"it was away when the run began: {why}"
+            for name, why in answers.items()
+            if isinstance(why, ChannelError)
+        }
+        there = len(expected) - len(before) - len(away)
+        if away and there < quorum_of(self.job.engine.network.quorum, len(expected)):
+            refuse_if_away(answers)
+        return away
 
     def _require_quorum(
         self, expected: Sequence[str], registered: Sequence[ClientProperties], refused: Mapping[str, str]

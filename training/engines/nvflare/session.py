@@ -156,6 +156,7 @@ class CoordinatorSession:
                     registrar,
                     dismissed=participants.roster.dismissed,
                     attest=attest,
+                    left_out=participants.roster.left_out,
                 )
             engine.close()
         finally:

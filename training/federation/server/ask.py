@@ -1,13 +1,14 @@
 """Asks every client one question outside the rounds, and counts the bytes that travel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from training.data.dataset import SERVER, Split
-from training.errors import MessageError, QuorumError
+from training.errors import MessageError
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.server.census_bounds import CensusBounds
+from training.federation.server.quorum import Quorum
 from training.messages.engine import Engine
 from training.messages.message import (
     Answer,
@@ -60,26 +61,39 @@ def bytes_by_client(
 
 
 def ask_all(
-    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic, shapes: Shapes | None = None
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    shapes: Shapes | None = None,
+    quorum: Quorum | None = None,
 ) -> list[Update]:
-    """Answers to questions that every client must answer.
+    """Answers to questions that every client must answer, or as many as a quorum says.
 
     Raises:
         QuorumError: naming each client that did not answer, and why.
-        MessageError: when an answer is not one to its question.
+        MessageError: when an answer is not one to its question, and every client must answer.
     """
-    answers = engine.run_round(broadcasts)
-    traffic.count(broadcasts, answers)
-    silent = [f"{answer.client}: {answer.reason}" for answer in answers if isinstance(answer, Failure)]
-    if silent:
-        raise QuorumError(
-            f"`{broadcasts[0].ask}` of {broadcasts[0].stage} needs every client. {'; '.join(silent)}. "
-            "Mend what they report and continue with --resume"
-        )
-    updates = [answer for answer in answers if isinstance(answer, Update)]
-    for update, broadcast in zip(updates, broadcasts, strict=True):
-        check_update(update, broadcast, shapes)
-    return updates
+    quorum = quorum or Quorum()
+    asked = quorum.to_ask(broadcasts)
+    answers = engine.run_round(asked)
+    traffic.count(asked, answers)
+    silent = [answer for answer in answers if isinstance(answer, Failure)]
+    updates: list[Update] = []
+    if quorum.share == 1:
+        quorum.settle(broadcasts, silent)
+    for answer, broadcast in zip(answers, asked, strict=True):
+        if isinstance(answer, Failure):
+            continue
+        try:
+            check_update(answer, broadcast, shapes)
+        except MessageError as error:
+            if quorum.share == 1:
+                raise
+            silent.append(Failure(broadcast.client, broadcast.track, f"{error}"))
+        else:
+            updates.append(answer)
+    quorum.settle(broadcasts, silent)
+    return [update for update in updates if update.client not in quorum.missing]
 
 
 def ask_counted(engine: Engine, traffic: Traffic, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
@@ -90,21 +104,27 @@ def ask_counted(engine: Engine, traffic: Traffic, broadcasts: Sequence[Broadcast
 
 
 def ask_sums(
-    engine: Engine, broadcasts: Sequence[Broadcast], traffic: Traffic, masks: SecureAggregationConfig
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    masks: SecureAggregationConfig,
+    quorum: Quorum | None = None,
 ) -> list[Update]:
     """As `ask_all`, of all clients together: one answer about each model, their sum under masks.
+
+    A sum without a client is begun anew by those that are left: hospitals take part in one over others than
+    before only where they have let none be unmasked.
 
     Raises:
         QuorumError: naming each client that is not in it, and why.
     """
-    updates, silent = sum_answers(partial(ask_counted, engine, traffic), broadcasts, masks)
-    if silent:
-        raise QuorumError(
-            f"`{broadcasts[0].ask}` of {broadcasts[0].stage} needs every client. "
-            f"{'; '.join(f'{failure.client}: {failure.reason}' for failure in silent)}. "
-            "Mend what they report and continue with --resume"
-        )
-    return updates
+    quorum = quorum or Quorum()
+    while True:
+        asked = quorum.to_ask(broadcasts)
+        updates, silent = sum_answers(partial(ask_counted, engine, traffic), asked, masks)
+        quorum.settle(broadcasts, silent)
+        if not silent:
+            return updates
 
 
 def ask_blocks_of_each(
@@ -117,8 +137,21 @@ def ask_blocks_of_each(
 
     Arguments are those of `ask_blocks`.
     """
-    found: dict[str, Blocks] = {}
     silent: list[Failure] = []
+    return dict(each_blocks(engine, broadcasts, traffic, bounds, silent)), silent
+
+
+def each_blocks(
+    engine: Engine,
+    broadcasts: Sequence[Broadcast],
+    traffic: Traffic,
+    bounds: CensusBounds | None,
+    silent: list[Failure],
+) -> Iterator[tuple[str, Blocks]]:
+    """As `ask_blocks_of_each`, one client after another: those of a thousand are hundreds of megabytes.
+
+    The clients that gave none are added to `silent`.
+    """
     for broadcast, answer in zip(broadcasts, ask_counted(engine, traffic, broadcasts), strict=True):
         if isinstance(answer, Failure):
             silent.append(answer)
@@ -128,10 +161,9 @@ def ask_blocks_of_each(
             blocks = unpack_blocks(answer)
             if bounds is not None:
                 bounds.refuse_counts(answer.client, [answer.client], split_of(broadcast), blocks)
-            found[broadcast.client] = blocks
+            yield broadcast.client, blocks
         except MessageError as error:
             silent.append(Failure(broadcast.client, broadcast.track, str(error)))
-    return found, silent
 
 
 def ask_blocks(
@@ -164,8 +196,9 @@ def ask_blocks(
         except MessageError as error:  # of a sum nobody can tell whose part is wrong
             return {}, [*gone, Failure(EVERYBODY, broadcasts[0].track, f"{error}")]
         return total, gone
-    found, silent = ask_blocks_of_each(engine, broadcasts, traffic, bounds)
-    return add_blocks(found.values()), silent
+    silent: list[Failure] = []
+    each = each_blocks(engine, broadcasts, traffic, bounds, silent)
+    return add_blocks(blocks for _, blocks in each), silent
 
 
 def split_of(broadcast: Broadcast) -> Split:

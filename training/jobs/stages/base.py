@@ -19,6 +19,7 @@ from training.federation.client.local_training import FEWEST_IN_BATCH
 from training.federation.server.ask import Traffic
 from training.federation.server.metrics_log import MetricsLog
 from training.federation.server.plan import Plan, Track
+from training.federation.server.quorum import Quorum
 from training.jobs.attest import Attest, unsigned
 from training.jobs.registrar import Registrar, no_registry
 from training.jobs.settings import JobSettings
@@ -50,6 +51,7 @@ class StageContext:
         tests: whether this stage counts test pictures; with noise on counts only the last one that can does.
         added_since: paths of settings that the version which began the run did not know.
         attest: signs the figures of bundles.
+        quorum: of its questions outside the rounds, and who is missing from their answers.
     """
 
     job: JobSettings
@@ -69,6 +71,29 @@ class StageContext:
     tests: bool = True
     added_since: frozenset[str] = frozenset()
     attest: Attest = unsigned
+    quorum: Quorum = field(default_factory=Quorum)
+
+    @property
+    def missing(self) -> dict[str, Any]:
+        """Who is missing from this stage's figures: how many hospitals, and test pictures by subgroup.
+
+        Empty where nobody is. It names no hospital: it goes into bundles.
+        """
+        gone = [name for name in self.census.all_hospitals if name in self.quorum.missing]
+        if not gone:
+            return {}
+        by_subgroup = {}
+        for name in self.all_subgroups:
+            holders = self.census.hospitals("test", [name])
+            lost = [client for client in holders if client in gone]
+            if lost:
+                by_subgroup[name] = {
+                    "clients": len(lost),
+                    "of": len(holders),
+                    "pictures": sum(self.census.held(client, "test", [name]) for client in lost),
+                    "held": sum(self.census.held(client, "test", [name]) for client in holders),
+                }
+        return {"clients": len(gone), "of": len(self.census.all_hospitals), "by_subgroup": by_subgroup}
 
     def began_without(self, path: str) -> bool:
         """Whether this stage's setting, or all below it, was unknown to the version that began the run."""
@@ -204,6 +229,7 @@ class Stage(FrozenConfig, ABC):
         summed: the questions of whose answers only the sum is wanted: counts, and what adds up like them.
         needs_everyone: whether its rounds need an answer of all that are asked, whatever the job's minimum.
         keeps_model: whether the model leaves the stage as it came.
+        quorate: the questions outside its rounds that need answers of the share `evaluation.quorum` alone.
         asks_exactly: whether it asks of pictures that judge what cannot be told with noise.
     """
 
@@ -212,6 +238,7 @@ class Stage(FrozenConfig, ABC):
     summed: ClassVar[frozenset[str]] = frozenset()
     needs_everyone: ClassVar[bool] = False
     keeps_model: ClassVar[bool] = False
+    quorate: ClassVar[frozenset[str]] = frozenset()
     asks_exactly: ClassVar[bool] = False
 
     @property

@@ -51,6 +51,7 @@ class Export(Stage):
     stage: Literal["export"] = "export"
     passes_figures_on: ClassVar[bool] = True
     summed: ClassVar[frozenset[str]] = frozenset({TEST})
+    quorate: ClassVar[frozenset[str]] = frozenset({TEST, PARITY})
     tolerance: float = Field(1e-4, gt=0, lt=1)
 
     def run(self, context: StageContext, before: StageResult) -> StageResult:
@@ -95,7 +96,7 @@ class Export(Stage):
         broadcasts = [
             Broadcast(client, context.key, 0, PARITY, name, tensors, {"split": split}) for client in clients
         ]
-        updates = ask_all(context.engine, broadcasts, traffic)
+        updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum)
         worst = max(updates, key=lambda update: update.scalars["difference"])
         if worst.scalars["difference"] > self.tolerance:
             raise ExportError(

@@ -67,6 +67,7 @@ class Federate(RoundsStage):
         "progressive_resizing",
     }
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
+    quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"
     evaluate_on: Split | None = "validation"
     evaluation_participation: float = Field(1.0, gt=0, le=1)

@@ -54,18 +54,22 @@ def figures_by_client(
     """
     if not context.tests:
         return {}
-    broadcasts = [
-        Broadcast(client, context.key, 0, ask, model, models[model], final_question(context, subgroups))
+    questions = [
+        (model, final_question(context, subgroups), context.judges("test", subgroups))
         for model, subgroups in routes(context, models).items()
-        for client in context.judges("test", subgroups)
+    ]
+    broadcasts = [
+        Broadcast(client, context.key, 0, ask, model, models[model], question)
+        for model, question, clients in questions
+        for client in clients
     ]
     if not broadcasts:
         return {}
     masks = context.job.privacy.masked_counts
     if masks is None:
-        updates = ask_all(context.engine, broadcasts, traffic)
+        updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum)
     else:
-        updates = ask_sums(context.engine, broadcasts, traffic, masks)
+        updates = ask_sums(context.engine, broadcasts, traffic, masks, context.quorum)
     found: dict[str, Blocks] = {}
     for update in updates:
         found[update.client] = add_blocks([found.get(update.client, {}), unpack_blocks(update)])
@@ -101,7 +105,7 @@ def figures_on_unseen(context: StageContext, weights: Tensors, traffic: Traffic)
     broadcasts = [
         Broadcast(client, context.key, 0, TEST, GLOBAL, weights, question) for client in context.census.unseen
     ]
-    updates = ask_all(context.engine, broadcasts, traffic) if broadcasts else []
+    updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum) if broadcasts else []
     return {update.client: unpack_blocks(update) for update in updates}
 
 
