@@ -14,7 +14,7 @@ from itertools import groupby
 
 from registry.bundle.metrics.limits import Limits
 from registry.field.corrected import FieldFigures, field_figures
-from registry.field.seen import seen
+from registry.field.seen import coverage_of, seen
 from registry.outcomes.counts import field_counts
 from registry.outcomes.settled import TOGETHER
 from registry.outcomes.store import OutcomeStore
@@ -31,6 +31,7 @@ class ReleasedFigures:
         outcomes: how many are settled.
         figures: of the settled ones; None where too few are malignant or too few benign, or where the version
             has no working point.
+        coverage: how often the prediction set held what it was; None with the figures.
     """
 
     version: int
@@ -38,6 +39,7 @@ class ReleasedFigures:
     answered: int
     outcomes: int
     figures: FieldFigures | None
+    coverage: Limits | None = None
 
     @property
     def sensitivity(self) -> Limits | None:
@@ -66,5 +68,6 @@ def released_figures(store: OutcomeStore, model: str) -> list[ReleasedFigures]:
         enough = min(malignant, outcomes - malignant) >= TOGETHER and of.has_working_point
         answered = int(of.answered.sum())
         figures = field_figures(of.strata) if enough else None
-        found.append(ReleasedFigures(version, subgroup, answered, outcomes, figures))
+        covered = coverage_of(of.in_set) if enough else None
+        found.append(ReleasedFigures(version, subgroup, answered, outcomes, figures, covered))
     return found

@@ -11,10 +11,10 @@ from typing import Final, Literal
 import numpy as np
 
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.metrics.exact import beta_quantile, exact_limits
+from registry.bundle.metrics.exact import beta_quantile
 from registry.bundle.metrics.limits import LEVEL, Limits
 from registry.field.corrected import FieldFigures, field_figures, no_figures
-from registry.field.seen import FLAGGED, Seen, seen
+from registry.field.seen import FLAGGED, Seen, coverage_of, seen
 from registry.field.watch import KnownOutcomes, watch
 from registry.field.windows import windows
 from registry.gates.figures import figures_by_subgroup, interval_of
@@ -169,7 +169,6 @@ def _of(
     closed: Mapping[Key, date],
 ) -> SubgroupInField:
     found = seen(counts)
-    covered = exact_limits(np.array(found.in_set.sum()), np.array(len(found.in_set)))
     answered = int(found.answered.sum())
     return SubgroupInField(
         version,
@@ -177,7 +176,7 @@ def _of(
         subgroup,
         found.first,
         field_figures(found.strata) if found.has_working_point else no_figures(found.strata),
-        covered if len(found.in_set) else Limits(np.array(np.nan), covered.low, covered.high),
+        coverage_of(found.in_set),
         found.reported / answered,
         tuple(_kept(one, found, alpha, closed.get((version, subgroup, one.what))) for one in promised),
     )

@@ -7,6 +7,8 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from registry.bundle.metrics.exact import exact_limits
+from registry.bundle.metrics.limits import Limits
 from registry.field.strata import Strata
 from registry.outcomes.answer import CELLS, Cell
 from registry.outcomes.counts import FieldCounts
@@ -88,3 +90,9 @@ def seen(counts: Sequence[FieldCounts]) -> Seen:
         malignant,
         np.concatenate([one.in_set for one in counts])[order],
     )
+
+
+def coverage_of(in_set: NDArray[np.bool_]) -> Limits:
+    """How often prediction sets held what it was; without outcomes nothing is known."""
+    found = exact_limits(np.array(in_set.sum()), np.array(len(in_set)))
+    return found if len(in_set) else Limits(np.array(np.nan), found.low, found.high)

@@ -10,6 +10,7 @@ from starlette.background import BackgroundTask
 from registry.alarms.look import Look
 from registry.bundle.manifest.schema import GLOBAL
 from registry.bundle.model_file.graph import Outputs
+from registry.field.released import ReleasedFigures, released_figures
 from serving.decoding.decoded import Decode, decode_here
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics.metrics import Metrics
@@ -188,6 +189,12 @@ class Monitoring:
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)
 
 
-def _look(look: Callable[..., Look], answers: AnswerKeeper, model: str) -> Look:
-    """A look at a model; before history names its database of outcomes, too."""
-    return look(model, answers.opened(), before_naming=True)
+def _look(
+    look: Callable[..., Look], answers: AnswerKeeper, model: str
+) -> tuple[Look, Sequence[ReleasedFigures]]:
+    """A look at a model, before history names its database of outcomes too, and what others may see of it."""
+    store = answers.opened()
+    found = look(model, store, before_naming=True)
+    return found, released_figures(
+        store, model
+    )  # in this order it is of every version that the look tells of

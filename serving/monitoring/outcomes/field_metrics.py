@@ -38,7 +38,8 @@ def field_metrics(view: FieldView | None) -> Iterable[Metric]:
     for name, what in _COUNTS.items():
         family = GaugeMetricFamily(f"dermfed_field_{name}", what, labels=_WHO)
         for row in view.rows:
-            family.add_metric(_key(row), float(getattr(row, _OF.get(name, name))))
+            if (count := getattr(row, _OF.get(name, name))) is not None:
+                family.add_metric(_key(row), float(count))
         yield family
     alarms = GaugeMetricFamily(
         "dermfed_open_alarms", "Promises broken in the field, not closed", labels=["model"]

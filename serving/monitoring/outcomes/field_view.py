@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from registry.alarms.look import Look
 from registry.alarms.told import Alarm, open_alarms, said
+from registry.field.released import ReleasedFigures
 from registry.field.report import SubgroupInField
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ class Figure(_Told):
 
 
 class FieldRow(_Told):
-    """One version and one subgroup that it answered; see `SubgroupInField`."""
+    """One version and one subgroup that it answered: what others than the database's owner may see.
+
+    See `ReleasedFigures`; where there are none, nothing is told of what outcomes were: `malignant` is None.
+    """
 
     model: str
     version: int
@@ -36,7 +40,7 @@ class FieldRow(_Told):
     subgroup: str
     answered: int
     outcomes: int
-    malignant: int
+    malignant: int | None
     reported: float
     seen_sensitivity: Figure
     sensitivity: Figure
@@ -73,9 +77,10 @@ class FieldView(_Told):
     issues: tuple[str, ...] = ()
 
 
-def rows_of(model: str, found: Look) -> Sequence[FieldRow]:
-    """The figures of a model."""
-    return [_row(model, one) for one in found.report]
+def rows_of(model: str, found: Look, released: Sequence[ReleasedFigures]) -> Sequence[FieldRow]:
+    """The figures of a model that may be told."""
+    told = {(one.version, one.subgroup): one for one in released}
+    return [_row(model, one, told[one.version, one.subgroup]) for one in found.report]
 
 
 def alarms_in(model: str, found: Look) -> Sequence[OpenAlarm]:
@@ -90,25 +95,27 @@ def alarms_in(model: str, found: Look) -> Sequence[OpenAlarm]:
     ]
 
 
-def _row(model: str, one: SubgroupInField) -> FieldRow:
-    of = one.figures
+def _row(model: str, one: SubgroupInField, told: ReleasedFigures) -> FieldRow:
+    of = told.figures
     return FieldRow(
         model=model,
         version=one.version,
         made_for=one.made_for,
         subgroup=one.subgroup,
-        answered=of.answered,
-        outcomes=of.confirmed,
-        malignant=of.malignant,
+        answered=one.figures.answered,
+        outcomes=told.outcomes,
+        malignant=None if of is None else of.malignant,
         reported=one.reported,
-        seen_sensitivity=_figure(of.seen_sensitivity),
-        sensitivity=_figure(of.sensitivity),
-        seen_specificity=_figure(of.seen_specificity),
-        specificity=_figure(of.specificity),
-        coverage=_figure(one.coverage),
+        seen_sensitivity=_figure(of.seen_sensitivity if of else None),
+        sensitivity=_figure(of.sensitivity if of else None),
+        seen_specificity=_figure(of.seen_specificity if of else None),
+        specificity=_figure(of.specificity if of else None),
+        coverage=_figure(told.coverage),
     )
 
 
-def _figure(limits: "Limits") -> Figure:
+def _figure(limits: "Limits | None") -> Figure:
+    if limits is None:
+        return Figure(value=None, low=0.0, high=1.0)
     value = float(limits.value)
     return Figure(value=None if isnan(value) else value, low=float(limits.low), high=float(limits.high))

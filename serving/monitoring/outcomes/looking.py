@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from registry.alarms.look import Look
 from registry.errors import RegistryError
+from registry.field.released import ReleasedFigures
 from serving.inference.priority import lower_thread_priority
 from serving.monitoring.outcomes.field_view import FieldView, alarms_in, rows_of
 
@@ -46,14 +47,17 @@ class FieldLooker:
     view: FieldView | None = None
 
     def __init__(
-        self, folder: Path | None, models: Callable[[], Sequence[str]], look: Callable[[str], Look]
+        self,
+        folder: Path | None,
+        models: Callable[[], Sequence[str]],
+        look: Callable[[str], tuple[Look, Sequence[ReleasedFigures]]],
     ) -> None:
         """Starts nothing yet.
 
         Args:
             folder: which all processes of the service share; None where there is one process.
             models: which are served now.
-            look: looks at a model; blocks.
+            look: looks at a model, and says what others may see of it; blocks.
         """
         self._folder = folder
         self._models = models
@@ -97,14 +101,15 @@ class FieldLooker:
         rows, alarms, issues = [], [], []
         for model in models:
             try:
-                found = self._look(model)
+                found, released = self._look(model)
+                told = rows_of(model, found, released)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 issues.append(f"figures of {model} in the field cannot be computed: {_why(error)}")
                 if before is not None:
                     rows += [one for one in before.rows if one.model == model]
                     alarms += [one for one in before.alarms if one.model == model]
             else:
-                rows += rows_of(model, found)
+                rows += told
                 alarms += alarms_in(model, found)
         if (why := tuple(issues)) != self._why:
             for one in why:

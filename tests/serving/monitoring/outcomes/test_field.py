@@ -9,11 +9,12 @@ import pytest
 from registry.alarms.look import Look
 from registry.errors import DatabaseError
 from registry.outcomes.kept_alarms import kept_alarms
+from registry.outcomes.outcome import Outcome
 from registry.outcomes.store import OutcomeStore
 from serving.monitoring.outcomes import looking
 from serving.monitoring.outcomes.field_metrics import field_metrics
 from serving.monitoring.outcomes.looking import FieldLooker
-from tests.registry.alarms.conftest import MODEL, break_promise, promising
+from tests.registry.alarms.conftest import BEGAN, MODEL, answering, break_promise, kept_answer, on, promising
 from tests.serving.web.test_pages import HTML, Texts
 
 EMPTY = Look("0" * 32, (), (), ())
@@ -30,7 +31,7 @@ class Looks:
         self.models.append(model)
         if self.error is not None:
             raise self.error
-        return EMPTY
+        return EMPTY, ()
 
 
 @pytest.fixture
@@ -122,7 +123,16 @@ def broken(registry, promote, bundle, tmp_path):
     url = f"sqlite:///{tmp_path / 'outcomes.db'}"
     with OutcomeStore.open(url) as store:
         break_promise(store, 1)
+        benign(store, 14)
     return url
+
+
+def benign(store, n):
+    """So many naevi that were called so."""
+    quiet = {"malignancy": 0.1, "label": "NV", "in_set": frozenset({"NV"})}
+    kept = [kept_answer(BEGAN, answering=answering(1), **quiet) for _ in range(n)]
+    store.record(kept)
+    store.give([Outcome(one.id, "NV", "follow-up", on(50)) for one in kept], "k1", on(50))
 
 
 def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
@@ -134,15 +144,34 @@ def test_the_service_finds_an_alarm_keeps_it_and_tells(serve, registry, broken):
     assert f'dermfed_open_alarms{{model="{MODEL}"}} 1.0' in metrics
     seen = [line for line in metrics.splitlines() if line.startswith("dermfed_field_sensitivity{")]
     assert len(seen) == 6  # seen and corrected, each with its interval
-    assert any('end="point",figure="corrected"' in line and line.endswith(" 0.5") for line in seen)
-    assert f"dermfed_field_outcomes{{{who}}} 300.0" in metrics
-    assert f"dermfed_field_answers{{{who}}} 300.0" in metrics
+    (corrected,) = (line for line in seen if 'end="point",figure="corrected"' in line)
+    assert float(corrected.split()[-1]) == pytest.approx(
+        150 / (150 + 150 * 164 / 160)
+    )  # four are not settled
+    assert f"dermfed_field_outcomes{{{who}}} 310.0" in metrics  # 314 are known: whole groups of ten alone
+    assert f"dermfed_field_malignant_outcomes{{{who}}} 300.0" in metrics
+    assert f"dermfed_field_answers{{{who}}} 314.0" in metrics
     assert "version 1 broke its promise to dark, a sensitivity of 0.90 or more" in page
     assert "Something is wrong" in page
     assert page.index("What became of the patients") < page.index("Versions that answer")
     with OutcomeStore.open(broken) as store:
         assert len(kept_alarms(store, MODEL)) == 1
     assert registry.alarms(MODEL) == ()  # a service writes nothing there
+
+
+def test_of_few_benign_ones_no_figure_leaves_and_the_alarm_does(serve, registry, promote, bundle, tmp_path):
+    promote(registry, bundle(metrics=promising()))
+    url = f"sqlite:///{tmp_path / 'outcomes.db'}"
+    with OutcomeStore.open(url) as store:
+        break_promise(store, 1)
+        benign(store, 9)
+    with serve(outcomes_url=url) as service:
+        service.eventually(lambda: "dermfed_open_alarms" in service.client.get("/metrics").text)
+        metrics = service.client.get("/metrics").text
+    assert f'dermfed_open_alarms{{model="{MODEL}"}} 1.0' in metrics
+    assert 'end="point"' not in metrics
+    assert "dermfed_field_malignant_outcomes{" not in metrics
+    assert "evidence" not in metrics
 
 
 def test_nothing_is_computed_for_a_page_or_a_scrape(serve, registry, broken, monkeypatch):
