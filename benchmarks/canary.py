@@ -29,6 +29,7 @@ from typing import Annotated
 import httpx
 import numpy as np
 import typer
+from in_turn import in_turn
 from PIL import Image
 from quick import is_quick, start
 from services import TwoWorkers, running
@@ -146,27 +147,9 @@ def wait_for(address: str, share: float) -> None:
 
 def times(plain: str, with_canary: str, side: int, pairs: int) -> tuple[list[object], bool]:
     """Pairs of requests in turn; the row of the table, and whether the ratio is as it has to be."""
-    taken = np.zeros((pairs, 2))
-    with (
-        httpx.Client(base_url=plain, timeout=120, trust_env=False) as one,
-        httpx.Client(base_url=with_canary, timeout=120, trust_env=False) as other,
-    ):
-        for client in (one, other):
-            for seed in range(20):
-                ask(client, draw(seed, side))
-        for pair in range(pairs):
-            content = draw(pair, side)
-            for which in (0, 1) if pair % 2 else (1, 0):
-                began = time.perf_counter()
-                ask((one, other)[which], content)
-                taken[pair, which] = time.perf_counter() - began
-    drawn = np.random.default_rng(0).integers(0, pairs, (2000, pairs))
-    medians = np.median(taken[drawn], axis=1)
-    low, high = np.quantile(medians[:, 1] / medians[:, 0], (0.025, 0.975))
-    without, beside = np.median(taken, axis=0) * 1000
-    ratio = f"{beside / without:.3f} [{low:.3f}, {high:.3f}]"
+    found = in_turn(plain, with_canary, pairs, lambda seed: draw(seed, side), ask)
     size = f"{side} x {side}, {len(draw(0, side)) / 1000:,.0f} kB"
-    return [size, pairs, f"{without:.1f}", f"{beside:.1f}", ratio], bool(beside / without < 1.1)
+    return [size, pairs, f"{found.one:.1f}", f"{found.other:.1f}", str(found)], found.ratio < 1.1
 
 
 @contextmanager
