@@ -18,6 +18,8 @@ from benchmarks.loopback.processes import family
 from clients.federation.federation_file import Federation
 from clients.federation.provision import provision
 
+pytestmark = pytest.mark.long
+
 PEER = re.compile(r"EventEngine::Connect Peer: (ipv4:[\d.]+|ipv6:%5B[\da-f:]+%5D):(\d+)")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
