@@ -7,7 +7,6 @@ import typer
 
 from registry.cli.arguments import AsJson, Model, Reason
 from registry.cli.field_counts import write_counts
-from registry.cli.field_text import alarm_data, field_data, field_text, open_data
 from registry.cli.open import Key, open_outcomes, open_signing
 from registry.cli.output import REFUSED, answer, as_data
 from registry.environment import OUTCOMES
@@ -113,6 +112,8 @@ def _tell(event: "Event | None", nothing: str, as_json: bool) -> None:
 
 
 def _show(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
+    from registry.cli.field_text import alarm_data, field_data, field_text
+
     found, untold = _looked(registry, model, outcomes)
     if not found.report and not found.open:
         raise NotFound(
@@ -142,6 +143,8 @@ def _looked(registry: "Registry", model: str, outcomes: str | None) -> "tuple[Lo
 
 def _act(registry: "Registry", model: str, outcomes: str | None, as_json: bool) -> None:
     """Acts on what history knows even where outcomes cannot be read now."""
+    from registry.cli.field_text import open_data
+
     unread: RegistryError | None = None
     told: tuple[Event, ...] = ()
     try:

@@ -9,14 +9,11 @@ from registry.bundle.folder import Bundle, write_bundle
 from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.manifest.schema_numbers import JUDGED_SCHEMA
-from registry.bundle.maps.judge import judge
 from registry.bundle.maps.verdict import Check, checks, why_no_map
 from registry.cli.arguments import AsJson
-from registry.cli.map_pictures import judged_pictures
 from registry.cli.output import REFUSED, answer
 from registry.errors import InvalidName
 from registry.own_version import own_version
-from registry.releases.validate_bundle import check_bundle, read_folder
 from registry.rendering.table import lines_of
 
 JUDGE_EXAMPLES = (
@@ -49,6 +46,10 @@ def maps_judge(
     are fixed, and the service shows maps of versions alone that keep them. Add the judged bundle in place of
     the other. Nothing of a picture is written but counts. Exit code 1: the maps are not shown.
     """
+    from registry.bundle.maps.judge import judge
+    from registry.cli.map_pictures import judged_pictures
+    from registry.releases.validate_bundle import check_bundle, read_folder
+
     given = read_folder(bundle)
     check_bundle(given)
     shown = judged_pictures(pictures, given.manifest, most, masks)
