@@ -57,6 +57,7 @@ RARE = 50  # one client in so many holds the rare subgroup
 PARTICIPATION = 0.05
 HEADER = (
     "clients",
+    "their answers",
     "evaluated by",
     "rounds",
     "s a round",
@@ -229,10 +230,13 @@ def measure_apart(clients: int, rounds: int, evaluation: float, *, repeated: boo
     return json.loads(ended.stdout)
 
 
-def row(clients: int, rounds: int, evaluation: float, found: dict[str, Any]) -> tuple[str, ...]:
+def row(
+    clients: int, rounds: int, evaluation: float, found: dict[str, Any], *, repeated: bool
+) -> tuple[str, ...]:
     """A line of the table."""
     return (
         f"{clients}",
+        "repeated" if repeated else "own",
         "all" if evaluation == 1 else f"{evaluation:.0%}",
         f"{rounds}",
         *(f"{found[name]:.2f}" for name in ("round", "fit", "evaluate", "beside", "drift", "ends")),
@@ -265,7 +269,7 @@ def main(
         },
     )
     rows = [
-        row(size, rounds, share, measure_apart(size, rounds, share, repeated=repeated))
+        row(size, rounds, share, measure_apart(size, rounds, share, repeated=repeated), repeated=repeated)
         for size in sizes
         for share in shares
     ]

@@ -68,6 +68,7 @@ class Personalize(Stage):
 
     added_later: ClassVar[frozenset[str]] = frozenset({"per"})
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
+    quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"
     strategy: Annotated[Strategy, STRATEGIES]
     selection: SelectionConfig = SelectionConfig()

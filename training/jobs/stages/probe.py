@@ -61,6 +61,7 @@ class Probe(RoundsStage):
     """
 
     summed: ClassVar[frozenset[str]] = frozenset({TEST, NEIGHBOURS})
+    quorate: ClassVar[frozenset[str]] = summed
     keeps_model: ClassVar[bool] = True
     stage: Literal["probe"] = "probe"
     objective: Supervised = Supervised(

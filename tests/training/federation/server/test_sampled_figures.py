@@ -78,6 +78,12 @@ def test_clients_that_are_all_right_do_not_show_that_all_clients_are():
     assert one.intervals["accuracy"] == [0, 1]
 
 
+def test_of_few_clients_the_same_variance_says_less():
+    """The width of normal limits grows as Student's t; n is large, so that nothing else matters."""
+    few, many = (limits(np.array(0.5), 1e-4, 10**9, 40, freedom, 0.9) for freedom in (3, 10**6))
+    assert float((few.high - few.low) / (many.high - many.low)) == pytest.approx(3.1824 / 1.96, rel=0.02)
+
+
 def test_students_t():
     assert [student(k) for k in (1, 3, 10, 1000)] == pytest.approx(
         [12.7062, 3.1824, 2.2281, 1.9623], abs=1e-4
