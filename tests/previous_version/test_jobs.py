@@ -28,6 +28,9 @@ ADDED = frozenset(
         "stages.*.patterns",
         *(f"stages.*.selection.proof.{name}" for name in ("confidence", "margin")),
         "stages.*.sensitivity",
+        "evaluation.quorum",
+        "engine.network.quorum",
+        "stages.*.evaluation_participation",
     )
 )
 ABSENT = object()

@@ -78,26 +78,39 @@ class CensusBounds:
         Raises:
             MessageError: naming them, what they count and what is held.
         """
-        names, row = self.census.all_subgroups, SPLITS.index(split)
+        row = SPLITS.index(split)
         for name, block in blocks.items():
-            if name not in names:
+            held = self._held_by_class(name, clients, row)
+            if held is None:
                 raise MessageError(
                     f"{who} counts pictures of {name!r}, a subgroup that this run does not have; it has "
-                    f"{', '.join(names)}"
+                    f"{', '.join(self.census.all_subgroups)}"
                 )
             if block.noisy is not None:
                 continue
             told = block.point.confusion.sum(axis=-1)
-            held = sum(
-                (self.census.counts[client][row, names.index(name), :-1] for client in clients),
-                start=np.zeros(len(self.census.classes), dtype=np.int64),
-            )
             beyond = told.sum() > held.sum() if len(told) != len(held) else bool((told > held).any())
             if beyond:
                 raise MessageError(
                     f"{who} counts {by_class(self.census, told)} {split} pictures of {name}, and holds "
                     f"{by_class(self.census, held)} by the census; the counts are left out"
                 )
+
+    def _held_by_class(self, name: str, clients: Sequence[str], row: int) -> NDArray[np.int64] | None:
+        """How many pictures of each class clients hold of a subgroup; None where there is no such one.
+
+        Where each client has a model of its own, all its pictures are counted under its own name.
+        """
+        names = self.census.all_subgroups
+        if name in names:
+            of = [self.census.counts[client][row, names.index(name), :-1] for client in clients]
+        elif name in clients:
+            of = list(self.census.counts[name][row, :, :-1])
+        else:
+            return None
+        return (
+            np.sum(of, axis=0, dtype=np.int64) if of else np.zeros(len(self.census.classes), dtype=np.int64)
+        )
 
 
 def by_class(census: Census, counts: NDArray[np.int64]) -> str:
