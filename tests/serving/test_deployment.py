@@ -402,11 +402,12 @@ def test_nginx_itself_takes_the_file(tmp_path):
 
 
 def test_the_page_names_every_file_and_only_settings_that_there_are():
+    node = (ROOT / "docs/running-a-node.md").read_text()
     for path in DEPLOYMENT.iterdir():
-        assert path.name in PAGE, path.name
+        assert path.name in PAGE or path.name in node, path.name
     known = {PREFIX + name.upper() for name in ServeSettings.model_fields} | set(SHARED.values())
-    known |= {"DERMFED_SERVE_WORKERS", "DERMFED_REGISTRY_URL", "DERMFED_STORE"}
-    texts = [PAGE, *(path.read_text() for path in DEPLOYMENT.iterdir())]
+    known |= {"DERMFED_SERVE_WORKERS", "DERMFED_REGISTRY_URL", "DERMFED_STORE", "DERMFED_CACHE"}
+    texts = [PAGE, node, *(path.read_text() for path in DEPLOYMENT.iterdir())]
     assert {name for text in texts for name in re.findall(r"DERMFED_[A-Z_]+", text)} <= known
 
 
