@@ -11,7 +11,7 @@ from registry.rendering.table import columns, lines_of
 if TYPE_CHECKING:
     from registry.alarms.look import Look
     from registry.bundle.metrics.limits import Limits
-    from registry.field.report import SubgroupInField
+    from registry.field.report import Kept, SubgroupInField
     from registry.outcomes.kept_alarms import FoundAlarm
 
 HEADER = (
@@ -29,7 +29,8 @@ def field_text(found: "Look") -> str:
     """Figures, one subgroup on each line; below, all alarms, the open ones first."""
     text = [columns(HEADER, [_row(one) for one in found.report]), "", NOTE]
     told = sorted(found.alarms, key=lambda one: (not one.is_open, one.number))
-    lines = [_alarm(one) for one in told if one.is_open]
+    lines = [_unwatched(one, kept) for one in found.report for kept in one.kept if not kept.windows]
+    lines += [_alarm(one) for one in told if one.is_open]
     lines += [f"OPEN, and not in history yet: {said(one)}. {_TO_DO}" for one in found.untold]
     lines += [str(one) for one in told if not one.is_open]
     return "\n".join([*text, *(["", lines_of(lines)] if lines else [])])
@@ -42,6 +43,14 @@ def _alarm(one: Alarm) -> str:
     found = one.found
     evidence = f"{found.outcomes:,} outcomes, evidence {found.evidence:.3g} of {found.limit:.3g}"
     return f"OPEN: {one} ({evidence}). {_TO_DO}"
+
+
+def _unwatched(one: "SubgroupInField", kept: "Kept") -> str:
+    promise = kept.promise
+    return (
+        f"NOT WATCHED: the {promise.what} of {promise.least:.2f} that version {one.version} promises "
+        f"{one.subgroup}: too few outcomes have come of one side of the working point, or of both"
+    )
 
 
 def _row(one: "SubgroupInField") -> list[str]:
@@ -127,6 +136,7 @@ def _data(one: "SubgroupInField") -> dict[str, Any]:
                 "evidence": kept.evidence,
                 "limit": kept.limit,
                 "broken_on": None if kept.broken_on is None else str(kept.broken_on),
+                "windows": kept.windows,
             }
             for kept in one.kept
         ],

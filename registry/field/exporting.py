@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
 
 import numpy as np
 
 from registry.bundle.counts.field_counts import FieldCell, FieldFile, FieldStratum
-from registry.field.seen import FLAGGED, Seen, seen
+from registry.field.seen import FLAGGED, Seen, by_subgroup, seen
 from registry.outcomes.counts import field_counts
 from registry.outcomes.store import OutcomeStore
 
@@ -41,10 +40,8 @@ def export_field(
         DatabaseError: the outcomes cannot be read.
     """
     cells, left_out = [], set()
-    for (version, subgroup), those in groupby(
-        field_counts(store, model), key=lambda one: (one.answering.version, one.answering.subgroup)
-    ):
-        found, digest = seen(list(those)), digest_of(version)
+    for version, subgroup, those in by_subgroup(field_counts(store, model)):
+        found, digest = seen(those), digest_of(version)
         if digest is None or not found.has_working_point:
             left_out.add(version)
             continue

@@ -10,11 +10,10 @@ What is no figure of outcomes is not held back: how many were answered, and that
 """
 
 from dataclasses import dataclass
-from itertools import groupby
 
 from registry.bundle.metrics.limits import Limits
 from registry.field.corrected import FieldFigures, field_figures
-from registry.field.seen import coverage_of, seen
+from registry.field.seen import by_subgroup, coverage_of, seen
 from registry.outcomes.counts import field_counts
 from registry.outcomes.settled import TOGETHER
 from registry.outcomes.store import OutcomeStore
@@ -60,10 +59,8 @@ def released_figures(store: OutcomeStore, model: str) -> list[ReleasedFigures]:
     """
     counts = field_counts(store, model, only_settled=True)
     found = []
-    for (version, subgroup), those in groupby(
-        counts, key=lambda one: (one.answering.version, one.answering.subgroup)
-    ):
-        of = seen(list(those))
+    for version, subgroup, those in by_subgroup(counts):
+        of = seen(those)
         outcomes, malignant = len(of.malignant), int(of.malignant.sum())
         enough = min(malignant, outcomes - malignant) >= TOGETHER and of.has_working_point
         answered = int(of.answered.sum())

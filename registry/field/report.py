@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import groupby
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -14,7 +13,7 @@ from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.metrics.exact import beta_quantile
 from registry.bundle.metrics.limits import LEVEL, Limits
 from registry.field.corrected import FieldFigures, field_figures, no_figures
-from registry.field.seen import FLAGGED, Seen, coverage_of, seen
+from registry.field.seen import FLAGGED, Seen, by_subgroup, coverage_of, seen
 from registry.field.watch import KnownOutcomes, watch
 from registry.field.windows import windows
 from registry.gates.figures import figures_by_subgroup, interval_of
@@ -55,6 +54,7 @@ class Kept:
         evidence: the capital of those who bet against it, 1 as a year begins; broken at `limit` or more.
         limit: how much that takes.
         broken_on: the day of the alarm; None where there is none.
+        windows: how often enough outcomes had come to weigh them; nothing is watched where it is 0.
     """
 
     promise: Promise
@@ -62,6 +62,7 @@ class Kept:
     evidence: float
     limit: float
     broken_on: date | None
+    windows: int
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,7 @@ def field_report(
     """
     counts = field_counts(store, model)
     manifests = {version: manifest_of(version) for version in {one.answering.version for one in counts}}
-    groups = [
-        (version, subgroup, list(those))
-        for (version, subgroup), those in groupby(
-            counts, key=lambda one: (one.answering.version, one.answering.subgroup)
-        )
-    ]
+    groups = by_subgroup(counts)
     promised = [
         () if subgroup == UNKNOWN else promises(manifests[version], subgroup)
         for version, subgroup, _ in groups
@@ -196,4 +192,5 @@ def _kept(promise: Promise, found: Seen, alpha: float, closed: date | None) -> K
         float(np.exp(watched.evidence[-1])) if len(watched.evidence) else 1.0,
         1 / alpha,
         None if watched.alarm_on is None else found.first + timedelta(days=watched.alarm_on),
+        len(watched.evidence),
     )

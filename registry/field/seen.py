@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,12 @@ class Seen:
         everybody = np.ones(len(self.stratum), dtype=np.bool_)
         counted = Strata.count(self.stratum, FLAGGED, everybody, self.malignant)
         return Strata(FLAGGED, self.answered.sum(axis=0), counted.confirmed, counted.malignant)
+
+
+def by_subgroup(counts: Sequence[FieldCounts]) -> list[tuple[int, str, list[FieldCounts]]]:
+    """Counts of all patterns together: each version and subgroup, as `field_counts` has them in order."""
+    groups = groupby(counts, key=lambda one: (one.answering.version, one.answering.subgroup))
+    return [(version, subgroup, list(those)) for (version, subgroup), those in groups]
 
 
 def seen(counts: Sequence[FieldCounts]) -> Seen:
