@@ -7,7 +7,8 @@ for as long as the operator says.
 
 - `tables`: the schema; `upgrade`: how a database comes to it.
 - `answer`, `outcome`: what is kept of either, checked.
-- `store`: opening, recording, giving outcomes, forgetting; `giving`: what becomes of an outcome.
+- `store`: opening, recording, giving outcomes; `giving`: what becomes of an outcome.
+- `forgetting`: removing what is too old, while others write.
 - `kept_alarms`: alarms that were found; `looking`: what is known of one answer.
 - `counts`: what figures are made of; `settled`: what of it may leave the database.
 - `csv_file`, `importing`: outcomes as a file of another system has them; `exporting`: into one.

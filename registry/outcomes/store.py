@@ -1,17 +1,17 @@
-"""The database of outcomes: opened, written and read; the one owner of its SQL beside `counts`."""
+"""The database of outcomes: opened, written and read; the owner of its SQL with `counts` and `forgetting`."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
-from typing import Final, Self
+from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from registry.database.connection import open_database, reading, writing
 from registry.errors import RegistryError
 from registry.outcomes.answer import Answering, KeptAnswer
+from registry.outcomes.forgetting import forget
 from registry.outcomes.giving import TOGETHER, Known, Refusal, Taken, batched, take
 from registry.outcomes.outcome import Outcome
 from registry.outcomes.tables import (
@@ -19,12 +19,8 @@ from registry.outcomes.tables import (
     AnsweringRow,
     AnswerRow,
     IdentityRow,
-    OutcomeRow,
 )
 from registry.outcomes.upgrade import ensure_tables
-
-PAUSE: Final = 0.05
-"""Seconds between two days that are forgotten: SQLite lets nobody write who does not find a gap."""
 
 
 class AnsweringDiffers(RegistryError):  # noqa: N818 - reads as what it says where it is caught
@@ -126,31 +122,12 @@ class OutcomeStore:
         return told
 
     def forget(self, before: date) -> int:
-        """Removes answers of days before this one, with their counts and outcomes; returns how many answers.
-
-        One day in each transaction, so that others may write meanwhile; cut short, it is begun again.
+        """Removes answers of days before this one, see `forgetting`; returns how many.
 
         Raises:
             DatabaseError: they cannot be removed.
         """
-        with reading(self.engine) as connection:
-            counted = select(AnswerCountRow.day).where(AnswerCountRow.day < before).distinct()
-            days = sorted(connection.scalars(counted))
-        removed = 0
-        for day in days:
-            removed += self._forget(AnswerRow.day == day, AnswerCountRow.day == day)
-            time.sleep(PAUSE)
-        return removed + self._forget(AnswerRow.day < before, AnswerCountRow.day < before)
-
-    def _forget(self, answers: ColumnElement[bool], counts: ColumnElement[bool]) -> int:
-        with writing(self.engine) as connection:
-            old = select(AnswerRow.id).where(answers)
-            connection.execute(delete(OutcomeRow).where(OutcomeRow.answer.in_(old)))
-            removed = connection.execute(delete(AnswerRow).where(answers)).rowcount
-            # With the versions it is looked up, and else looked for.
-            of_all = AnswerCountRow.answering.in_(select(AnsweringRow.id))
-            connection.execute(delete(AnswerCountRow).where(of_all, counts))
-        return int(removed)
+        return forget(self.engine, before)
 
     def _id_of(self, connection: Connection, one: Answering) -> int:
         if (known := self._answering.get(one)) is not None:

@@ -144,7 +144,7 @@ def hospitals(
     for number, name in enumerate(names):
         drawn = torch.Generator().manual_seed(number)
         counts = torch.randint(0, 900, (2, 6), generator=drawn, dtype=torch.int32)
-        config = SecureAggregationConfig(fewest=fewest)
+        config = SecureAggregationConfig(fewest=fewest, survivors=0.5)
         each = made[name] = Hospital(name, counts, folder, config)
         if signed:
             known = KnownHospitals(folder / f"{name}.json", tuple(names), each.said.append)

@@ -45,13 +45,14 @@ def test_as_many_as_2t_less_n_helpers_are_enough(tmp_path, signed):
 
 
 @SIGNED
-@pytest.mark.parametrize(("survivors", "helpers"), [(0.5, []), (0.7, [1]), (0.7, [1, 2])])
+@pytest.mark.parametrize(("survivors", "helpers"), [(0.5, []), (None, [1]), (None, [1, 2])])
 def test_fewer_are_not(tmp_path, signed, survivors, helpers):
-    """None with a half; with 0.7 it takes 2 · 4 − 5 = 3 of five."""
+    """None with a half; with what is the default it takes 2 · 4 − 5 = 3 of five."""
     with pytest.raises(TrainingError, match=r"are needed"):
         ashes_counts(tmp_path, survivors, helpers, signed)
 
 
 def test_three_of_five_are_again_enough(tmp_path):
-    found, counts = ashes_counts(tmp_path, 0.7, [1, 2, 3], signed=False)
+    found, counts = ashes_counts(tmp_path, None, [1, 2, 3], signed=False)
     assert torch.equal(found, counts)
+    assert SecureAggregationConfig().helpers(len(FIVE)) == 3

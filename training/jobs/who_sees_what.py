@@ -6,6 +6,7 @@ before it takes part (`dermfed-node check --job`), and the logs of both before a
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
@@ -16,7 +17,7 @@ from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers.codebook import Codebook
 from training.federation.canary import STEPS
-from training.jobs.counts_under_masks import decide_masks, why_open
+from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
 from training.jobs.stages.federate import Federate
@@ -72,11 +73,12 @@ def who_sees_what(job: Job, hospitals: Iterable[str]) -> tuple[Seen, ...]:
     """
     known = frozenset(hospitals)
     privacy = decide_masks(job, known).privacy
+    taking_part = len(hospitals_of(job.data, known))
     return (
         *of_the_network(job),
-        *of_training(job, privacy),
+        *of_training(job, privacy, taking_part),
         *of_exchanges(job, privacy.min_count),
-        *of_counts(job, privacy, why_open(job, known)),
+        *of_counts(job, privacy, why_open(job, known), taking_part),
         *of_strangers(job),
     )
 
@@ -113,8 +115,8 @@ def of_the_network(job: Job) -> Iterator[Seen]:
         )
 
 
-def of_training(job: Job, privacy: PrivacyConfig) -> Iterator[Seen]:
-    """Weights, and the numbers that come with them."""
+def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Seen]:
+    """Weights, and the numbers that come with them; of so many hospitals."""
     rounds = [stage for stage in job.stages if isinstance(stage, RoundsStage)]
     trained = [stage for stage in job.stages if isinstance(stage, RoundsStage | Finetune)]
     personal = any(stage.stage == "personalize" for stage in job.stages)
@@ -122,13 +124,14 @@ def of_training(job: Job, privacy: PrivacyConfig) -> Iterator[Seen]:
     private = [stage for stage in trained if isinstance(stage.objective, DPSGD)]
     noise = [f"clipped to {level.clip:g}, with noise {level.noise_multiplier:g} times that"] if level else []
     noise += ["with noise on every step (dp-sgd)"] if private else []
+    way = under_masks(secure, smallest_cohort(hospitals, [stage.participation for stage in rounds]))
     if personal or any(stage.sync.name != "none" or stage.sync.average_at_end for stage in rounds):
         yield Seen(
             "weights",
             "trained weights",
             MASKED if secure else "its model, after every round",
             "the models made of all",
-            "; ".join([under_masks(secure) or "in the clear: no privacy.secure_aggregation", *noise]),
+            "; ".join([way or "in the clear: no privacy.secure_aggregation", *noise]),
         )
     if personal or trained:
         losses = [] if level or private == trained else [*losses_told(rounds)]
@@ -198,10 +201,11 @@ def of_exchanges(job: Job, min_count: int) -> Iterator[Seen]:
             )
 
 
-def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None) -> Iterator[Seen]:
-    """Counts of answers, what is calibrated by, and the look at an exported model."""
+def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospitals: int) -> Iterator[Seen]:
+    """Counts of answers, what is calibrated by, and the look at an exported model; of so many hospitals."""
     masks, names = privacy.masked_counts, {stage.stage for stage in job.stages}
-    way = under_masks(masks) or f"in the clear: {open_because}"
+    shares = [stage.evaluation_participation for stage in job.stages if isinstance(stage, Federate)]
+    way = under_masks(masks, smallest_cohort(hospitals, shares)) or f"in the clear: {open_because}"
     apart = f"{of_patients(privacy.min_count)}, also as the difference of two answers"
     bins = f"bins of histograms of {of_patients(smallest_cell(privacy.min_count))}"
     judging = [stage for stage in job.stages if isinstance(stage, Federate | Finetune)]
@@ -281,9 +285,29 @@ def of_strangers(job: Job) -> Iterator[Seen]:
             )
 
 
-def under_masks(config: SecureAggregationConfig | None) -> str:
-    """How a sum is hidden, in words; nothing where it is not."""
-    return "" if config is None else f"a sum under masks over {config.fewest} hospitals or more"
+def smallest_cohort(hospitals: int, shares: Iterable[float]) -> int:
+    """How many hospitals a sum is of at the least, where such shares of them are asked."""
+    return min((ceil(share * hospitals - 1e-9) for share in shares), default=hospitals)
+
+
+def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
+    """How a sum is hidden, in words; nothing where it is not.
+
+    Args:
+        config: how it is.
+        hospitals: how many it is of; with fewer than it needs there is none.
+    """
+    if config is None:
+        return ""
+    least = f"a sum under masks over {config.fewest} hospitals or more"
+    if config.threshold(hospitals) > hospitals:
+        return least
+    if config.sparse is not None and hospitals >= config.sparse.FEWEST:
+        return (
+            f"{least}, as long as at most {config.sparse.corrupted:.0%} of all help a coordinator that lies"
+        )
+    helpers = config.helpers(hospitals)
+    return f"{least}; a coordinator that lies opens one of {hospitals} with the help of {helpers} others"
 
 
 def of_noise(counts: CountsConfig) -> str:

@@ -3,9 +3,9 @@
 from math import ceil
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializationInfo, field_serializer, model_validator
 
-from training.config import FrozenConfig
+from training.config import IDENTITY, FrozenConfig
 
 Form = Literal["exact", "half", "8-bit"]  # of a tensor as it travels
 
@@ -41,8 +41,9 @@ class SecureAggregationConfig(FrozenConfig):
     Attributes:
         fewest: the least number of hospitals whose sum is ever revealed.
         survivors: of the clients that begin a sum, the share of whom more must still be there at its end;
-            t = max(fewest, ⌊survivors · n⌋ + 1) in the paper's symbols. A larger share bears fewer dropouts,
-            and more clients that lend their shares to a dishonest coordinator.
+            t = max(fewest, ⌊survivors · n⌋ + 1) in the paper's symbols; null for two thirds, which the paper
+            has for a dishonest coordinator. A larger share bears fewer dropouts, and more clients that lend
+            their shares to such a one.
         bound: the largest absolute value of a weight that can be summed; a tensor of which the round began
             with larger values gets four times their largest. A client with a larger one refuses.
         counts: whether metric counts are masked too, not weights alone; `privacy.counts.masks` goes before.
@@ -51,21 +52,45 @@ class SecureAggregationConfig(FrozenConfig):
 
     added_later: ClassVar[frozenset[str]] = frozenset({"sparse"})
     fewest: int = Field(3, ge=2)
-    survivors: float = Field(0.5, ge=0.5, lt=1)
+    survivors: float | None = Field(None, ge=0.5, lt=1)
     bound: float = Field(64.0, ge=1, le=65536)
     counts: bool = True
     sparse: SparseMasksConfig | None = None
 
+    @field_serializer("survivors")
+    def _as_earlier_versions_had_it(
+        self, survivors: float | None, info: SerializationInfo
+    ) -> float | str | None:
+        """In a job's identity null is the half that was the default: runs begun then can be continued.
+
+        A half that is asked for is another identity: a hospital that pinned the one has not agreed to it.
+        """
+        if info.context != IDENTITY or survivors not in (None, 0.5):
+            return survivors
+        return 0.5 if survivors is None else "a half"
+
     def threshold(self, clients: int) -> int:
         """The threshold t of so many clients.
 
-        Where masks are sparse, also more than (1 + γ) / 2 of them: then no two lists of survivors are both
-        confirmed, even if a share γ confirms both.
+        Where masks are sparse, more than (1 + γ) / 2 of them: then no two lists of survivors are both
+        confirmed, even if a share γ confirms both; and more than `survivors` where that is given.
         """
-        least = int(self.survivors * clients) + 1
-        if self.sparse is not None and clients >= self.sparse.FEWEST:
+        sparse = self.sparse is not None and clients >= self.sparse.FEWEST
+        if self.survivors is not None:
+            least = int(self.survivors * clients) + 1
+        else:
+            least = clients // 2 + 1 if sparse else 2 * clients // 3 + 1
+        if self.sparse is not None and sparse:
             least = max(least, (clients + ceil(round(self.sparse.corrupted * clients, 9))) // 2 + 1)
         return max(self.fewest, least)
+
+    def helpers(self, clients: int) -> int:
+        """How many of so many a coordinator that lies needs on its side to open one hospital's numbers.
+
+        Each confirms one list of survivors, and t have to: two lists need 2 t − n that confirm both. All
+        others together need no list: the sum less their own numbers is that one's.
+        """
+        return min(2 * self.threshold(clients) - clients, clients - 1)
 
 
 class ClientLevelConfig(FrozenConfig):

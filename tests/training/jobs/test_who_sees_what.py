@@ -25,7 +25,10 @@ def test_three_hospitals_of_a_network_are_seen_in_sums_and_two_are_not(make_job)
     job = over_network(make_job(privacy={"min_count": 7}))
     three, two = rows(job)["counts"], rows(job, THREE[:2])["counts"]
     assert three.coordinator == MASKED
-    assert three.holds.startswith("a sum under masks over 3 hospitals or more; 7 patients or more")
+    assert three.holds.startswith(
+        "a sum under masks over 3 hospitals or more; a coordinator that lies opens one of 3 with the help of "
+        "2 others; 7 patients or more"
+    )
     assert "exact confusion matrices" in two.coordinator
     assert two.holds.startswith(f"in the clear: {why_open(job, THREE[:2])}")
     assert "2 hospitals take part (north, south)" in two.holds
@@ -69,6 +72,25 @@ def test_weights_are_seen_as_the_privacy_block_says(make_job):
     assert "losses" not in scalars.what + scalars.holds
     assert "the account of its noise" in scalars.what
     assert "losses of 10 patients or more" in rows(make_job(privacy={"min_count": 10}))["scalars"].holds
+
+
+def test_how_many_helpers_a_coordinator_that_lies_needs_is_told(make_job):
+    ten = [f"clinic-{number}" for number in range(10)]
+
+    def holds(hospitals, **changes):
+        return rows(over_network(make_job(**changes)), hospitals)["weights"].holds
+
+    masks = {"secure_aggregation": {}}
+    assert "opens one of 10 with the help of 4 others" in holds(ten, privacy=masks)
+    half = {"secure_aggregation": {"survivors": 0.5}}
+    assert "opens one of 10 with the help of 2 others" in holds(ten, privacy=half)
+    few = {"participation": 0.5}
+    assert "opens one of 5 with the help of 3 others" in holds(ten, privacy=masks, federate=few)
+    many = [f"clinic-{number}" for number in range(40)]
+    sparse = {"secure_aggregation": {"sparse": {"corrupted": 0.05}}}
+    assert "as long as at most 5% of all help a coordinator that lies" in holds(many, privacy=sparse)
+    # With fewer than a sum needs there is none, and nothing to open.
+    assert holds(ten[:2], privacy=masks) == "a sum under masks over 3 hospitals or more"
 
 
 def test_what_an_aggregator_asks_for_is_told(make_job):

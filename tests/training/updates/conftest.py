@@ -99,6 +99,6 @@ def federation() -> Callable[..., Federation]:
                 "sums": torch.randn(3, 2, generator=random, dtype=torch.float64) * 1e4,
                 "counts": torch.randint(0, 1000, (2, 5), generator=random, dtype=torch.int32),
             }
-        return Federation(values, SecureAggregationConfig(**config), leaves or {})  # type: ignore[arg-type]
+        return Federation(values, SecureAggregationConfig(**{"survivors": 0.5} | config), leaves or {})  # type: ignore[arg-type]
 
     return build

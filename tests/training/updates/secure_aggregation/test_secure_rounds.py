@@ -13,7 +13,7 @@ from training.messages.message import Broadcast, Failure
 from training.updates.secure_aggregation.aggregation import tolerance
 from training.updates.secure_aggregation.messages import CONFIRM, MASKED, QUESTIONS, UNMASK, WITHHELD
 
-MASKS = {"secure_aggregation": {"fewest": 2}}
+MASKS = {"secure_aggregation": {"fewest": 2, "survivors": 0.5}}
 ONE_ROUND = {"rounds": 1}
 UNSIGNED = set(QUESTIONS) - {CONFIRM}  # of a sum whose clients have no identities
 FLOAT32 = 2 * 3 * 2.0**-24  # a product and a sum of each of three clients are rounded, or both at once
