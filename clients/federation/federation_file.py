@@ -2,13 +2,12 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from clients.federation.errors import FederationFileError
-from registry.strict_yaml import YamlError, load_yaml
-from training.config import FrozenConfig, describe
+from training.config import FrozenConfig
+from training.config_file import read_config
 from training.data.dataset import SERVER, UNLABELLED_CLIENT
 
 ADMIN = "admin"
@@ -107,13 +106,5 @@ def read_federation(path: Path) -> Federation:
     Raises:
         FederationFileError: with one line for each thing that is wrong.
     """
-    try:
-        raw: Any = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YamlError) as error:
-        raise FederationFileError(f"cannot read {path}: {error}; a federation file is YAML") from error
-    if not isinstance(raw, dict):
-        raise FederationFileError(f"{path} holds no federation: name, coordinator and hospitals")
-    try:
-        return Federation.model_validate(raw)
-    except ValidationError as error:
-        raise FederationFileError(f"{path}:\n" + "\n".join(describe(error, raw))) from error
+    holds = "name, coordinator and hospitals"
+    return read_config(path, Federation, FederationFileError, what="a federation file", holds=holds)

@@ -8,13 +8,13 @@ did before there were policies.
 from collections.abc import Sequence
 from datetime import datetime, time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from clients.federation.errors import PolicyFileError
-from registry.strict_yaml import YamlError, load_yaml
-from training.config import FrozenConfig, describe
+from training.config import FrozenConfig
+from training.config_file import read_config
 
 POLICY = "policy.yaml"  # in a kit
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -129,16 +129,8 @@ def read_policy(path: Path) -> Policy:
     """
     if not path.exists() and not path.is_symlink():
         return Policy()
-    try:
-        raw: Any = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YamlError) as error:
-        raise PolicyFileError(f"cannot read {path}: {error}; a policy is YAML") from error
-    if not isinstance(raw, dict):
-        raise PolicyFileError(f"{path} holds no policy: privacy, jobs, hours, limits; remove it to have none")
-    try:
-        return Policy.model_validate(raw)
-    except ValidationError as error:
-        raise PolicyFileError(f"{path}:\n" + "\n".join(describe(error, raw))) from error
+    holds = "privacy, jobs, hours, limits; remove it to have none"
+    return read_config(path, Policy, PolicyFileError, what="a policy", holds=holds)
 
 
 def hours_in_words(hours: Sequence[Hours]) -> str:

@@ -16,6 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from registry.outcomes.exporting import current_outcomes, write_outcomes
+from registry.outcomes.store import OutcomeStore
+
 MARKER = "Erika-Musterfrau"
 BURST = 15
 
@@ -142,6 +145,8 @@ def test_workers_share_rates_and_records_and_write_nothing_of_a_caller(
         known = database.execute("SELECT answer, label, key FROM outcomes").fetchall()
     assert dict(kept).keys() == {judged, *unjudged}
     assert known == [(judged, 0, None)]
+    with OutcomeStore.open(f"sqlite:///{outcomes}") as store, (home / "exported.csv").open("w") as exported:
+        assert write_outcomes(current_outcomes(store, None), exported) == 1
     for answer in (*answers, *refused, *told):
         assert log.count(answer.headers["x-request-id"]) == 1
     found = list((home / "home").rglob("diagnoses-*.jsonl"))
