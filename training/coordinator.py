@@ -38,6 +38,7 @@ from training.algorithms.release_store import FolderReleases
 from training.atomic_files import write_text
 from training.data.dataset import SERVER
 from training.engines.malloc import keep_freed_memory
+from training.engines.nvflare.call_leftovers import CallLeftovers, spare_what_is_here
 from training.engines.nvflare.channel import StoppedError
 from training.engines.nvflare.chunking import AT_ONCE
 from training.engines.nvflare.flare_channel import FlareChannel
@@ -108,14 +109,15 @@ class Coordinator:
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
         context, silence = get_call_context(), job.engine.network.silence
-        moving = threading.BoundedSemaphore(AT_ONCE)
+        moving, leftovers = threading.BoundedSemaphore(AT_ONCE), CallLeftovers()
+        spare_what_is_here()
         disabled = DisabledHospitals(kit.path)
         self._session = CoordinatorSession(
             job,
             session,
             {
                 proxy.name: GuardedChannel(
-                    FlareChannel(proxy, context, folder.spool, silence, moving),
+                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers),
                     partial(disabled.refuse, proxy.name),
                 )
                 for proxy in collab.clients

@@ -9,6 +9,7 @@ from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
 
+from training.engines.nvflare.call_leftovers import CallLeftovers
 from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
 from training.engines.nvflare.chunking import ChunkedTransfer
 from training.engines.nvflare.payload import Payload
@@ -25,6 +26,7 @@ class FlareChannel:
         proxy: of the site.
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
         folder, silence, in_flight: see `training.engines.nvflare.chunking.ChunkedTransfer`.
+        leftovers: frees what FLARE leaves of each call; shared by all sites.
     """
 
     def __init__(
@@ -34,9 +36,11 @@ class FlareChannel:
         folder: Path,
         silence: float,
         in_flight: Semaphore,
+        leftovers: CallLeftovers,
     ) -> None:
         self._proxy = proxy
         self._context = context
+        self._leftovers = leftovers
         self._transfer = ChunkedTransfer(proxy.name, self, folder, silence, in_flight)
 
     def greet(self, handshake: str, seconds: float) -> str:
@@ -112,3 +116,5 @@ class FlareChannel:
             if reached and SHUTTING_DOWN not in f"{error.cause}":
                 raise SiteRefusedError(f"{error.cause}") from error
             raise ChannelError(f"{self._proxy.name} was not reached: {error.cause}") from error
+        finally:
+            self._leftovers.add(sum(len(value) for value in arguments.values() if isinstance(value, bytes)))
