@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from nvflare.apis.signal import Signal
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 from rich.console import Console
@@ -111,13 +112,13 @@ class Coordinator:
         context, silence = get_call_context(), job.engine.network.silence
         moving, leftovers = threading.BoundedSemaphore(AT_ONCE), CallLeftovers()
         spare_what_is_here()
-        disabled = DisabledHospitals(kit.path)
+        disabled, over = DisabledHospitals(kit.path), Signal(parent=context.abort_signal)
         self._session = CoordinatorSession(
             job,
             session,
             {
                 proxy.name: GuardedChannel(
-                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers),
+                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers, over),
                     partial(disabled.refuse, proxy.name),
                 )
                 for proxy in collab.clients
@@ -129,8 +130,11 @@ class Coordinator:
             without=self._without,
         )
         attest = attester()
-        with open_registrar(job) as registrar:
-            result = self._session.run(expected_sites(kit, job), registrar, attest)
+        try:
+            with open_registrar(job) as registrar:
+                result = self._session.run(expected_sites(kit, job), registrar, attest)
+        finally:
+            over.trigger(True)
         data = report_data(result)
         if data.counts:
             write_text(folder.report, render_report(data))

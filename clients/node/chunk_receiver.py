@@ -131,6 +131,8 @@ class ChunkReceiver:
         address = ChunkAddress.model_validate_json(place)
         with self._lock:
             session, number, payload = self._last_answer
+            if not session:
+                self.handler.rejoin.refuse_lost()
             if (session, number) != (address.session, address.number):
                 raise tell(
                     MessageError(
@@ -159,7 +161,7 @@ class ChunkReceiver:
         """See `RequestHandler.heartbeat`."""
         heartbeat = self.handler.heartbeat()
         with_call = heartbeat.answer if heartbeat.answer <= self._chunk_bytes else 0
-        return Heartbeat(busy=heartbeat.busy, answer=with_call)
+        return heartbeat.model_copy(update={"answer": with_call})
 
     def close(self) -> None:
         """Remove payloads that wait here, and close the handler."""
@@ -191,6 +193,8 @@ class ChunkReceiver:
     def _arrived(self, session: str, number: int) -> Payload:
         with self._lock:
             current = self._incoming
+            if current is None:
+                self.handler.rejoin.refuse_lost()
             if current is None or (current.session, current.number) != (session, number):
                 raise tell(MessageError(f"question {number} came without its tensors; it cannot be read"))
             return current.whole()

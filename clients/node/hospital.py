@@ -3,8 +3,12 @@
 import base64
 import json
 import logging
+import os
 from pathlib import Path
 
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 
 from dermfed.own_names import refuse_foreign
@@ -21,7 +25,9 @@ from clients.node.identity import open_identity
 from clients.node.journal import FOLDER, Journal
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
+from clients.node.rejoin import ENDED, FILE, Rejoin
 from clients.node.request_handler import RequestHandler
+from clients.node.takeover import set_up_again
 from clients.node.traces import keep_traces
 from training.jobs.counts_under_masks import over_network
 from training.jobs.job import Job
@@ -45,8 +51,10 @@ def log_error(text: str, error: Exception) -> None:
     LOGGER.error("%s", text, exc_info=error)
 
 
-class Hospital:
+class Hospital(FLComponent):  # type: ignore[misc]  # FLARE has no types
     """A hospital in one job; FLARE makes it when the job starts, and it lives as long.
+
+    Where its process is killed, FLARE makes it again in another, which goes on in its place.
 
     Args:
         job: the job, packed.
@@ -54,17 +62,26 @@ class Hospital:
     """
 
     def __init__(self, job: str, run: str) -> None:
+        super().__init__()
         self._packed = job
         self._run = run
         self._door: Door | None = None
 
-    @collab.init
-    def open(self) -> None:
-        """Open this node's kit and get ready for requests; where that fails, every request is refused."""
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Open at FLARE's start of the job, and be set up at once where another process was before."""
+        if event_type != EventType.START_RUN:
+            return
         end_with_parent()
         keep_traces(LOGGER)
-        kit = open_kit(Path(collab.workspace.get_root_dir()), "hospital")
-        self._door = open_door(kit, self._packed, self._run)
+        kit = open_kit(Path(fl_ctx.get_workspace().get_root_dir()), "hospital")
+        self._door = open_door(kit, self._packed, self._run, fl_ctx.get_job_id())
+        if self._door.takes_over:
+            try:
+                set_up_again(fl_ctx)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the job is taken up at all sites then
+                log_error("this process cannot take the place of the one before", error)
+                os._exit(ENDED)
+            say("the job's process goes on in the place of the one that was ended")
 
     @collab.final
     def close(self) -> None:
@@ -114,13 +131,14 @@ class Hospital:
         return self._door
 
 
-def open_door(kit: Kit, packed: str, run: str) -> Door:
-    """The door of a kit's node in one job; a closed one, where the node cannot get ready.
+def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
+    """The door of a kit's node in one job, a closed one where the node cannot get ready.
 
     Args:
         kit: the hospital's.
         packed: the job.
         run: the run's name, as it came.
+        session: FLARE's job; another process of this node may have been in it before.
     """
     door = Door("", "", Journal(kit.path / FOLDER), log_error)
     try:
@@ -132,6 +150,8 @@ def open_door(kit: Kit, packed: str, run: str) -> Door:
         data = settings.data
         folder = kit.private / "runs" / door.run
         folder.mkdir(parents=True, exist_ok=True)
+        rejoin = Rejoin(folder / FILE, session)
+        door.takes_over = rejoin.before
         handler = RequestHandler(
             kit.facts.name,
             job,
@@ -144,7 +164,9 @@ def open_door(kit: Kit, packed: str, run: str) -> Door:
             federation=kit.federation.names,
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
             field=None if settings.field is None else Path(settings.field),
+            rejoin=rejoin,
         )
+        rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks
         log_error(f"this node cannot take part in the job: {type(error).__name__}: {error}", error)

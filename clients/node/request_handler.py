@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 import torch
 
@@ -16,6 +17,7 @@ from clients.data.errors import ClientDataError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy_guard import PolicyGuard, within_limits
+from clients.node.rejoin import Rejoin
 from clients.node.task_line import task_line
 from clients.store import ClientStore
 from registry.bundle.counts.field_counts import FieldFile, read_field_file
@@ -63,9 +65,11 @@ class RequestHandler:
         federation: the hospitals in its kit's federation file.
         guard: holds jobs and questions against the hospital's own policy.
         field: the file of what its service knows of the field.
+        rejoin: what the process of before had agreed on in the same job, and where that is kept.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
+        rejoin: see above.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class RequestHandler:
         federation: Sequence[str] = (),
         guard: PolicyGuard | None = None,
         field: Path | None = None,
+        rejoin: Rejoin | None = None,
     ) -> None:
         self._node = node
         self._job = job
@@ -106,6 +111,8 @@ class RequestHandler:
         self._answer_bytes = 0  # bytes of the last answer
         self._calls = 0
         self._counting = threading.Lock()
+        self._process = token_hex(4)
+        self.rejoin = rejoin or Rejoin()
 
     def greet(self, greeting: str) -> str:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
@@ -121,6 +128,7 @@ class RequestHandler:
         except (TrainingError, ValueError) as error:
             return self._refuse(error)
         self.session = theirs.session
+        self.rejoin.keep(greeting=greeting)
         return ours.model_dump_json()
 
     def close(self) -> None:
@@ -130,7 +138,7 @@ class RequestHandler:
 
     def heartbeat(self) -> Heartbeat:
         """A sign of life, at once, whatever else this node is doing."""
-        return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes)
+        return Heartbeat(busy=self._calls > 0, answer=self._answer_bytes, process=self._process)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -195,6 +203,7 @@ class RequestHandler:
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
+            self.rejoin.keep(roster=roster)
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
@@ -241,6 +250,7 @@ class RequestHandler:
             self._step_back(question)
             started = time.monotonic()
             answer = self._allowed_answer(broadcast)
+            self.rejoin.end_if_lost(answer, broadcast.ask)
             self._spool.clear()
             written = write_answer(answer, question, lambda tensors: write_long_payload(tensors, self._spool))
             self._last, self._answer_bytes = (question, written), size_of(written[1])

@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
+from nvflare.apis.signal import Signal
 from nvflare.collab.api.context import Context, set_call_context
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.collab.api.proxy import Proxy
@@ -27,6 +28,8 @@ class FlareChannel:
         context: of the coordinator's main function; FLARE keeps it by thread, and calls come from several.
         folder, silence, in_flight: see `training.engines.nvflare.chunking.ChunkedTransfer`.
         leftovers: frees what FLARE leaves of each call; shared by all sites.
+        over: ends the calls that are under way when it is triggered; one whose answer was lost would
+            otherwise keep FLARE's job from ending until its time-out.
     """
 
     def __init__(
@@ -37,8 +40,10 @@ class FlareChannel:
         silence: float,
         in_flight: Semaphore,
         leftovers: CallLeftovers,
+        over: Signal,
     ) -> None:
         self._proxy = proxy
+        proxy.backend.abort_signal = over
         self._context = context
         self._leftovers = leftovers
         self._transfer = ChunkedTransfer(proxy.name, self, folder, silence, in_flight)

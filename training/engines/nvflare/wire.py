@@ -17,7 +17,7 @@ from training.errors import MessageError, tell
 from training.messages.message import GLOBAL, Answer, Broadcast, Failure, Tensors, Update
 from training.plain_names import PlainName
 
-PROTOCOL = 3  # raised whenever what crosses changes its meaning
+PROTOCOL = 4  # raised whenever what crosses changes its meaning
 Header = TypeVar("Header", bound="Stamp")
 
 

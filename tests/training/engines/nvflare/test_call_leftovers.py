@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
@@ -52,7 +53,7 @@ class Proxy:
     name = "north"
 
     def __init__(self, ends):
-        self.ends = ends
+        self.ends, self.backend = ends, SimpleNamespace()
 
     def __call__(self, timeout):
         return self
@@ -68,7 +69,7 @@ def test_every_call_counts_with_the_bytes_that_it_sent(tmp_path, monkeypatch, en
     monkeypatch.setattr(module, "set_call_context", lambda context: None)
     searches = []
     leftovers = CallLeftovers(limit=2 * (BUFFER_BYTES + 100), free=lambda: searches.append(1))
-    channel = FlareChannel(Proxy(ends), None, tmp_path, 60, None, leftovers)
+    channel = FlareChannel(Proxy(ends), None, tmp_path, 60, None, leftovers, None)
     for call in range(1, 5):
         if isinstance(ends, Exception):
             with pytest.raises(ChannelError):
