@@ -14,7 +14,7 @@ A split that is there is never changed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +86,35 @@ def _split(rows: Sequence[Row], drawn: Mapping[str, str] | None) -> str | None:
     return next((drawn[row.image] for row in rows if row.image in drawn), "")
 
 
+@dataclass(frozen=True)
+class DrawnPicture:
+    """What a job makes of one picture of a manifest.
+
+    Attributes:
+        split: as it draws it.
+        subgroup: by the job's `subgroups`; empty where it is undeclared.
+        label: the code of its class; empty where there is none.
+        content: SHA-256 of its bytes.
+    """
+
+    split: str
+    subgroup: str
+    label: str
+    content: bytes
+
+
 def drawn_splits(
     data: DataConfig, seed: int, manifest: Path, cache: Path, rule: PictureRule, client: str | None = None
 ) -> dict[str, str]:
-    """The split of each picture of a manifest, by image, as a job draws them; those it leaves out are absent.
+    """The split of each picture of a manifest, by image; see `drawn_pictures`."""
+    drawn = drawn_pictures(data, seed, manifest, cache, rule, client)
+    return {image: picture.split for image, picture in drawn.items()}
+
+
+def drawn_pictures(
+    data: DataConfig, seed: int, manifest: Path, cache: Path, rule: PictureRule, client: str | None = None
+) -> dict[str, DrawnPicture]:
+    """What a job makes of each picture of a manifest, by image; those that it leaves out are absent.
 
     Args:
         data: the job's `data` block.
@@ -116,18 +141,16 @@ def drawn_splits(
     place = {file: number for number, file in enumerate(files) if number not in decoded.broken}
     usable = [(picture, number) for picture, number in kept if picture.file in place]
     pictures = [picture for picture, _ in usable]
-    assignment = partition(
-        pictures,
-        decoded.contents[[place[picture.file] for picture in pictures]],
-        [labelling.labels[number].code if number >= 0 else "" for _, number in usable],
-        assign_subgroups([picture.row for picture in pictures], config.subgroups, whole=False),
-        sources,
-        config,
-        seed=seed,
-    )
+    codes = [labelling.labels[number].code if number >= 0 else "" for _, number in usable]
+    contents = decoded.contents[[place[picture.file] for picture in pictures]]
+    grouping = assign_subgroups([picture.row for picture in pictures], config.subgroups, whole=False)
+    assignment = partition(pictures, contents, codes, grouping, sources, config, seed=seed)
+    groups = (grouping.names[member] if member >= 0 else "" for member in grouping.members.tolist())
     return {
-        picture.row.image: SPLITS[split]
-        for picture, split in zip(pictures, assignment.splits.tolist(), strict=True)
+        picture.row.image: DrawnPicture(SPLITS[split], group, code, content.tobytes())
+        for picture, split, group, code, content in zip(
+            pictures, assignment.splits.tolist(), groups, codes, contents, strict=True
+        )
     }
 
 
