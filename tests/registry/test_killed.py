@@ -137,12 +137,14 @@ def test_an_add_that_is_killed_in_the_store_adds_nothing(killed_at, point, befor
     killed_at(point, before, added=False)
 
 
+@pytest.mark.sqlite_first
 @pytest.mark.parametrize(("point", "before", "added"), IN_THE_DATABASE)
 def test_an_add_that_is_killed_in_the_database_adds_all_or_nothing(killed_at, point, before, added):
     killed_at(point, before, added)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [200])
 def test_kills_at_any_time_lose_nothing_that_was_told(places, start, folders, bundle, kills):
     (folder,) = folders(bundle())
     random.seed(7)

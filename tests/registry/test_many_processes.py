@@ -52,6 +52,7 @@ with Registry.open(url, store, actor=f"worker {worker}") as registry:
 """
 
 
+@pytest.mark.sqlite_first
 # Two rounds each at least, so with 0 seconds two.
 @pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.long)])
 def test_nothing_is_lost(places, start, folders, bundle, tmp_path, seconds):

@@ -116,6 +116,7 @@ def keep_asking(address: str, content: bytes, tone: str, stop: threading.Event, 
             answers.got.append((began, ended, told["model"]["version"], shares))
 
 
+@pytest.mark.long
 def test_promotions_and_a_rollback_under_load(registry, places, bundle, dark, picture, address):
     rng = np.random.default_rng(0)
     releases = []

@@ -221,6 +221,7 @@ print(json.dumps(endings))
 """
 
 
+@pytest.mark.long
 def test_a_killed_process_is_continued_to_the_same_weights(job_file, tiny, tmp_path, quiet_environment):
     job = job_file({**tiny, "stages": [FEDERATE, PERSONALIZE]})
     draw = random.Random(7)

@@ -243,6 +243,7 @@ def test_the_job_for_use_is_the_recipe_for_use(machine, write, tmp_path, train_c
     assert job.data.image_size == recipe.data.image_size
 
 
+@pytest.mark.long
 def test_a_job_trains_to_a_report(write, tmp_path, train_command):
     out = tmp_path / "job.yaml"
     assert train_command("init", str(write()), "--out", str(out), "--clients", "parts:2").code == 0

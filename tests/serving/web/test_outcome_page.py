@@ -196,6 +196,7 @@ def test_whose_answer_it_is_not_sees_and_gives_nothing(kept, registry, picture):
         return {"auth": ("anybody", keys[name])}
 
     kept.eventually(lambda: kept.client.get("/", headers=HTML).status_code == 401)
+    kept.eventually(lambda: kept.client.get("/operator", headers=HTML, **as_("ward")).status_code == 200)
     answer, id_ = ask(kept, picture, **as_("app"))
     assert "outcome-form" in answer.text
     asked, _ = ask(kept, picture, **as_("asks"))

@@ -81,6 +81,7 @@ def test_it_ends_with_the_bytes_of_one_machine(federate, data, frozen_job, net, 
     assert len(there.metrics()) == 2
 
 
+@pytest.mark.long
 def test_a_model_of_cases_is_exported_and_calibrated_over_a_network(frozen_job, net, here):
     job = frozen_job({**HEAD, "rounds": 1}, CASES, {"stage": "export"}, {"stage": "calibrate"})
     far, near = net(job).run(), here(job)

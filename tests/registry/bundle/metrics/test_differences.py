@@ -82,10 +82,8 @@ EQUAL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("small", "large", "recalls"),
-    [pytest.param(*EQUAL[name], id=name, marks=() if name == "rare" else pytest.mark.long) for name in EQUAL],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("small", "large", "recalls"), EQUAL.values(), ids=EQUAL)
 def test_equal_subgroups_are_called_different_no_more_often_than_said(
     block_of, draw_confusion, small, large, recalls
 ):

@@ -101,6 +101,7 @@ def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job,
     assert graph.size == 16
 
 
+@pytest.mark.long
 def test_figures_of_a_pattern_are_of_the_graph_that_is_given_nothing_else(
     make_job, federate_block, run_job, cases
 ):
@@ -170,6 +171,7 @@ def decided_under(pattern, kind, cases, split, graph, manifest):
     return decisions, malignant
 
 
+@pytest.mark.long
 def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(
     make_job, federate_block, run_job, cases
 ):

@@ -89,6 +89,7 @@ def test_a_run_cut_again_and_again_ends_as_one_that_never_was(
     assert any(len(line["asked"]) == 2 for line in whole.lines)
 
 
+@pytest.mark.long
 def test_one_worker_and_two_give_the_same_bytes(make_job, run_job, tmp_path):
     """Whichever worker plays a client in a round finds what another one kept for it."""
     data = {

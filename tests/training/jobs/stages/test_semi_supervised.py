@@ -197,6 +197,7 @@ def test_uploads_are_gone_when_the_stage_is_done(job_of, run_job, few_labels, tm
     assert not (tmp_path / "run" / "checkpoints" / "0-federate" / "uploads").exists()
 
 
+@pytest.mark.long
 def test_two_workers_send_and_learn_the_same(make_job, job_of, run_job, few_labels, tmp_path):
     job = job_of({"peers": 2, "anonymous": False})
     two = job.model_copy(update={"engine": job.engine.model_copy(update={"workers": 2})})
