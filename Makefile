@@ -62,10 +62,10 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 	$(BIN)/dermfed-serve
 
 test: lint types imports  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
+	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
 check: lint types imports generators  ## test, and what takes longer; training once more as on lesser processors
-	$(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
+	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
 	@set -e; settings=$$($(BIN)/python tests/processors.py); for setting in $$settings; do \
 	echo "tests of training under $$setting"; \
 	env $$setting $(BIN)/python -m pytest tests/training -m "not long and not browser" -n $(PARALLEL) --dist worksteal; \
