@@ -30,8 +30,9 @@ from clients.federation.disabled import DisabledHospitals
 from clients.federation.exit_with_parent import end_with_parent
 from clients.federation.kit import Kit, open_kit
 from clients.federation.metrics_follower import log_delta
-from clients.node.hospital import read_packed
+from clients.federation.news import NEWS, News
 from clients.node.own_data import AgreedDataset, read_own
+from clients.node.packed import read_packed, refuse_later
 from clients.store import ClientStore
 from personalization.report.page import render_report
 from personalization.report.run_report import report_data
@@ -74,13 +75,16 @@ class Coordinator:
         job: the job, packed.
         run: the folder's name under `private/runs`, the same whenever the run is taken up again.
         without: the hospitals that are dismissed, with commas between.
+        later: what a version to come may add; refused by name, since FLARE would say nothing of why.
     """
 
-    def __init__(self, job: str, run: str, without: str = "") -> None:
+    def __init__(self, job: str, run: str, without: str = "", **later: object) -> None:
         self._packed = job
+        self._later = later
         self._run = plain_segment(run, "the run's name")
         self._without = tuple(name for name in without.split(",") if name)
         self._session: CoordinatorSession | None = None
+        self._news: News | None = None
 
     @collab.main
     def coordinate(self) -> None:
@@ -91,6 +95,7 @@ class Coordinator:
         folder = RunFolder(kit.private / "runs" / self._run)
         folder.path.mkdir(parents=True, exist_ok=True)
         progress = folder.path / PROGRESS
+        self._news = News(kit.private / NEWS)
         collab.fl_ctx.get_engine().register_app_command(
             FOLLOW, lambda _topic, asked, _context: self._report(folder, asked)
         )
@@ -98,6 +103,7 @@ class Coordinator:
         try:
             with run_lock(folder.path), progress.open("a", buffering=1) as file:
                 console = Console(file=cast(TextIO, LogStream(file, LOGGER)), width=WIDTH)
+                refuse_later(self._later)
                 self._work(kit, read_packed(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
             outcome = {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
@@ -143,6 +149,9 @@ class Coordinator:
         """What whoever follows the run wants to know: the lines since, who is away, for whom it waits."""
         start = int(asked.get("from", 0)) if isinstance(asked, dict) else 0
         progress = folder.path / PROGRESS
+        if self._news is not None:
+            with progress.open("a") as file:  # the console has them from the node's own process
+                file.writelines(f"{text}\n" for text in self._news.new())
         content = progress.read_bytes() if progress.exists() else b""
         report: dict[str, Any] = {"text": content[start:].decode(errors="replace"), "next": len(content)}
         if self._session is not None:

@@ -226,6 +226,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
     } == {
         "clients/node/chunk_receiver.py",
         "clients/node/door.py",
+        "clients/node/packed.py",
         "clients/node/rejoin.py",
         "clients/node/request_handler.py",
         "training/engines/nvflare/handshake.py",

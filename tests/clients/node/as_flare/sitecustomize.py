@@ -1,4 +1,7 @@
-"""A hospital's job process that is killed is not started again: FLARE's own way, for a control.
+"""A node and a coordinator that leave all to FLARE, for controls.
+
+A job process that is killed is not started again. A node does not ask whether there is another with its kit,
+and the coordinator does not look.
 
 Python itself loads this file in every process that has its folder on `PYTHONPATH`.
 """
@@ -7,25 +10,42 @@ import importlib.abc
 import importlib.util
 import sys
 
-MODULE = "clients.federation.job_launcher"
+
+def no_restarts(module):
+    module.RESTARTS = 0
 
 
-class WithoutRestarts(importlib.abc.MetaPathFinder):
-    """Changes the launcher as soon as it is imported."""
+def no_question(module):
+    module.NodeProcess._let_in = lambda self: True
+
+
+def no_look(module):
+    module.OneNode.handle_event = lambda self, event_type, fl_ctx: None
+
+
+CHANGES = {
+    "clients.federation.job_launcher": no_restarts,
+    "clients.federation.processes": no_question,
+    "clients.federation.one_node": no_look,
+}
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Changes each of the modules as soon as it is imported."""
 
     def find_spec(self, name, path, target=None):
-        if name != MODULE:
+        change = CHANGES.pop(name, None)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
-            module.RESTARTS = 0
+            change(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-sys.meta_path.insert(0, WithoutRestarts())
+sys.meta_path.insert(0, AfterImport())
