@@ -165,6 +165,7 @@ def open_door(kit: Kit, packed: str, run: str, session: str = "") -> Door:
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
             field=None if settings.field is None else Path(settings.field),
             rejoin=rejoin,
+            processes=settings.processes,
         )
         rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)
