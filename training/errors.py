@@ -7,6 +7,7 @@ TrainingError
 ├── QuorumError         fewer clients answered than the job demands
 ├── CheckpointError     a checkpoint cannot be written, read, or belongs to another job
 ├── EngineError         the engine itself failed, not a client
+├── ProcessesError      of the processes that train a client together one ended, failed or fell silent
 └── ExportError         the exported graph does not compute what torch computes
 """
 
@@ -57,6 +58,12 @@ class CheckpointError(TrainingError):
     code: ClassVar[str] = "disk"
 
 
+class ProcessesError(TrainingError):
+    """Of the processes that train a client together one ended, failed or fell silent."""
+
+    code: ClassVar[str] = "processes"
+
+
 class ExportError(TrainingError):
     """The exported graph does not compute what torch computes."""
 
@@ -95,6 +102,7 @@ SENTENCES = {
     "disk": "a file could not be written or read there",
     "memory": "its memory is too small for this",
     "gpu": "its graphics card or its driver cannot compute this",
+    "processes": "one of the processes that train together there ended or failed",
     "export": "the exported model does not compute there what it should",
     "engine": "it could not work",
     "kit": "its kit is not as it must be",

@@ -24,6 +24,7 @@ from training.data.dataset import SPLITS
 from training.engines.nvflare.handshake import installed
 from training.errors import JobError, TrainingError
 from training.jobs.counts_under_masks import decide_masks, over_network
+from training.jobs.divided import require_divided, require_gpus
 from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
 from training.messages.message import tensor_bytes
@@ -52,7 +53,9 @@ class CheckResult:
     text: str
 
 
-def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[CheckResult]:
+def check_node(
+    kit: Kit, job: Job | None, data: Path | None, cache: Path, processes: int = 1
+) -> list[CheckResult]:
     """Run all checks.
 
     Args:
@@ -60,6 +63,7 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
         job: the job to come, if it is known: then data are read as it asks.
         data: the manifest.
         cache: where decoded pictures are kept.
+        processes: how many are to train together.
     """
     found = [
         check_versions(),
@@ -73,6 +77,8 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
     if data is not None and job is not None:
         found += check_data(kit, job, data, cache)
     found += check_policy(kit, job)
+    if processes > 1:
+        found.append(check_processes(kit, job, processes))
     if job is not None:
         found.append(describe_job(kit, job))
         found += [
@@ -169,6 +175,19 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
         decided = decide_masks(over_network(job), kit.federation.names)
         for each in verdicts_on(policy, decided):
             yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
+
+
+def check_processes(kit: Kit, job: Job | None, processes: int) -> CheckResult:
+    """Whether so many processes of this machine can train together, and the job's model with them."""
+    try:
+        policy = read_policy(kit.path / POLICY)
+        device = "cpu" if not policy.limits.gpu else "auto" if job is None else job.engine.device
+        require_gpus(device, processes)
+        if job is not None:
+            require_divided(job, job.stages, processes, device)
+    except TrainingError as error:
+        return CheckResult("processes", False, f"{error}")
+    return CheckResult("processes", True, f"{processes} processes train together and divide each batch")
 
 
 def describe_job(kit: Kit, job: Job) -> CheckResult:

@@ -67,6 +67,16 @@ FieldOption = Annotated[
 ]
 
 
+ProcessesOption = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        min=1,
+        help="Processes that train together, a GPU each; they divide every batch among them.",
+    ),
+]
+
+
 def say(text: str) -> None:
     """Print one line to standard error."""
     console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
@@ -164,6 +174,7 @@ def check(
         typer.Option("--job", metavar="JOB.yaml", help="The job to come; data are read as it asks."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    processes: ProcessesOption = 1,
 ) -> None:
     """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
     require_packages()
@@ -173,7 +184,7 @@ def check(
     from training.jobs.job import read_job
 
     opened = open_kit(kit, "server", "hospital")
-    found = check_node(opened, read_job(job) if job else None, data, cache_folder())
+    found = check_node(opened, read_job(job) if job else None, data, cache_folder(), processes)
     if data is not None and job is None:
         problems = check_manifest(data.absolute()).problems
         listed = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])
@@ -244,7 +255,9 @@ def enable(
 
 
 @app.command("start", epilog="Example: dermfed-node start --kit kits/north --data manifest.csv")
-def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) -> None:
+def start(
+    kit: KitOption, data: DataOption = None, field: FieldOption = None, processes: ProcessesOption = 1
+) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
     from clients.federation.processes import NodeProcess
     from clients.federation.provision import write_site_files
@@ -262,11 +275,17 @@ def start(kit: KitOption, data: DataOption = None, field: FieldOption = None) ->
             f"there are no counts {field}; `dermfed-registry field MODEL --counts {field}` makes them"
         )
     opened.require_key()
+    if processes > 1 and opened.facts.role != "hospital":
+        raise KitError(f"{opened.facts.name} trains nothing; --processes is for hospitals")
     if opened.facts.role == "hospital":
-        read_policy(opened.path / POLICY)
+        policy = read_policy(opened.path / POLICY)
+        if processes > 1:
+            from training.jobs.divided import require_gpus
+
+            require_gpus("auto" if policy.limits.gpu else "cpu", processes)
     write_site_files(opened.path, opened.facts)
     places = [None if path is None else str(path.absolute()) for path in (data, field)]
-    opened.keep_settings(NodeSettings(data=places[0], field=places[1]))
+    opened.keep_settings(NodeSettings(data=places[0], field=places[1], processes=processes))
     address = opened.federation.coordinator
     console.print(
         f"{opened.facts.name} takes part in {opened.federation.name} at {address.host}:{address.port}; "

@@ -104,11 +104,25 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def within_limits(policy: Policy, job: Job) -> Job:
-    """The job with no more threads and no other device than the policy allows."""
+def within_limits(policy: Policy, job: Job, processes: int = 1) -> Job:
+    """The job with no more threads and no other device than the policy allows.
+
+    Args:
+        policy: the hospital's.
+        job: the job.
+        processes: how many train together and share the threads.
+
+    Raises:
+        LimitsError: there is no thread for each of them.
+    """
     limits, engine = policy.limits, job.engine
-    if limits.threads is not None and engine.threads_per_client > limits.threads:
-        engine = engine.model_copy(update={"threads_per_client": limits.threads})
+    if limits.threads is not None and processes > limits.threads:
+        raise LimitsError(
+            f"{processes} processes are to train together (--processes), and limits.threads is "
+            f"{limits.threads}"
+        )
+    if limits.threads is not None and engine.threads_per_client * processes > limits.threads:
+        engine = engine.model_copy(update={"threads_per_client": limits.threads // processes})
     if not limits.gpu and engine.device != "cpu":
         engine = engine.model_copy(update={"device": "cpu"})
     return job if engine is job.engine else job.model_copy(update={"engine": engine})

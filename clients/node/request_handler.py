@@ -23,6 +23,7 @@ from clients.store import ClientStore
 from registry.bundle.counts.field_counts import FieldFile, read_field_file
 from registry.bundle.errors import CountsError
 from training.algorithms.release_store import FolderReleases
+from training.engines.in_process import ClientAppParts
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (
@@ -35,10 +36,12 @@ from training.engines.nvflare.handshake import (
 from training.engines.nvflare.payload import Payload, size_of, write_long_payload
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, write_answer
+from training.engines.together.trainers import TrainingProcesses
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
+from training.jobs.divided import require_divided
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
@@ -66,6 +69,7 @@ class RequestHandler:
         guard: holds jobs and questions against the hospital's own policy.
         field: the file of what its service knows of the field.
         rejoin: what the process of before had agreed on in the same job, and where that is kept.
+        processes: how many processes of this machine train together.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -87,6 +91,7 @@ class RequestHandler:
         guard: PolicyGuard | None = None,
         field: Path | None = None,
         rejoin: Rejoin | None = None,
+        processes: int = 1,
     ) -> None:
         self._node = node
         self._job = job
@@ -102,6 +107,9 @@ class RequestHandler:
         self._guard = guard
         self._decided = decide_masks(job, federation)
         self._field = field
+        self._processes = processes
+        self._trainers: TrainingProcesses | None = None
+        self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
         self._app: ClientApp | None = None
@@ -134,6 +142,8 @@ class RequestHandler:
     def close(self) -> None:
         """Drop the last answer, which was kept to be repeated."""
         self._last = None
+        if self._trainers is not None:
+            self._trainers.close()
         self._spool.remove()
 
     def heartbeat(self) -> Heartbeat:
@@ -189,17 +199,20 @@ class RequestHandler:
                 self._admit_job(job)
                 self._decided = job
                 job = self._limited(job)
+                require_divided(job, job.stages, self._processes, job.engine.device)
                 field = self._field_counts()
                 keep_freed_memory()
                 torch.set_num_threads(job.engine.threads_per_client)
+                data = AgreedDataset(self._own, agreed)
                 self._app = ClientApp(
                     job,
-                    AgreedDataset(self._own, agreed),
+                    data,
                     self._store,
                     self._public_reason,
                     self._releases,
                     self._identity,
                     field={} if field is None else {self._node: field},
+                    trainers=self._together(job, data),
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
@@ -207,6 +220,24 @@ class RequestHandler:
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
+
+    def _together(self, job: Job, data: AgreedDataset) -> TrainingProcesses | None:
+        """The processes that train together, where there are several; those of an earlier session end."""
+        if self._trainers is not None:
+            self._trainers.close()
+        self._trainers = None
+        if self._processes > 1:
+            parts = ClientAppParts(job, data, self._store)
+            self._trainers = TrainingProcesses(
+                parts, self._processes, self._training, gpu_memory=self._gpu_memory()
+            )
+            self._say(f"job {job.name}: {self._processes} processes train together and divide each batch")
+        return self._trainers
+
+    def _gpu_memory(self) -> float | None:
+        """The share of a GPU's memory that this job may take; None for all of it."""
+        limits = None if self._guard is None else self._guard.policy().limits
+        return None if limits is None or not limits.gpu else limits.gpu_memory
 
     def _field_counts(self) -> FieldFile | None:
         """What this node's service knows of the field, where the job asks for it.
@@ -271,11 +302,11 @@ class RequestHandler:
         """The job within what the hospital's policy lets it take of this machine."""
         if self._guard is None:
             return job
-        policy = self._guard.policy()
-        share = policy.limits.gpu_memory
-        if share is not None and policy.limits.gpu and torch.cuda.is_available():
-            torch.cuda.set_per_process_memory_fraction(share)
-        return within_limits(policy, job)
+        share = self._gpu_memory()
+        if share is not None and torch.cuda.is_available():
+            # Where several processes train, the first of them is on the GPU of this one.
+            torch.cuda.set_per_process_memory_fraction(share if self._processes == 1 else share / 2)
+        return within_limits(self._guard.policy(), job, self._processes)
 
     def _allowed_answer(self, broadcast: Broadcast) -> Answer:
         """The answer to a question, or that the policy does not allow it, as it is at this moment."""

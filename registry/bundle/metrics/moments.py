@@ -49,13 +49,15 @@ class Moments:
             correlation: R, `(..., figures, figures)`; where not given they are independent.
         """
         defined = ~np.isnan(self.value)
-        together = np.eye(defined.shape[-1]) if correlation is None else correlation
         value, smooth, least, most = (
             mean_defined(np.where(defined, of, np.nan))
             for of in (self.value, self.smooth, self.least, self.most)
         )
         deviation = np.where(defined, np.sqrt(self.variance), 0.0)
-        several = np.einsum("...j,...jk,...k->...", deviation, together, deviation, optimize=True)
+        if correlation is None:  # no matrix of a thousand clients by a thousand, and the same to the last bit
+            several = np.einsum("...k,...k->...", deviation, deviation, optimize=True)
+        else:
+            several = np.einsum("...j,...jk,...k->...", deviation, correlation, deviation, optimize=True)
         return Moments(value, smooth, ratio(several, defined.sum(axis=-1) ** 2), least, most)
 
     @classmethod

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.unlabelled_epochs import UnlabelledTask
+from training.algorithms.share import mean_loss
 from training.models import Classifier
 from training.models.heads import Network
 
@@ -29,6 +30,7 @@ class Rotation(Objective):
     """
 
     self_supervised = True
+    mean_of_pictures = True
     name: Literal["rotation"] = "rotation"
     augment: AugmentConfig = AugmentConfig(flip=False)
 
@@ -55,6 +57,6 @@ class RotationTask(UnlabelledTask):
         turned = torch.cat([torch.rot90(images, turn, dims=(2, 3)) for turn in range(TURNS)])
         logits = self._model.heads.get_submodule("turns")(self._model.embed(turned))
         turns = torch.arange(TURNS, device=images.device).repeat_interleave(len(images))
-        losses = F.cross_entropy(logits.float(), turns, reduction="none").view(TURNS, -1).mean(dim=0)
+        losses = F.cross_entropy(logits.float(), turns, reduction="none").view(TURNS, len(images)).mean(dim=0)
         self._losses.add(batch.positions, losses)
-        return losses.mean()
+        return mean_loss(losses)

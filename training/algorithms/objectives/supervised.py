@@ -35,6 +35,7 @@ from training.algorithms.sampling import (
     epoch_order,
     in_batches,
 )
+from training.algorithms.share import mean_loss
 from training.models import Classifier
 from training.models.case_batch import Inputs, as_inputs
 
@@ -55,6 +56,7 @@ class Supervised(Objective):
     )
     takes_cases: ClassVar[bool] = True
     weighs_cells: ClassVar[bool] = True
+    mean_of_pictures: ClassVar[bool] = True
     name: Literal["supervised"] = "supervised"
     sampling: Sampling = "class-balanced"
     samples: int | None = Field(None, ge=2)
@@ -108,9 +110,9 @@ class SupervisedTask(SubgroupLossTask):
         """Mean cross-entropy of the batch."""
         logits = self._model(batch.images)
         if not isinstance(batch, MixedBatch):
-            return self.against(logits, batch.positions).mean()
+            return mean_loss(self.against(logits, batch.positions))
         own = self.against(logits, batch.positions, batch.shares)
-        return (own + self.against(logits, batch.partners, 1 - batch.shares)).mean()
+        return mean_loss(own + self.against(logits, batch.partners, 1 - batch.shares))
 
     def against(self, logits: Tensor, positions: NDArray[np.int64], shares: Tensor | None = None) -> Tensor:
         """What is minimised, `(batch,)`, by the labels of those at `positions`, whose losses are noted."""

@@ -146,6 +146,11 @@ class Federate(RoundsStage):
         return self.trains.objective(self.objective)
 
     @property
+    def divided(self) -> Objective | None:
+        """The objective over the part that learns, unless that is a head on features."""
+        return None if isinstance(self.trains, TrainsHead) else self.minimised
+
+    @property
     def share_of_judges(self) -> float:
         """As the job says."""
         return self.evaluation_participation

@@ -86,6 +86,11 @@ class RoundsStage(Stage):
         return self.objective
 
     @property
+    def divided(self) -> Objective | None:
+        """What a client minimises on pictures."""
+        return self.minimised
+
+    @property
     def share_of_judges(self) -> float:
         """The share of clients that evaluate the model of a round; all by default."""
         return 1.0

@@ -39,3 +39,13 @@ def test_what_is_undefined_has_no_limits_and_what_cannot_vary_has_the_widest():
     found = moments([np.nan, 1.0], [0.5, 1.0], [0.1, 0.0]).limits()
     assert found[0].ends() is None
     assert found[1].ends() == [0, 1]
+
+
+@pytest.mark.parametrize("figures", [1, 2, 3, 7, 64, 129, 1000])
+def test_a_mean_of_independent_figures_is_that_of_a_correlation_of_one_to_the_last_bit(figures):
+    value, deviation = np.random.default_rng(figures).random((2, figures))
+    value[figures // 2 :][::5] = np.nan
+    moments = Moments(value, value, deviation, value, value)
+    alone, together = moments.mean(), moments.mean(np.eye(figures))
+    for name in ("value", "smooth", "variance", "least", "most"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(together, name))

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
@@ -5,6 +7,7 @@ from sklearn import metrics as sk
 from registry.bundle.counts.count import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.errors import CountsError
+from registry.bundle.metrics import distances
 from registry.bundle.metrics.over_clients import over_clients
 
 MALIGNANT = np.array([True, False, False])
@@ -149,3 +152,25 @@ def test_a_class_is_averaged_over_the_clients_that_have_it():
 def test_codes_that_are_not_those_of_the_counts_are_refused():
     with pytest.raises(CountsError, match="2 classes; 3 codes"):
         over_clients(THREE, codes=["x", "y", "z"])
+
+
+def peak_of_means(predictions, clients):
+    """The figures of so many clients, and the most bytes that were held while they were made."""
+    blocks = {f"{i}": count(*predictions(i, 6, 3), malignant=MALIGNANT) for i in range(clients)}
+    over_clients(blocks)  # what is made once
+    tracemalloc.start()
+    try:
+        figures = over_clients(blocks)
+        return figures, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_for_means_grows_by_little_with_each_client(predictions, monkeypatch):
+    (few, small), (many, large) = (peak_of_means(predictions, clients) for clients in (10, 30))
+    assert (large - small) / 20 < 40 * 1024
+    # All draws at once, as they once were: several times as much, for the very same figures.
+    monkeypatch.setattr(distances, "_AT_ONCE", distances._DRAWS)
+    (same_few, small), (same_many, large) = (peak_of_means(predictions, clients) for clients in (10, 30))
+    assert (large - small) / 20 > 200 * 1024
+    assert (same_few, same_many) == (few, many)
