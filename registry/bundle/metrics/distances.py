@@ -20,7 +20,7 @@ from registry.bundle.metrics.limits import Limits, Z
 from registry.bundle.metrics.ratio import Figure
 
 _DRAWS = 1000
-_AT_ONCE = 50  # of them; all of those of a thousand clients would take a quarter of a gigabyte
+_AT_ONCE = 25  # of them; all of those of a thousand clients would take a quarter of a gigabyte
 _LEVEL = 0.95
 
 Size = Callable[[Figure], Figure]

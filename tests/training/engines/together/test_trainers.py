@@ -5,7 +5,8 @@ import signal
 import threading
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import active_children
+from multiprocessing import active_children, get_context
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
@@ -167,7 +168,7 @@ def when_it_trains(trainers, deed):
 
     def wait():
         begun = monotonic()
-        while trainers._done[0] == 0.0 and monotonic() - begun < SETTLED:
+        while trainers._done[0] == 0.0 and monotonic() - begun < 10 * SETTLED:
             sleep(0.01)
         deed(trainers._members[1].process.pid)
 
@@ -223,3 +224,41 @@ def test_whoever_waits_is_told_how_much_is_done(trainers):
     with pytest.raises(ProcessesError, match="process 1 of 2 that train together ended by signal 9"):
         together.fit(question(job, "for ever"), None, watch)
     assert 0 < told[-1] < 1
+
+
+def ask_for_ever(parts, asked, folder, pids):
+    """Another process that asks, and tells whom once they train."""
+    together = TrainingProcesses(parts, 2, folder)
+
+    def tell(share):
+        if share > 0:
+            pids.put([member.process.pid for member in together._members])
+
+    together.fit(asked, None, tell)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+def test_processes_end_with_the_one_that_asks(make_job, federate_block, dataset, tmp_path):
+    job = job_of(make_job, federate_block, 2)
+    parts = ClientAppParts(job, dataset, ClientStore(tmp_path / "clients"))
+    context = get_context("spawn")
+    pids = context.Queue()
+    asking = context.Process(
+        target=ask_for_ever, args=(parts, question(job, "for ever"), tmp_path / "t", pids)
+    )
+    asking.start()
+    members = pids.get(timeout=10 * SETTLED)
+    assert all(map(is_running, members))
+    asking.kill()
+    asking.join()
+    begun = monotonic()
+    while any(map(is_running, members)) and monotonic() - begun < SETTLED:
+        sleep(0.05)
+    assert not any(map(is_running, members))
