@@ -125,7 +125,14 @@ def field_files(job: Job, job_file: Path, clients: Sequence[str]) -> dict[str, F
 
 
 def federate(
-    job: Job, kit: Path | None, out: Path, console: Console, *, resume: bool, without: Sequence[str] = ()
+    job: Job,
+    kit: Path | None,
+    out: Path,
+    console: Console,
+    *,
+    resume: bool,
+    without: Sequence[str] = (),
+    changed_data: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a job at the hospitals of a federation; results stay at its coordinator and are fetched to `out`.
 
@@ -145,7 +152,16 @@ def federate(
     refuse_missing(job.tracking)
     untold = job.model_copy(update={"tracking": TrackingConfig()})  # of no concern to a hospital
     with tracked(job, out, say), console.status("") as shown:  # in place on a terminal, nothing elsewhere
-        return run_federated(untold, kit, out, resume=resume, say=say, show=shown.update, without=without)
+        return run_federated(
+            untold,
+            kit,
+            out,
+            resume=resume,
+            say=say,
+            show=shown.update,
+            without=without,
+            changed_data=changed_data,
+        )
 
 
 def attester(key: Path | None = None) -> Attest:

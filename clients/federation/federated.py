@@ -19,9 +19,12 @@ def run_federated(
     resume: bool,
     say: Callable[[str], None],
     without: Sequence[str] = (),
+    changed_data: Sequence[str] = (),
     show: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run a job at a federation's hospitals, `without` some; returns how it ended, with everything in `out`.
+
+    Those in `changed_data` may return to it with pictures removed.
 
     Raises:
         FederationError: the kit is none, is refused, or FLARE will not run the job.
@@ -31,6 +34,7 @@ def run_federated(
     opened = open_kit(kit, "admin")
     admin = AdminClient(opened)
     try:
-        return Supervisor(opened, admin, job, out, say, show).run(resume=resume, without=without)
+        supervisor = Supervisor(opened, admin, job, out, say, show)
+        return supervisor.run(resume=resume, without=without, changed_data=changed_data)
     finally:
         admin.close()

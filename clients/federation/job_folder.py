@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from training.atomic_files import write_text
 from training.jobs.job import Job
 
 APP = "app"
+NOTHING: Mapping[str, str] = {}
 SYNC_SECONDS = 300  # for a hospital's process to start and report before the job gives it up
 
 
@@ -20,7 +21,12 @@ def pack(job: Job) -> str:
 
 
 def write_job(
-    folder: Path, job: Job, run: str, hospitals: Sequence[str], without: Sequence[str] = ()
+    folder: Path,
+    job: Job,
+    run: str,
+    hospitals: Sequence[str],
+    without: Sequence[str] = (),
+    permits: Mapping[str, str] = NOTHING,
 ) -> Path:
     """Write a job as a FLARE job folder; returns its path.
 
@@ -30,9 +36,11 @@ def write_job(
         run: under which name both sides keep what they must, the same whenever the run is taken up again.
         hospitals: who gets the job; nobody else ever does.
         without: those that are dismissed.
+        permits: of those that may return with other data, by name.
     """
     path = folder / job.name
     arguments = {"job": pack(job), "run": run}
+    changed = {"changed": ",".join(f"{name}={permit}" for name, permit in permits.items())} if permits else {}
     write(
         path / "meta.json",
         {
@@ -57,7 +65,7 @@ def write_job(
                 {
                     "id": "coordinator",
                     "path": COORDINATOR,
-                    "args": {**arguments, "without": ",".join(without)},
+                    "args": {**arguments, "without": ",".join(without), **changed},
                 }
             ],
         },

@@ -78,6 +78,7 @@ class RunRecord(FrozenConfig):
         job: the FLARE job that runs it at present.
         sent: how often it was sent.
         without: the hospitals that were dismissed.
+        permits: of the hospitals that may return with other data, by name; each is good for one change.
         shown: bytes of its progress that were shown.
         done: whether the run is, and all of it fetched.
     """
@@ -87,6 +88,7 @@ class RunRecord(FrozenConfig):
     job: str = ""
     sent: int = 0
     without: tuple[str, ...] = ()
+    permits: Mapping[str, str] = {}
     shown: int = 0
     done: bool = False
 
@@ -117,22 +119,27 @@ class Supervisor:
     _reported: float = field(default=-REPORT_EVERY)
     _returned_since: dict[str, float] = field(default_factory=dict)
 
-    def run(self, *, resume: bool, without: Sequence[str] = ()) -> dict[str, Any]:
+    def run(
+        self, *, resume: bool, without: Sequence[str] = (), changed_data: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Submit the job, or take up the one that was submitted; returns the outcome.
 
         Args:
             resume: whether to take up the run in `out`.
             without: hospitals that are dismissed from it, beside those that were before.
+            changed_data: hospitals that may return, once, with pictures removed from their data.
 
         Raises:
             CheckpointError: `out` holds something else.
-            FederationError: FLARE will not run the job, or no such hospital can be dismissed.
+            FederationError: FLARE will not run the job, or no such hospital can be dismissed or has data.
         """
         refuse_unknown(without, self.kit.federation.names)
+        refuse_unchangeable(changed_data, self.kit.federation.names, resume=resume)
         self._record = self._claim(resume=resume)
         if self._record.done:
             return DONE
         self._dismiss(without)
+        self._permit(changed_data)
         failed, reached = 0, self._reached()
         away = False
         while True:
@@ -203,15 +210,28 @@ class Supervisor:
         if not new:
             return
         self.say(f"{', '.join(new)} dismissed from run {record.run}")
-        while record.job:
+        self._interrupt()
+        self._update_record(job="", without=(*record.without, *new))
+
+    def _permit(self, names: Sequence[str]) -> None:
+        """Record whose data may have changed; a job that was sent before is stopped, and sent again."""
+        if not names:
+            return
+        self.say(f"{', '.join(names)} may go on in run {self._record.run} with pictures removed")
+        self._interrupt()
+        permits = {**self._record.permits, **{name: token_hex(8) for name in names}}
+        self._update_record(job="", permits=permits)
+
+    def _interrupt(self) -> None:
+        """Stop the job that runs, if one does."""
+        while self._record.job:
             try:
-                self._stop(record.job)
-                self._forget(record.job)
+                self._stop(self._record.job)
+                self._forget(self._record.job)
                 break
             except ConnectionLostError as error:
                 self._report(f"{error}")
                 self.sleep(POLL)
-        self._update_record(job="", without=(*record.without, *new))
 
     def _update_record(self, **changes: Any) -> None:
         """Change the run's record, and write it."""
@@ -256,7 +276,9 @@ class Supervisor:
         """Submit the job, retrying while the coordinator is not reached."""
         record = self._record
         hospitals = [name for name in self.kit.federation.names if name not in record.without]
-        folder = write_job(self.kit.private / "job", self.job, record.run, hospitals, record.without)
+        folder = write_job(
+            self.kit.private / "job", self.job, record.run, hospitals, record.without, record.permits
+        )
         while True:
             try:
                 sent = self.admin.submit(folder)
@@ -367,3 +389,21 @@ def refuse_unknown(names: Sequence[str], hospitals: Sequence[str]) -> None:
             )
     if hospitals and not set(hospitals) - set(names):
         raise FederationError("no hospital would be left; end the run instead of dismissing all of them")
+
+
+def refuse_unchangeable(names: Sequence[str], hospitals: Sequence[str], *, resume: bool) -> None:
+    """Refuse changed data of anyone who is no hospital, or in a run that is only to begin.
+
+    Raises:
+        FederationError: naming who is in, or what to do.
+    """
+    for name in names:
+        if name not in hospitals:
+            raise FederationError(
+                f"there is no hospital {name!r} with data that changed; {nearest(name, list(hospitals))}"
+            )
+    if names and not resume:
+        raise FederationError(
+            "--changed-data is for a run that has begun: give --resume beside it. A run that begins takes "
+            "each hospital's data as they are"
+        )

@@ -89,10 +89,12 @@ class AgreedDataset:
     Attributes:
         own: the node's pictures.
         roster: what all agreed on.
+        tells_unused: whether it is told how many pictures are not used, beside the census.
     """
 
     own: OwnData
     roster: Roster
+    tells_unused: bool = True
 
     def __post_init__(self) -> None:
         known = {label.code for label in self.roster.labels}
@@ -144,9 +146,9 @@ class AgreedDataset:
         return {column: tuple(values) for column, values in traits_of(self.own.dataset).items()}
 
     @property
-    def unused(self) -> Unused:
-        """Those of this node's pictures that are not used, and those in no subgroup."""
-        return unused_of(self.own.dataset) or Unused(0, 0, 0, 0)
+    def unused(self) -> Unused | None:
+        """Those of this node's pictures that are not used, and those in no subgroup, where it is told."""
+        return (unused_of(self.own.dataset) or Unused(0, 0, 0, 0)) if self.tells_unused else None
 
     def examples(self, client: str, split: Split) -> Examples:
         """The pictures of one split, with the numbers of all for classes and subgroups.

@@ -33,6 +33,8 @@ class PrivacyPolicy(FrozenConfig):
         least_noise: the least noise multiplier on updates (`privacy.client_level`) or on every step of every
             training (`dp-sgd`); null where none is required.
         largest_epsilon: the largest `privacy.counts.epsilon`; null where no noise on counts is required.
+        census_apart: whether a run is refused whose numbers of pictures differ by fewer than `min_count`
+            patients of a split and subgroup from those that an earlier run was told.
     """
 
     min_count: int = Field(1, ge=1)
@@ -41,6 +43,7 @@ class PrivacyPolicy(FrozenConfig):
     fewest: int | None = Field(None, ge=2)
     least_noise: float | None = Field(None, gt=0)
     largest_epsilon: float | None = Field(None, gt=0)
+    census_apart: bool = False
 
 
 class JobsPolicy(FrozenConfig):

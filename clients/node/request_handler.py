@@ -18,11 +18,14 @@ from clients.node.canary_guard import CanaryGuard
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.rejoin import Rejoin
+from clients.node.run_pictures import RunPictures
 from clients.node.task_line import task_line
 from clients.store import ClientStore
 from registry.bundle.counts.field_counts import FieldFile, read_field_file
 from registry.bundle.errors import CountsError
 from training.algorithms.release_store import FolderReleases
+from training.data.picture_list import PictureList
+from training.data.told_before import ToldBefore
 from training.engines.in_process import ClientAppParts
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
@@ -37,8 +40,10 @@ from training.engines.nvflare.payload import Payload, size_of, write_long_payloa
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, write_answer
 from training.engines.together.trainers import TrainingProcesses
-from training.errors import MessageError, TrainingError, public_message, tell
+from training.errors import JobError, MessageError, TrainingError, public_message, tell
+from training.federation.client.census_account import CensusAccount
 from training.federation.client.fit import store_key
+from training.federation.client.withdrawn import account_for_told
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.divided import require_divided
@@ -100,6 +105,8 @@ class RequestHandler:
         self._store = ClientStore(states)
         self._releases = FolderReleases(releases or states.with_name("releases"))
         self._spool = Spool(states.with_name("answers"))
+        self._pictures = RunPictures(states.with_name("pictures"))
+        self._listed: PictureList | None = None
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
         self._identity = identity
@@ -201,9 +208,10 @@ class RequestHandler:
                 job = self._limited(job)
                 require_divided(job, job.stages, self._processes, job.engine.device)
                 field = self._field_counts()
+                data = AgreedDataset(self._own, agreed, tells_unused=not self._census_apart)
+                told = self._told_before(data, changed=agreed.changed(self._node))
                 keep_freed_memory()
                 torch.set_num_threads(job.engine.threads_per_client)
-                data = AgreedDataset(self._own, agreed)
                 self._app = ClientApp(
                     job,
                     data,
@@ -213,6 +221,7 @@ class RequestHandler:
                     self._identity,
                     field={} if field is None else {self._node: field},
                     trainers=self._together(job, data),
+                    told=told,
                 )
             except (TrainingError, ValueError) as error:
                 return self._refuse(error)
@@ -238,6 +247,42 @@ class RequestHandler:
         """The share of a GPU's memory that this job may take; None for all of it."""
         limits = None if self._guard is None else self._guard.policy().limits
         return None if limits is None or not limits.gpu else limits.gpu_memory
+
+    def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
+        """What was told of this run's pictures before some were removed; None where all are there.
+
+        Raises:
+            ClientDataError: something else has changed.
+            JobError: the job tells numbers of pictures by another way.
+        """
+        now = self._listed = PictureList.of(data, self._node)
+        if self._census_apart and not self._pictures.settled:
+            CensusAccount(self._releases, self._node).refuse_near(now, self._job.privacy.min_count)
+        told = self._pictures.admit(now, changed=changed)
+        if len(told) == len(now):
+            return None
+        if self._job.privacy.noisy_counts is not None:
+            raise tell(
+                JobError(
+                    f"patients of {self._node} withdrew, and the job has privacy.counts.epsilon: its counts "
+                    "tell without noise how many patients of each class there are. Dismiss the hospital "
+                    "(--without), or start the run anew"
+                )
+            )
+        self._say(
+            f"job {self._job.name}: {len(told) - len(now)} of the {len(told)} pictures that this run began "
+            "with are gone. Numbers of pictures are told as they were; counts of answers of their splits and "
+            f"subgroups leave once {self._job.privacy.min_count} patients are gone; what was learned from "
+            "them stays in the weights"
+        )
+        before = ToldBefore(told, now, data.subgroups, len(data.labels))
+        account_for_told(self._releases, self._node, before, self._job.privacy.min_count)
+        return before
+
+    @property
+    def _census_apart(self) -> bool:
+        """Whether the hospital's policy has numbers of pictures held against those of earlier runs."""
+        return self._guard is not None and self._guard.policy().privacy.census_apart
 
     def _field_counts(self) -> FieldFile | None:
         """What this node's service knows of the field, where the job asks for it.
@@ -278,6 +323,9 @@ class RequestHandler:
                 )
             if self._app is None:
                 raise tell(MessageError(f"{self._node} was asked before it joined"))
+            if self._listed is not None and not self._pictures.settled:
+                CensusAccount(self._releases, self._node).remember(self._listed)
+                self._pictures.settle(self._listed)
             self._step_back(question)
             started = time.monotonic()
             answer = self._allowed_answer(broadcast)

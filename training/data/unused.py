@@ -170,8 +170,8 @@ class HasUnused(Protocol):
     """A dataset that knows which of its pictures are not used; others need not."""
 
     @property
-    def unused(self) -> Unused:
-        """The pictures that are not used, and those in no subgroup."""
+    def unused(self) -> Unused | None:
+        """The pictures that are not used, and those in no subgroup; None where it does not tell."""
 
 
 def unused_of(dataset: object) -> Unused | None:

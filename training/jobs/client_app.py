@@ -2,8 +2,9 @@
 
 Every answer passes the same filters, whatever the transport. In this order: counts get noise, where the job
 asks for it, and any other answer then finds the pictures that judge closed; losses of few pictures are left
-out; an update is clipped and noised, compressed, or withheld for a sum under masks. Where the job asks for
-such sums, an answer with tensors of this client alone that is none of those is refused by the client itself.
+out; after patients withdrew, numbers of pictures are those of before; an update is clipped and noised,
+compressed, or withheld for a sum under masks. Where the job asks for such sums, an answer with tensors of
+this client alone that is none of those is refused by the client itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +20,12 @@ from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.algorithms.share import ALONE, Share
 from training.data.dataset import SERVER, Dataset
+from training.data.told_before import ToldBefore
 from training.errors import MessageError, TrainingError, tell
 from training.federation.canary import CANARY, ReadOnlyStore, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
+from training.federation.client.withdrawn import as_told_before
 from training.federation.questions import COLLECT, FIT, JUDGE
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
@@ -58,6 +61,8 @@ def answer_privately(
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
         update = without_losses_of_few(answer_of(stage, received, client), client)
+    if client.told is not None:
+        update = as_told_before(update, client.told, client.min_count)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -170,6 +175,7 @@ class ClientApp:
         field: what each client played here knows of its service's answers and outcomes, if anything.
         share: which of the processes that train a client together this is.
         trainers: those processes, in the one that they answer to.
+        told: the numbers that the client played here told before patients withdrew from the run.
     """
 
     def __init__(
@@ -184,8 +190,10 @@ class ClientApp:
         field: Mapping[str, FieldFile] | None = None,
         share: Share = ALONE,
         trainers: Trainers | None = None,
+        told: ToldBefore | None = None,
     ) -> None:
         self._job = job
+        self._told = told
         self._field = field or {}
         self._watch = watch
         self._dataset = dataset
@@ -238,4 +246,5 @@ class ClientApp:
             trainers=self._trainers,
             watch=self._watch,
             field=self._field.get(broadcast.client),
+            told=self._told,
         )

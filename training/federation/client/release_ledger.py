@@ -29,9 +29,11 @@ from training.federation.client.differences import Release, smallest_difference
 LOGGER = logging.getLogger("dermfed.releases")
 
 ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS = "answers", "embeddings", "field"
-"""What sums are of: counts and likelihoods of answers, sums of embeddings, or counts of the field.
+CENSUS_NUMBERS = "census"
+"""What sums are of: counts and likelihoods of answers, sums of embeddings, counts of the field, or numbers.
 
-One kind does not subtract from another. Counts of the field are of no pictures; `field_account` keeps them.
+One kind does not subtract from another. Counts of the field are of no pictures; `field_account` keeps them,
+and `census_account` those of numbers of pictures.
 """
 
 
@@ -133,4 +135,4 @@ def digest_of(kind: str, sets: Mapping[str, Examples]) -> str:
 
 def kind_number(kind: str) -> int:
     """A kind as it is written down."""
-    return (ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS).index(kind)
+    return (ANSWERS, EMBEDDING_SUMS, FIELD_COUNTS, CENSUS_NUMBERS).index(kind)
