@@ -34,7 +34,7 @@ def someone(net, job):
 
 
 def test_a_patient_is_withdrawn_between_rounds_and_the_run_ends(net, own_job, wait_until, ended):
-    job = own_job(net, rounds=ROUNDS, network={"silence": 6})
+    job = own_job(net, rounds=ROUNDS)
     out = net.folder / "there"
     net.send(job, out)
     wait_until(lambda: net.metrics_log("tiny"), "the first round")
