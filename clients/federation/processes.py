@@ -14,6 +14,7 @@ from types import FrameType
 from clients.federation import stale_processes
 from clients.federation.console_log import MARK, ConsoleLog
 from clients.federation.errors import KitError
+from clients.federation.job_folder import SYNC_SECONDS
 from clients.federation.kit import Kit
 from clients.federation.place import place_of
 from clients.federation.retention import prune
@@ -52,6 +53,7 @@ def environment(kit: Kit) -> dict[str, str]:
         stale_processes.KIT_VARIABLE: f"{kit.path}",
         "PYTHONUNBUFFERED": "1",
         "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": str(ENDING),
+        "NVFLARE_MAX_RUNNER_SYNC_TIMEOUT": str(SYNC_SECONDS),
         # Replies of FLARE's own to the coordinator then name the kind of an error and none of its text.
         **({"NVFLARE_SECURE_LOGGING": "true"} if kit.facts.role == "hospital" else {}),
         "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4"),

@@ -36,6 +36,12 @@ METRICS = "metrics.jsonl"
 OUTCOME = "outcome.json"
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 DONE = {"state": "done", "error": "", "text": ""}
+BEGINNING = {  # what goes on in a FLARE job of which nothing is heard yet, by its state
+    "SUBMITTED": "the coordinator has the job, and gives it to the hospitals that are connected",
+    "DISPATCHED": "the coordinator and the hospitals start their processes of the job",
+    "RUNNING": "the coordinator and the hospitals start their processes of the job",
+}
+QUIET = 3.0  # seconds without a line after which it is said
 LOST, STOPPED = "lost", "stopped"  # the other ways in which following a job ends
 AWAY, AGAIN = "away", ("away", STOPPED)  # outcomes: a site is away; after these the job is sent again
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
@@ -295,6 +301,7 @@ class Supervisor:
         """Show the job's progress until it ends, is lost, or is stopped for a hospital that returned."""
         self._returned_since.clear()
         metrics = MetricsFollower(self.out / METRICS)
+        began, shown, told = self.clock(), self._record.shown, ""
         while True:
             try:
                 state = self.admin.state(job)
@@ -302,6 +309,11 @@ class Supervisor:
                 progress = self.admin.follow(job, self._record.shown, metrics.known()) if running else {}
                 metrics.take(progress)
                 self._show(progress, rounds_line(self.job, metrics.last(RECENT)) if running else "")
+                beginning = BEGINNING.get(state, "")
+                quiet = not progress and self._record.shown == shown and self.clock() - began >= QUIET
+                if quiet and beginning not in (told, ""):
+                    told = beginning
+                    self.say(f"{told} ({self.clock() - began:.0f} s)")
                 if state.startswith(ENDED):
                     return ENDED
                 if not state:

@@ -170,6 +170,7 @@ def open_door(
         )
         rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)
+        say(f"job {job.name}: its process is there, and waits for the coordinator's first question")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told by its code when somebody asks
         log_error(f"this node cannot take part in the job: {type(error).__name__}: {error}", error)
         door.closed = error

@@ -123,3 +123,16 @@ os.kill(os.getppid(), signal.SIGTERM)
             each.kill()
             each.communicate()
     assert kit.log.read_text().count("had outlived the node") == 2
+
+
+def test_a_jobs_process_waits_for_the_coordinators_as_long_as_that_waits_for_it(kit, monkeypatch):
+    from nvflare.apis.fl_constant import ConfigVarName, SystemConfigs
+    from nvflare.fuel.utils.config_service import ConfigService
+
+    name = f"NVFLARE_{ConfigVarName.MAX_RUNNER_SYNC_TIMEOUT.upper()}"
+    monkeypatch.setenv(name, processes.environment(kit)[name])
+    monkeypatch.setattr(ConfigService, "_var_values", {})
+    found = ConfigService.get_float_var(
+        ConfigVarName.MAX_RUNNER_SYNC_TIMEOUT, SystemConfigs.APPLICATION_CONF, 60.0
+    )
+    assert found == processes.SYNC_SECONDS

@@ -437,3 +437,16 @@ def test_an_odd_line_in_the_log_of_the_coordinator_does_not_end_supervision(foll
         "metrics": f"{line}\n",
     }
     assert follow(admin)[0] == DONE
+
+
+def test_what_goes_on_before_anything_is_heard_of_a_job_is_said(follow):
+    admin = Script((["SUBMITTED"] * 5 + ["DISPATCHED"] * 3 + ["RUNNING"] * 4, DONE))
+    heard = admin.follow
+    admin.follow = lambda job, start, known: heard(job, start, known) if len(admin.jobs[0][0]) < 2 else {}
+    _, said = follow(admin)
+    assert said[1:] == [
+        "the coordinator has the job, and gives it to the hospitals that are connected (3 s)",
+        "the coordinator and the hospitals start their processes of the job (5 s)",
+        "line 0",
+        "line 1",
+    ]

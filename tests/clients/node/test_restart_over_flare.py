@@ -44,7 +44,7 @@ def killed_twice(net, own_job, wait_until, ended):
     job = own_job(net, rounds=ROUNDS, network={"silence": 30})
     net.send(job, net.folder / "there")
     wait_until(lambda: len(net.metrics_log("tiny")) >= 2, "the second round")
-    before = others(net)
+    before, sendings = others(net), sent(net)
     for _ in range(2):
         pid, rounds = job_processes(net.kits)["south"], len(net.metrics_log("tiny"))
         kill(net, "south")
@@ -53,6 +53,7 @@ def killed_twice(net, own_job, wait_until, ended):
     assert len(net.metrics_log("tiny")) < ROUNDS, "nothing was under way any more"
     after = others(net)
     ended(net)
+    assert sent(net) == sendings, "the job went on"
     return job, before, after
 
 
@@ -60,7 +61,6 @@ def test_the_round_goes_on_and_the_others_processes_are_the_same(net, killed_twi
     _, before, after = killed_twice
     assert before == after
     assert before.keys() == {"server", "north", "east"}
-    assert sent(net) == 1
     lines = net.metrics_log("tiny")
     assert [line["round"] for line in lines] == [*range(1, ROUNDS + 1)]
     assert all(line["answered"] == line["asked"] == [*PICTURES] for line in lines)
@@ -87,9 +87,9 @@ def test_the_control_without_the_launcher_the_job_is_taken_up_at_every_site(
     job = own_job(plain, rounds=ROUNDS, network={"silence": 30})
     plain.send(job, plain.folder / "there")
     wait_until(lambda: len(plain.metrics_log("tiny")) >= 2, "the second round")
-    before = others(plain)
+    before, sendings = others(plain), sent(plain)
     kill(plain, "south")
-    wait_until(lambda: sent(plain) == 2, "the job to be sent again")
+    wait_until(lambda: sent(plain) > sendings, "the job to be sent again")
     wait_until(lambda: len(others(plain)) == 3 and others(plain).keys() == before.keys(), "the new processes")
     assert not set(before.values()) & set(others(plain).values())
     ended(plain)

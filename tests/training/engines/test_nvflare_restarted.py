@@ -51,8 +51,9 @@ def test_it_is_asked_anew_and_nothing_is_trained_twice(own_job, net, here, ask, 
         if when == "answered":
             ask_it(header, body, seconds, alive)
         again = Rejoin(file, "session 1")
-        channel.reception = handler(there, "east", again)
-        again.replay(channel.reception)
+        another = handler(there, "east", again)
+        again.replay(another)
+        channel.reception = another  # a process is heard of when it is back in the session
         killed.append(again.before)
         over.wait(120)
         raise ChannelError("a process that is gone answers nothing")

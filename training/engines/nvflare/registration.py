@@ -24,6 +24,7 @@ from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 
 MINUTE = 60.0
+NAMED = 8  # sites in one line
 NOTHING: Mapping[str, str] = {}
 POLL_SECONDS = 0.2  # seconds between looks at who went away
 Result = TypeVar("Result")
@@ -88,6 +89,7 @@ class Registration:
             QuorumError: too few sites may take part.
             DataError: sites disagree on what a class means.
         """
+        self.log(f"{len(expected)} sites read their pictures: {some(expected)}")
         answers = self.request_properties(expected)
         away = self.away_of(expected, answers, {})
         refused = {name: f"{why}" for name, why in answers.items() if isinstance(why, SiteRefusedError)}
@@ -96,6 +98,7 @@ class Registration:
             self._require_quorum(expected, registered, refused)
             left_out = {**refused, **away}
             roster = self.with_masks(agree(self.job, self.in_client_order(registered), left_out))
+            self.log(f"{len(registered)} sites have read them, and get ready")
             joined = self.join(roster, [each.client for each in registered])
             newly_away = self.away_of(expected, joined, away)
             away |= newly_away
@@ -161,6 +164,7 @@ class Registration:
         """
         roster = self.with_masks(read_roster(path))
         sites = [name for name in roster.clients if name != SERVER]
+        self.log(f"the run goes on; {len(sites)} sites read their pictures: {some(sites)}")
         answers = self.request_properties(sites)
         taken = self._take_changes(roster, answers, permits, last)
         if taken.changes != roster.changes:
@@ -316,6 +320,12 @@ class Registration:
         if properties.client != name:
             raise SiteRefusedError(f"{name} introduces itself as {properties.client}")
         return properties
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names, and how many others there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def read_roster(path: Path) -> Roster:
