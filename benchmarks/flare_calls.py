@@ -40,7 +40,6 @@ from training.engines.nvflare.call_leftovers import CallLeftovers, spare_what_is
 MIB, GIB = 1 << 20, 1 << 30
 PIECE = 4 * MIB
 TIMEOUT = 3600  # seconds
-SETTLED = 10  # seconds in which sites connect
 HEADER = (
     "sites",
     "form",
@@ -91,7 +90,6 @@ def be_sites(url: str, count: int) -> None:
         site = cell(f"site-{number}", url)
         adapter = Adapter(answer, site.core_cell.my_info, site)
         site.register_blob_cb(channel=MSG_CHANNEL, topic=MSG_TOPIC, blob_cb=adapter.call)
-    time.sleep(SETTLED)
     print("ready", flush=True)
     time.sleep(TIMEOUT)
 
@@ -104,16 +102,18 @@ def be_job(url: str, count: int, form: Form, pieces: int, at_once: int) -> dict[
     if leftovers is not None:
         spare_what_is_here()
 
+    def send(site: int, body: bytes, length: int) -> Message:
+        return job.send_request(
+            channel=MSG_CHANNEL,
+            target=f"site-{site}",
+            topic=MSG_TOPIC,
+            request=new_cell_message({}, {"body": body, "length": length}),
+            timeout=TIMEOUT,
+        )
+
     def call(site: int, body: bytes, length: int) -> None:
         with in_flight:
-            reply = job.send_request(
-                channel=MSG_CHANNEL,
-                target=f"site-{site}",
-                topic=MSG_TOPIC,
-                request=new_cell_message({}, {"body": body, "length": length}),
-                timeout=TIMEOUT,
-            )
-            if len(reply.payload["body"]) != length:
+            if len(send(site, body, length).payload["body"]) != length:
                 raise SystemExit(f"site {site} answered with something else")
         if leftovers is not None:
             leftovers.add(len(body))
@@ -126,6 +126,9 @@ def be_job(url: str, count: int, form: Form, pieces: int, at_once: int) -> dict[
             call(site, b"", PIECE)
         threads[0] = max(threads[0], active_count())
 
+    for site in range(count):
+        while send(site, b"", 0).payload is None:
+            time.sleep(1)  # not connected yet
     before, spent = told_by_kernel("self", "VmRSS"), time.process_time()
     asking = [Thread(target=ask, args=(site,)) for site in range(count)]
     for thread in asking:

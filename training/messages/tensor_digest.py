@@ -11,7 +11,7 @@ def tensor_digest(tensor: torch.Tensor) -> str:
     """SHA-256 of a tensor's type, shape and values, in hexadecimal."""
     row = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{row.dtype} {tuple(row.shape)} ".encode())
-    digest.update(row.reshape(-1).view(torch.uint8).numpy())
+    digest.update(row.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
