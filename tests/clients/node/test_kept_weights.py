@@ -146,6 +146,8 @@ def test_a_question_that_comes_again_whole_is_not_mixed_with_its_first_pieces(tm
         there = 0
         while there < len(whole):
             place = ChunkAddress(session="s1", number=1, offset=there, size=len(whole))
-            there = receiver.put(place.model_dump_json(), whole[there : there + 4])
+            held = receiver.put(place.model_dump_json(), whole[there : there + 4])
+            assert there < held <= len(whole)
+            there = held
         receiver.answer(header, b"", len(whole))
     assert handler.bodies == [b"abcdef", b"ABCDEFGHIJ"]
