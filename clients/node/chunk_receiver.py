@@ -174,10 +174,13 @@ class ChunkReceiver:
             self._incoming = None
 
     def _incoming_for(self, address: ChunkAddress) -> IncomingPayload:
-        """The payload that a chunk belongs to; a later question's replaces an earlier one's."""
+        """The payload that a chunk belongs to; a later question's replaces an earlier one's.
+
+        So does one of another size, of a question that comes again with what this site has lost.
+        """
         current = self._incoming
         if current is not None and current.session == address.session:
-            if current.number == address.number:
+            if (current.number, current.size) == (address.number, address.size):
                 return current
             if current.number > address.number:
                 raise tell(

@@ -14,7 +14,9 @@ from secrets import token_hex
 import torch
 
 from clients.data.errors import ClientDataError
+from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
+from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.rejoin import Rejoin
@@ -38,7 +40,14 @@ from training.engines.nvflare.handshake import (
 )
 from training.engines.nvflare.payload import Payload, size_of, write_long_payload
 from training.engines.nvflare.roster import Roster
-from training.engines.nvflare.wire import QuestionHeader, Stamp, read_question, write_answer
+from training.engines.nvflare.wire import (
+    QuestionHeader,
+    Stamp,
+    read_question,
+    read_question_header,
+    write_answer,
+    write_lost,
+)
 from training.engines.together.trainers import TrainingProcesses
 from training.errors import JobError, MessageError, TrainingError, public_message, tell
 from training.federation.client.census_account import CensusAccount
@@ -107,6 +116,7 @@ class RequestHandler:
         self._spool = Spool(states.with_name("answers"))
         self._pictures = RunPictures(states.with_name("pictures"))
         self._listed: PictureList | None = None
+        self._kept = KeptWeights(states.with_name("weights"))
         self._canary_guard = CanaryGuard(states.with_name("canary"))
         self._say = say
         self._identity = identity
@@ -136,7 +146,7 @@ class RequestHandler:
             self._admit_job(self._decided)
             # A job may name any file of this machine: its digest is told to whoever has the same file alone.
             begins_with = theirs.versions.get(WEIGHTS)
-            ours = shake_hands(self._job.digest, theirs.session, begins_with)
+            ours = shake_hands(self._job.digest, theirs.session, begins_with, holds=True)
             refuse_incompatible("the coordinator", theirs, ours)
             if begins_with:
                 refuse_other_weights(begins_with, weights_digest(self._job.model))
@@ -147,10 +157,11 @@ class RequestHandler:
         return ours.model_dump_json()
 
     def close(self) -> None:
-        """Drop the last answer, which was kept to be repeated."""
+        """Drop the last answer, which was kept to be repeated, and the weights of the last question."""
         self._last = None
         if self._trainers is not None:
             self._trainers.close()
+        self._kept.close()
         self._spool.remove()
 
     def heartbeat(self) -> Heartbeat:
@@ -309,7 +320,7 @@ class RequestHandler:
         Raises:
             MessageError: when it is no question to this node in this session.
         """
-        question, broadcast = read_question(header, body)
+        question = read_question_header(header)
         self._admit(question)
         with self._busy():
             if self._last is not None and is_repeated(self._last[0], question):
@@ -323,6 +334,11 @@ class RequestHandler:
                 )
             if self._app is None:
                 raise tell(MessageError(f"{self._node} was asked before it joined"))
+            try:
+                whole = body if question.named is None else self._kept.whole(question.named, body)
+            except LostWeightsError as error:
+                return write_lost(question, public_message(error)), b""
+            broadcast = read_question(question, whole)
             if self._listed is not None and not self._pictures.settled:
                 CensusAccount(self._releases, self._node).remember(self._listed)
                 self._pictures.settle(self._listed)
@@ -331,7 +347,12 @@ class RequestHandler:
             answer = self._allowed_answer(broadcast)
             self.rejoin.end_if_lost(answer, broadcast.ask)
             self._spool.clear()
-            written = write_answer(answer, question, lambda tensors: write_long_payload(tensors, self._spool))
+            written = write_answer(
+                answer,
+                question,
+                lambda tensors: write_long_payload(tensors, self._spool),
+                holds=question.named is not None and self._kept.there,
+            )
             self._last, self._answer_bytes = (question, written), size_of(written[1])
         seconds, sent = time.monotonic() - started, len(written[0].encode()) + self._answer_bytes
         self._say(task_line(self._job.name, question, answer, seconds, sent))
@@ -360,7 +381,12 @@ class RequestHandler:
         """The answer to a question, or that the policy does not allow it, as it is at this moment."""
         assert self._app is not None, "asked after it joined"
         try:
-            self._admit_job(self._decided)
+            try:
+                self._admit_job(self._decided)
+            except LimitsError:
+                if not self._kept.remove():
+                    raise
+                self._admit_job(self._decided)  # what is kept for speed alone gives way
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_reason(error))
         return self._canary_guard.answer(broadcast, self._app.answer)

@@ -6,7 +6,7 @@ the sites that are away and asks them then; whom it waits for is logged.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from training.engines.nvflare.census_cache import CensusCache
 from training.engines.nvflare.channel import Channel, StoppedError
 from training.engines.nvflare.deadlines import Deadlines
 from training.engines.nvflare.heartbeat import LivenessTracker
+from training.engines.nvflare.held_weights import HeldWeights
 from training.engines.nvflare.network_round import NetworkRound
 from training.engines.nvflare.payload import Payload, write_long_payload
 from training.engines.nvflare.pending import PendingRequest
@@ -26,6 +27,7 @@ from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, tensor_bytes
 from training.messages.spool import Spool, SpooledTensors
+from training.progress import bytes_in_words
 
 MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
@@ -66,6 +68,7 @@ class NvflareEngine:
         log: takes one log line for whoever follows the run.
         stopped: whether the run was stopped from outside.
         memory: bytes of updates that may wait in memory.
+        holding: the sites that can hold weights, see `training.engines.nvflare.held_weights`.
 
     Attributes:
         receive_lock: see `training.engines.nvflare.network_round.RoundRules`.
@@ -85,7 +88,9 @@ class NvflareEngine:
         log: Callable[[str], None] = print,
         stopped: Callable[[], bool] = bool,
         memory: int = MEMORY_FOR_UPDATES,
+        holding: Collection[str] = (),
     ) -> None:
+        self._held = HeldWeights(holding)
         self._job = job
         self._channels = channels
         self._session = session
@@ -130,9 +135,15 @@ class NvflareEngine:
         requests = [self._request(broadcast) for broadcast in broadcasts]
         self._requests, self._asked = requests, time.monotonic()
         enough = self._job.engine.network.enough
-        NetworkRound(requests, self._channels, self._liveness, self._deadlines, self, enough=enough).run(
-            self._play, SERVER
-        )
+        NetworkRound(
+            requests,
+            self._channels,
+            self._liveness,
+            self._deadlines,
+            self,
+            enough=enough,
+            held=self._held,
+        ).run(self._play, SERVER)
         for request in requests:
             self._census_cache.keep(request.question, request.answer)
             if isinstance(request.answer, Update) and request.question.ask == FIT:
@@ -143,6 +154,9 @@ class NvflareEngine:
 
     def close(self) -> None:
         """Stop pinging the sites and remove what waited."""
+        if self._held.spared:
+            spared = bytes_in_words(self._held.spared)
+            self._log(f"of what went to the sites {spared} was named and not sent: they held it")
         self._liveness.close()
         self._spool.remove()
 

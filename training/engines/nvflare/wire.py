@@ -48,16 +48,28 @@ class QuestionHeader(Stamp):
     Attributes:
         kept: the last round of the stage whose training the coordinator knows of; what the client kept of
             later ones is of answers that never arrived, and forgotten.
+        named: digests of the tensors that do not travel since the site holds them, by name; None from a
+            coordinator that names none, see `training.engines.nvflare.held_weights`.
         options: see `training.messages.message.Broadcast`.
     """
 
     kept: int = Field(ge=0)
+    named: Mapping[str, str] | None = None
     options: Mapping[str, Any] = {}
 
 
 class AnswerHeader(Stamp):
-    """An answer's header; where `failure` says why, there is nothing else."""
+    """An answer's header; where `failure` says why, there is nothing else.
 
+    Attributes:
+        holds: whether the site now holds all tensors of the question, which may then be named.
+        lost: whether it does not hold what was named, and has to be sent it.
+        failure: why there is no answer.
+        num_examples, losses, scalars: see `training.messages.message.Update`.
+    """
+
+    holds: bool = False
+    lost: bool = False
     failure: str | None = None
     num_examples: Mapping[str, int] = {}
     losses: Mapping[str, float] = {}
@@ -79,9 +91,12 @@ def stamp_of(broadcast: Broadcast, job: str, session: str, number: int) -> Stamp
     )
 
 
-def write_question(broadcast: Broadcast, stamp: Stamp, kept: int) -> str:
+def write_question(
+    broadcast: Broadcast, stamp: Stamp, kept: int, named: Mapping[str, str] | None = None
+) -> str:
     """A question's header; its tensors travel beside it, see `training.engines.nvflare.payload`."""
-    return json.dumps({**stamp.model_dump(), "kept": kept, "options": dict(broadcast.options)})
+    told = {} if named is None else {"named": dict(named)}
+    return json.dumps({**stamp.model_dump(), "kept": kept, **told, "options": dict(broadcast.options)})
 
 
 def number_of(header: str) -> tuple[str, int]:
@@ -94,22 +109,38 @@ def number_of(header: str) -> tuple[str, int]:
     return read.session, read.number
 
 
-def read_question(header: str, payload: Payload) -> tuple[QuestionHeader, Broadcast]:
-    """A question that arrived.
+def read_question_header(header: str) -> QuestionHeader:
+    """The header of a question that arrived.
 
     Raises:
         MessageError: when it is none.
     """
-    read = _read_header(QuestionHeader, header)
+    return _read_header(QuestionHeader, header)
+
+
+def read_question(header: QuestionHeader, payload: Payload) -> Broadcast:
+    """A question that arrived, with all its tensors.
+
+    Raises:
+        MessageError: when they are none.
+    """
     tensors = dict(read_payload(payload).items())
-    return read, Broadcast(read.client, read.stage, read.round, read.ask, read.track, tensors, read.options)
+    return Broadcast(
+        header.client, header.stage, header.round, header.ask, header.track, tensors, header.options
+    )
+
+
+def write_lost(stamp: Stamp, reason: str) -> str:
+    """The header of the answer that what was named is not here."""
+    head = {name: getattr(stamp, name) for name in Stamp.model_fields}
+    return json.dumps({**head, "lost": True, "failure": reason})
 
 
 def write_answer(
-    answer: Answer, stamp: Stamp, write: Callable[[Tensors], Payload] = write_payload
+    answer: Answer, stamp: Stamp, write: Callable[[Tensors], Payload] = write_payload, *, holds: bool = False
 ) -> tuple[str, Payload]:
-    """An answer's header and payload, which `write` writes."""
-    head = {name: getattr(stamp, name) for name in Stamp.model_fields}
+    """An answer's header and payload, which `write` writes; `holds` is told where it is so."""
+    head = {name: getattr(stamp, name) for name in Stamp.model_fields} | ({"holds": True} if holds else {})
     if isinstance(answer, Failure):
         return json.dumps({**head, "failure": answer.reason}), b""
     metrics: dict[str, Mapping[str, float]] = {
@@ -121,8 +152,8 @@ def write_answer(
     return header, write(answer.tensors)
 
 
-def read_answer(header: str, payload: Payload, stamp: Stamp) -> Answer:
-    """The answer to the question with this stamp.
+def read_answer_header(header: str, stamp: Stamp) -> AnswerHeader:
+    """The header of the answer to the question with this stamp.
 
     Raises:
         MessageError: when it is none, or answers another question.
@@ -134,6 +165,12 @@ def read_answer(header: str, payload: Payload, stamp: Stamp) -> Answer:
                 f"{stamp.client} answered another question: {name} {getattr(read, name)!r}; "
                 f"asked was {getattr(stamp, name)!r}. The answer is dropped"
             )
+    return read
+
+
+def read_answer(header: str, payload: Payload, stamp: Stamp) -> Answer:
+    """The answer to the question with this stamp; raises like `read_answer_header`."""
+    read = read_answer_header(header, stamp)
     if read.failure is not None:
         return Failure(stamp.client, stamp.track, read.failure)
     return Update(

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.engines.nvflare.payload import read_payload, write_payload
-from training.engines.nvflare.wire import read_answer, read_question, stamp_of, write_answer, write_question
+from training.engines.nvflare.wire import (
+    read_answer,
+    read_question,
+    read_question_header,
+    stamp_of,
+    write_answer,
+    write_question,
+)
 from training.errors import MessageError
 from training.messages.message import Broadcast, Failure, Update, reply
 
@@ -56,7 +63,8 @@ def test_a_question_survives_and_shared_or_turned_memory_is_no_matter():
     base = torch.arange(6.0)
     tensors = {"a": base, "b": base, "turned": base.reshape(2, 3).T}
     question = Broadcast("north", "0-federate", 3, "fit", "dark", tensors, {"split": "test"})
-    header, read = read_question(write_question(question, STAMP, 2), write_payload(tensors))
+    header = read_question_header(write_question(question, STAMP, 2))
+    read = read_question(header, write_payload(tensors))
     assert (header.kept, header.number, header.job) == (2, 7, "sha256:job")
     assert read.address == question.address
     assert dict(read.options) == {"split": "test"}
