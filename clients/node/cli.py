@@ -259,12 +259,12 @@ def start(
     kit: KitOption, data: DataOption = None, field: FieldOption = None, processes: ProcessesOption = 1
 ) -> None:
     """Take part until Ctrl-C or SIGTERM; logs go to the kit. The same command at the coordinator."""
+    refuse_foreign(Path.cwd())  # FLARE's processes look there first
+    require_packages()  # before anything of ours imports them
     from clients.federation.processes import NodeProcess
     from clients.federation.provision import write_site_files
     from clients.node.policy import POLICY, read_policy
 
-    refuse_foreign(Path.cwd())  # FLARE's processes look there first
-    require_packages()
     opened = open_kit(kit, "server", "hospital")
     if data is not None and not data.is_file():
         raise KitError(f"there is no manifest {data}; name the file that `dermfed-data` wrote")

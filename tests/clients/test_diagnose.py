@@ -607,8 +607,8 @@ def test_wrong_use(command, server, picture, tmp_path, arguments, says):
 def test_a_folder_that_cannot_be_listed_is_no_empty_folder(command, server, folder, monkeypatch):
     scandir = os.scandir
 
-    def refuse(path: str) -> Any:
-        if Path(path).name == "c":
+    def refuse(path: str | int) -> Any:
+        if not isinstance(path, int) and Path(path).name == "c":
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 

@@ -31,6 +31,7 @@ ADDED = frozenset(
         "evaluation.quorum",
         "engine.network.quorum",
         "stages.*.evaluation_participation",
+        "engine.processes_per_client",
     )
 )
 ABSENT = object()

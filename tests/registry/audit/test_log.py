@@ -87,7 +87,7 @@ def test_keys_made_and_revoked_are_events_without_their_secret(registry):
     for event in (made, revoked):
         assert (event["details"]["id"], event["details"]["name"]) == (key.id, "ward 3")
         assert secret not in json.dumps(event)
-        assert secret.rpartition("_")[2] not in json.dumps(event)
+        assert secret.split("_", 2)[2] not in json.dumps(event)  # which may hold an underscore itself
 
 
 CHANGES = {
