@@ -38,6 +38,12 @@ class Misbehaving(Federated):
             check=False,
         )
 
+    def start_another(self, kit, data):
+        """A node of another kit, which whoever asks for it ends."""
+        command = [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(kit), "--data", str(data)]
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return subprocess.Popen(command, env=self.environment, cwd=ROOT, **quiet)
+
     def there(self, job, *options):
         """A job at the hospitals; options as of the command."""
         path = self.folder / f"{job['name']}.json"

@@ -126,17 +126,7 @@ def test_its_key_does_not_get_in_under_the_name_of_another(net, disabled_in_a_ru
     for name in ("client.crt", "client.key"):
         shutil.copyfile(net.kits / "north" / "startup" / name, kit / "startup" / name)
     log = net.kits / SERVER / "log.txt"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "clients.node.cli", "start"),
-            *("--kit", str(kit), "--data", str(net.folder / "south.csv")),
-        ],
-        env=net.environment,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = net.start_another(kit, net.folder / "south.csv")
     try:
         told = "authenticated as 'north' but claimed endpoint 'south'"
         wait_until(lambda: told in log.read_text(), "the refusal")

@@ -1,12 +1,10 @@
 """Real processes on this machine: a server and four hospitals with kits and certificates, over loopback."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks.loopback.federated import ROOT, SERVER
+from benchmarks.loopback.federated import SERVER
 from clients.federation.errors import FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
@@ -116,17 +114,7 @@ def test_a_node_of_another_federation_never_gets_in(net, tmp_path, wait_until):
     strangers = {**net.federation, "hospitals": [{"name": "north"}]}
     provision(Federation.model_validate(strangers), tmp_path, tmp_path / "kits")
     kit = tmp_path / "kits" / "north"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "clients.node.cli", "start"),
-            *("--kit", str(kit), "--data", str(net.folder / "north.csv")),
-        ],
-        env=net.environment,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = net.start_another(kit, net.folder / "north.csv")
     try:
         log = kit / "node.log"
         wait_until(lambda: log.exists() and "CERTIFICATE_VERIFY_FAILED" in log.read_text(), "the refusal")

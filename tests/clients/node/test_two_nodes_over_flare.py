@@ -5,8 +5,6 @@ The control is a federation that leaves all to FLARE: the second node takes the 
 
 import os
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,17 +27,7 @@ def second_node(net, folder):
     shutil.copytree(
         net.kits / "north", kit, ignore=shutil.ignore_patterns("*.log", "log.txt*", "lock", "*-*-*")
     )
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "clients.node.cli", "start"),
-            *("--kit", str(kit), "--data", str(net.folder / "north.csv")),
-        ],
-        env=net.environment,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = net.start_another(kit, net.folder / "north.csv")
     try:
         yield kit
     finally:
