@@ -1,5 +1,7 @@
 """Deadlines, acknowledged rounds and the liveness tracker, each on its own."""
 
+import threading
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,3 +120,18 @@ def test_what_was_asked_of_a_process_that_is_gone_is_lost_at_once():
     assert not liveness.lost_in_transit("north", 7, 0), "it was asked after the other had come"
     liveness.mark_away("north", "no route")
     assert not liveness.lost_in_transit("north", 2, 0)
+
+
+def test_a_process_is_known_from_the_beginning_and_not_after_the_first_pause():
+    pinged = threading.Event()
+
+    class Told(Channel):
+        def ping(self, seconds):
+            pinged.set()
+            return super().ping(seconds)
+
+    liveness = LivenessTracker({"north": Told()}, 3600 * BEATS)
+    try:
+        assert pinged.wait(60), "an hour between two heartbeats"
+    finally:
+        liveness.close()

@@ -99,18 +99,19 @@ class LivenessTracker:
 
     def _listen(self, name: str, channel: Channel) -> None:
         beat = self._silence / BEATS
-        while not self._ended.wait(beat):
+        while not self._ended.is_set():  # at once, too: a process has to be known to be missed
             try:
                 heartbeat = channel.ping(beat)
             except (ChannelError, SiteRefusedError) as error:
                 self._not_heard_from(name, f"{error}")
             else:
                 self._heard_from(name, heartbeat)
+            self._ended.wait(beat)
 
     def _heard_from(self, name: str, heartbeat: Heartbeat) -> None:
         with self._lock:
             self._heard[name] = self._clock()
-            renewed = self._process.get(name, heartbeat.process) != heartbeat.process
+            renewed = (self._process.get(name) or heartbeat.process) != heartbeat.process
             self._process[name] = heartbeat.process
             if renewed:
                 self._renewed_at[name] = self._heard[name]
