@@ -37,7 +37,7 @@ class KeptWeights:
 
     def __init__(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)  # a process that is about to end may write there still
         self._folder = folder
 
     @property
