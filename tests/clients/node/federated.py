@@ -38,18 +38,19 @@ class Misbehaving(Federated):
             check=False,
         )
 
-    def start_another(self, kit, data):
-        """A node of another kit, which whoever asks for it ends."""
-        command = [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(kit), "--data", str(data)]
-        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        return subprocess.Popen(command, env=self.environment, cwd=ROOT, **quiet)
-
     def there(self, job, *options):
         """A job at the hospitals; options as of the command."""
         path = self.folder / f"{job['name']}.json"
         path.write_text(json.dumps(job))
         out = self.folder / "there" / job["name"]
         return self.run(path, out, "--engine", "nvflare", "--kit", str(self.kits / ADMIN), *options), out
+
+
+def start_another(net, kit, data):
+    """A node of another kit beside those of a federation, which whoever asks for it ends."""
+    command = [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(kit), "--data", str(data)]
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    return subprocess.Popen(command, env=net.environment, cwd=ROOT, **quiet)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from benchmarks.loopback.federated import ADMIN, ROOT, SERVER
 from clients.federation.disabled import FILE
 from clients.federation.errors import ConnectionLostError
 from clients.federation.standing import Standing
+from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long
 PICTURES = {"north": 26, "south": 29, "east": 32, "west": 35}
@@ -126,7 +127,7 @@ def test_its_key_does_not_get_in_under_the_name_of_another(net, disabled_in_a_ru
     for name in ("client.crt", "client.key"):
         shutil.copyfile(net.kits / "north" / "startup" / name, kit / "startup" / name)
     log = net.kits / SERVER / "log.txt"
-    process = net.start_another(kit, net.folder / "south.csv")
+    process = start_another(net, kit, net.folder / "south.csv")
     try:
         told = "authenticated as 'north' but claimed endpoint 'south'"
         wait_until(lambda: told in log.read_text(), "the refusal")

@@ -10,7 +10,7 @@ from clients.federation.federation_file import Federation
 from clients.federation.job_folder import write_job
 from clients.federation.provision import provision
 from clients.node.journal import FOLDER, read_journal
-from tests.clients.node.federated import alike
+from tests.clients.node.federated import alike, start_another
 from training.jobs.job import Job, read_job
 
 pytestmark = pytest.mark.long
@@ -114,7 +114,7 @@ def test_a_node_of_another_federation_never_gets_in(net, tmp_path, wait_until):
     strangers = {**net.federation, "hospitals": [{"name": "north"}]}
     provision(Federation.model_validate(strangers), tmp_path, tmp_path / "kits")
     kit = tmp_path / "kits" / "north"
-    process = net.start_another(kit, net.folder / "north.csv")
+    process = start_another(net, kit, net.folder / "north.csv")
     try:
         log = kit / "node.log"
         wait_until(lambda: log.exists() and "CERTIFICATE_VERIFY_FAILED" in log.read_text(), "the refusal")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.loopback.federated import ROOT, SERVER
+from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long
 PICTURES = {"north": 26, "south": 29}
@@ -27,7 +28,7 @@ def second_node(net, folder):
     shutil.copytree(
         net.kits / "north", kit, ignore=shutil.ignore_patterns("*.log", "log.txt*", "lock", "*-*-*")
     )
-    process = net.start_another(kit, net.folder / "north.csv")
+    process = start_another(net, kit, net.folder / "north.csv")
     try:
         yield kit
     finally:
