@@ -49,6 +49,8 @@ def deed_for(read):
 
 def misbehave(request_handler):
     """A node that may do wrong."""
+    from clients.node.kept_weights import FILE
+
     real, earlier = request_handler.RequestHandler.answer, {}
 
     def answer(self, header, body):
@@ -61,18 +63,20 @@ def misbehave(request_handler):
         given = real(self, header, body)
         told = earlier[read["ask"]] if deed == "replay" else given
         earlier[read["ask"]] = given
-        return spoilt(told, body, deed) if deed in ("nan", "shapes", "hundredfold") else told
+        kept = self._kept._folder / FILE  # what was asked, whole, where parts of it were only named
+        asked = kept if kept.exists() else body
+        return spoilt(told, asked, deed) if deed in ("nan", "shapes", "hundredfold") else told
 
     request_handler.RequestHandler.answer = answer
 
 
-def spoilt(given, body, deed):
+def spoilt(given, asked, deed):
     """An answer with its tensors spoilt."""
     import torch
 
     from training.engines.nvflare.payload import read_payload, write_payload
 
-    sent, tensors = read_payload(body), read_payload(given[1])
+    sent, tensors = read_payload(asked), read_payload(given[1])
     name = next(iter(tensors))
     if deed == "nan":
         tensors[name] = torch.full_like(tensors[name], float("nan"))
