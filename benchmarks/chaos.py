@@ -62,8 +62,8 @@ def job_of(rounds: int, quorum: int, hospitals: Sequence[str]) -> dict[str, Any]
             "clients": {"by": "manifest"},
         },
         "engine": engine,
-        # On one machine counts would travel in the clear. Embeddings are whole numbers under masks, and what is
-        # fitted to them differs in its last digits.
+        # On one machine counts would travel in the clear. Under masks embeddings are whole numbers, and what
+        # is fitted to them differs in its last digits.
         "privacy": {**JOB.get("privacy", {}), "counts": {"masks": True}},
         "stages": [federate, *JOB["stages"][1:]],
     }
