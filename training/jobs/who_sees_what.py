@@ -6,7 +6,6 @@ before it takes part (`dermfed-node check --job`), and the logs of both before a
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
@@ -17,6 +16,7 @@ from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers.codebook import Codebook
 from training.federation.canary import STEPS
+from training.federation.server.evaluation_cohort import cohort_size
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
 from training.jobs.job import Job
 from training.jobs.stages.export import PARITY_PICTURES
@@ -287,7 +287,7 @@ def of_strangers(job: Job) -> Iterator[Seen]:
 
 def smallest_cohort(hospitals: int, shares: Iterable[float]) -> int:
     """How many hospitals a sum is of at the least, where such shares of them are asked."""
-    return min((ceil(share * hospitals - 1e-9) for share in shares), default=hospitals)
+    return min((cohort_size(hospitals, share, 1) for share in shares), default=hospitals)
 
 
 def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
@@ -302,10 +302,8 @@ def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
     least = f"a sum under masks over {config.fewest} hospitals or more"
     if config.threshold(hospitals) > hospitals:
         return least
-    if config.sparse is not None and hospitals >= config.sparse.FEWEST:
-        return (
-            f"{least}, as long as at most {config.sparse.corrupted:.0%} of all help a coordinator that lies"
-        )
+    if (sparse := config.sparse_among(hospitals)) is not None:
+        return f"{least}, as long as at most {sparse.corrupted:.0%} of all help a coordinator that lies"
     helpers = config.helpers(hospitals)
     return f"{least}; a coordinator that lies opens one of {hospitals} with the help of {helpers} others"
 

@@ -3,9 +3,8 @@
 import hashlib
 import json
 
-import torch
-
 from training.messages.message import Broadcast
+from training.messages.tensor_digest import value_bytes
 
 
 def question_digest(question: Broadcast) -> str:
@@ -15,5 +14,5 @@ def question_digest(question: Broadcast) -> str:
     for name, tensor in sorted(question.tensors.items()):
         head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
         found.update(len(head).to_bytes(8, "big") + head)
-        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        found.update(value_bytes(tensor))
     return found.hexdigest()

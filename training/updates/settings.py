@@ -69,19 +69,23 @@ class SecureAggregationConfig(FrozenConfig):
             return survivors
         return 0.5 if survivors is None else "a half"
 
+    def sparse_among(self, hospitals: int) -> SparseMasksConfig | None:
+        """How so many share with a few; None where they share with all."""
+        return self.sparse if self.sparse is not None and hospitals >= self.sparse.FEWEST else None
+
     def threshold(self, clients: int) -> int:
         """The threshold t of so many clients.
 
         Where masks are sparse, more than (1 + γ) / 2 of them: then no two lists of survivors are both
         confirmed, even if a share γ confirms both; and more than `survivors` where that is given.
         """
-        sparse = self.sparse is not None and clients >= self.sparse.FEWEST
+        sparse = self.sparse_among(clients)
         if self.survivors is not None:
             least = int(self.survivors * clients) + 1
         else:
-            least = clients // 2 + 1 if sparse else 2 * clients // 3 + 1
-        if self.sparse is not None and sparse:
-            least = max(least, (clients + ceil(round(self.sparse.corrupted * clients, 9))) // 2 + 1)
+            least = 2 * clients // 3 + 1 if sparse is None else clients // 2 + 1
+        if sparse is not None:
+            least = max(least, (clients + ceil(round(sparse.corrupted * clients, 9))) // 2 + 1)
         return max(self.fewest, least)
 
     def helpers(self, clients: int) -> int:

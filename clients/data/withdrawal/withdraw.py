@@ -109,11 +109,12 @@ def withdraw(
 
     at_first = drawn(manifest)
     more = also_left_out(before, gone, at_first, beside)
+    taken_out = gone | more
+    kept = [row for place, row in enumerate(before.rows) if place not in taken_out]
     left = before.keep(
         [
             replace(row, split=row.split or (at_first[row.image].split if row.image in at_first else ""))
-            for place, row in enumerate(before.rows)
-            if place not in gone | more
+            for row in kept
         ]
     )
     if not left.rows:
@@ -130,7 +131,6 @@ def withdraw(
     finally:
         checked.unlink(missing_ok=True)
     groups = groups_of(before)
-    kept = [row for place, row in enumerate(before.rows) if place not in gone | more]
     return Withdrawn(
         before,
         left,

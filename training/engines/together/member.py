@@ -21,6 +21,7 @@ from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.messages.message import Broadcast, Tensors, Update
 from training.messages.spool import Spool
+from training.messages.tensor_digest import value_bytes
 from training.messages.tensor_file import map_tensors
 from training.progress import Watch, unwatched
 
@@ -149,7 +150,7 @@ def digest_of(tensors: Tensors) -> str:
     found = hashlib.sha256()
     for name, tensor in tensors.items():
         found.update(name.encode())
-        found.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        found.update(value_bytes(tensor))
     return found.hexdigest()
 
 

@@ -47,8 +47,7 @@ class Circle:
 def circle_of(clients: Sequence[str], config: SecureAggregationConfig) -> Circle:
     """How these clients share their secrets; only hospitals are drawn, and count."""
     hospitals = sum(name != SERVER for name in clients)
-    sparse = config.sparse
-    if sparse is not None and hospitals >= sparse.FEWEST:
+    if (sparse := config.sparse_among(hospitals)) is not None:
         found = neighbourhood(hospitals, sparse.corrupted, sparse.leaving, config.fewest)
         if found is not None:
             return Circle(True, found.holders, found.threshold)
