@@ -71,6 +71,11 @@ class Kit:
         return self.path / "private"
 
     @property
+    def releases(self) -> Path:
+        """The account of what this node told of its pictures, over all runs."""
+        return self.private / "releases"
+
+    @property
     def log(self) -> Path:
         """The node's log file."""
         return self.path / "node.log"

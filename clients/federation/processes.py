@@ -17,6 +17,7 @@ from clients.federation.errors import KitError
 from clients.federation.job_folder import SYNC_SECONDS
 from clients.federation.kit import Kit
 from clients.federation.place import place_of
+from clients.federation.private_files import OTHERS
 from clients.federation.retention import prune
 
 PAUSE = 5.0  # seconds before a process that ended by itself is started again
@@ -28,7 +29,6 @@ ONE_KIT = (
     "One kit is for one node: stop the other, or this one. This one asks again every half minute, and comes "
     "in when the other has been silent for a minute"
 )
-PRIVATE_FILES = 0o077  # what nobody else may do with a file that a node makes
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
 ASKING, KEPT_OUT = "clients.federation.asking", 3  # its program, and its exit code
 CLIENT_PROGRAM = "nvflare.private.fed.app.client.client_train"
@@ -80,7 +80,7 @@ class NodeProcess:
         Raises:
             KitError: the kit is in use.
         """
-        os.umask(PRIVATE_FILES)
+        os.umask(OTHERS)
         with in_use(self._kit):
             return self._run()
 

@@ -16,13 +16,17 @@ from clients.federation.errors import KitError, PolicyFileError
 from clients.federation.kit import Kit
 from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
-from clients.node.own_data import OwnData, read_own
+from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
+from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
+from training.data.picture_list import PictureList
 from training.engines.nvflare.handshake import installed
+from training.engines.nvflare.roster import agree
 from training.errors import JobError, TrainingError
+from training.federation.client.census_account import CensusAccount
 from training.jobs.counts_under_masks import decide_masks, over_network
 from training.jobs.divided import require_divided, require_gpus
 from training.jobs.job import Job
@@ -250,10 +254,31 @@ def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckRes
     yield CheckResult("data", True, describe_data(own))
     for line in own.not_used:
         yield CheckResult("not used", True, line)
+    yield from check_census(kit, job, own)
     try:
         yield from check_model(job, own)
     except JobError as error:
         yield CheckResult("model", False, f"{error}")
+
+
+def check_census(kit: Kit, job: Job, own: OwnData) -> Iterator[CheckResult]:
+    """Whether a new run may be told how many pictures there are, where the policy compares with earlier runs.
+
+    Classes and subgroups are this node's alone; the run's may be more, which changes no set of pictures.
+    """
+    try:
+        if not read_policy(kit.path / POLICY).privacy.census_apart:
+            return
+        pictures = PictureList.of(AgreedDataset(own, agree(job, [own.properties], {})), kit.facts.name)
+        CensusAccount(FolderReleases(kit.releases), kit.facts.name).refuse_near(
+            pictures, job.privacy.min_count
+        )
+    except PolicyFileError:
+        return  # told by `check_policy`
+    except TrainingError as error:
+        yield CheckResult("census", False, f"a new run is refused: {error}")
+        return
+    yield CheckResult("census", True, "far enough from what earlier runs were told of numbers of pictures")
 
 
 def describe_data(own: OwnData) -> str:

@@ -180,11 +180,13 @@ def check(
     require_packages()
     from clients.data.inspect.check import check_manifest
     from clients.data.pictures.cache import cache_folder
+    from clients.federation.private_files import private_files
     from clients.node.check import CheckResult, check_node
     from training.jobs.job import read_job
 
     opened = open_kit(kit, "server", "hospital")
-    found = check_node(opened, read_job(job) if job else None, data, cache_folder(), processes)
+    with private_files():  # the cache of decoded pictures is made here, too
+        found = check_node(opened, read_job(job) if job else None, data, cache_folder(), processes)
     if data is not None and job is None:
         problems = check_manifest(data.absolute()).problems
         listed = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])

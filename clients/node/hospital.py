@@ -159,7 +159,7 @@ def open_door(
             Path(data) if data else None,
             cache=cache_folder(),
             states=folder / "clients",
-            releases=kit.private / "releases",
+            releases=kit.releases,
             say=say,
             identity=open_identity(kit, f"{run} {job.digest}", say),
             federation=kit.federation.names,
