@@ -26,13 +26,21 @@ from cohort_memory import MIB, MODEL, OBJECTIVE
 from cohort_memory import SIZE as SMALL
 from cohort_memory import measure as measure_cohort
 from quick import start
+from safetensors.torch import save_file
 from simulators import BARE, CLOSE, OURS, Ran, Simulators, apart
 from tables import print_conditions, print_table
 from wire import Carried, Wire
 
+from training.models import ModelConfig, build_model
+from training.models.groups import float_state
+
 FOUR = ("north", "south", "east", "west")
 BATCH, PICTURES, SIZE = 32, 170, 32
 NETWORK = {"name": "resnet18", "options": {"channels": [16, 32, 64, 128]}}
+WIDE, WIDE_SIZE = (
+    {"name": "resnet18", "options": {"channels": [64, 128, 256, 512]}},
+    64,
+)  # of a frozen encoder
 
 
 class Part(StrEnum):
@@ -62,27 +70,53 @@ def small_job(steps: int, rounds: int) -> dict[str, Any]:
     }
 
 
+def compared(steps: Sequence[int], rounds: int, weights: Path) -> dict[str, dict[str, Any]]:
+    """What simulators are compared by: gradient steps alone, with an evaluation, and on a frozen encoder."""
+    frozen = {
+        **small_job(max(steps), rounds),
+        "size": WIDE_SIZE,
+        "model": {**WIDE, "weights": str(weights)},
+        "stage": {"trains": {"name": "head"}},
+    }
+    return {
+        **{in_words(count): small_job(count, rounds) for count in steps},
+        f"{in_words(min(steps))}, judged": {
+            **small_job(min(steps), rounds),
+            "stage": {"evaluate_on": "validation"},
+        },
+        f"{in_words(max(steps))}, frozen encoder": frozen,
+    }
+
+
+def in_words(steps: int) -> str:
+    """So many gradient steps."""
+    return f"{steps} step" if steps == 1 else f"{steps} steps"
+
+
 def compare_simulators(
     folder: Path, steps: Sequence[int], rounds: int, turns: int, flower: Path | None
 ) -> None:
-    """Table of all simulators, for each number of steps.
+    """Table of all simulators, for each number of steps, for one that is evaluated and a frozen encoder.
 
-    With the fewest steps all must end with the same model. With more, this network makes much of rounding:
+    But for the most steps all must end with the same model. With these, this network makes much of rounding:
     its last layers see one pixel, and batch normalisation divides a dead channel by next to nothing.
     """
     rows = []
     if flower is None:
         print("without --flower-python Flower is left out\n")
-    for count in steps:
-        place = folder / f"{count}-steps"
-        job_file = Wire(place, FOUR, PICTURES, small_job(count, rounds)).job_file
-        three = Simulators(job_file, place / "simulators", flower)
+    weights = folder / "encoder.safetensors"
+    drawn = float_state(build_model(ModelConfig.model_validate(WIDE), 2, seed=0, image_size=WIDE_SIZE))
+    save_file({name.removeprefix("encoder."): value for name, value in drawn.items()}, weights)
+    for number, (what, job) in enumerate(compared(steps, rounds, weights).items()):
+        place = folder / f"simulators-{number}"
+        three = Simulators(Wire(place, FOUR, PICTURES, job).job_file, place / "simulators", flower)
         ran: dict[str, list[Ran]] = {name: [] for name in three.names}
         for turn in range(turns):
             for name in in_turn(three.names, turn):
                 ran[name].append(three.run(name))
-        rows += [(count, *row) for row in rows_of(three, ran, strict=count == min(steps))]
-    header = ("steps a client", "simulator", "s a round", "by turn", f"/ {OURS}", f"more than {BARE}, s")
+        strict = what != in_words(max(steps)) or len(steps) == 1
+        rows += [(what, *row) for row in rows_of(three, ran, strict=strict)]
+    header = ("a client's round", "simulator", "s a round", "by turn", f"/ {OURS}", f"more than {BARE}, s")
     print_table((*header, "whole run, s", "accuracy", "apart"), rows)
 
 
@@ -90,9 +124,10 @@ def rows_of(three: Simulators, ran: dict[str, list[Ran]], *, strict: bool) -> It
     """A row of each simulator; where it is strict, none may have computed something else."""
     rounds = {name: median_round([each.times.rounds for each in runs]) for name, runs in ran.items()}
     ours = ran[OURS][-1].weights
+    [bare] = [name for name in ran if name.startswith(BARE)]
     for name, runs in ran.items():
         found, difference = "", ""
-        if name != BARE:
+        if name != bare:
             distance = max(apart(ours, each.weights, three.initial) for each in runs)
             if strict and distance > CLOSE:
                 raise SystemExit(f"{name} computes something else: its model is {distance:.2g} from ours")
@@ -102,7 +137,7 @@ def rows_of(three: Simulators, ran: dict[str, list[Ran]], *, strict: bool) -> It
             f"{rounds[name]:.3f}",
             spread([median(each.times.rounds) for each in runs]),
             f"{rounds[name] / rounds[OURS]:.2f}",
-            f"{rounds[name] - rounds[BARE]:.3f}",
+            f"{rounds[name] - rounds[bare]:.3f}",
             f"{median(each.times.whole for each in runs):.1f}",
             found,
             difference,

@@ -52,8 +52,9 @@ def write_job(
     rounds: int,
     engine: Mapping[str, Any],
     name: str = "federation",
+    stage: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A job of federated averaging, without evaluation between its rounds."""
+    """A job of federated averaging, without evaluation between its rounds unless `stage` says more."""
     job = {
         "name": name,
         "data": {
@@ -72,6 +73,7 @@ def write_job(
                 "evaluate_on": None,
                 "objective": {"name": "supervised", "sampling": "uniform", **objective},
                 "aggregator": {"name": "fedavg"},
+                **(stage or {}),
             }
         ],
     }

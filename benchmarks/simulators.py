@@ -5,6 +5,10 @@ client shows them in each round. All three then take the same gradient steps, on
 end with the same model but for rounding, which grows with the steps. Ours and Flower play as many clients at
 once as there are cores; FLARE's simulator as many as there are clients, as it does by itself (with fewer it
 starts a process for each client in each round). Beside them a loop takes the steps and nothing else.
+
+Where the encoder is frozen the head alone travels, at all of them. Ours makes features once. The plain ones
+show the encoder every picture in every step, as is commonly written; since their users may mend that, Flower
+is there a second time with features that each of its processes keeps, and the loop keeps them, too.
 """
 
 import json
@@ -25,6 +29,7 @@ from torch import Tensor
 
 from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sampling import epoch_order
+from training.data.dataset import Split
 from training.jobs.job import Job, read_job
 from training.jobs.stages.federate import Federate
 from training.messages.message import GLOBAL
@@ -36,8 +41,10 @@ from training.seeds import generator
 from training.wiring import load_data
 
 PLAIN = Path(__file__).resolve().parent / "plain"
+SETTINGS = "settings.json"
 CLOSE = 1e-3  # how far two models may be apart, over how far they went: rounding grows from round to round
-OURS, BARE = "dermfed", "steps alone"
+OURS, FLOWER, FLARE, BARE = "dermfed", "Flower", "FLARE", "steps alone"
+KEEPS = ", features kept"
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,13 @@ class Simulators:
     @property
     def names(self) -> list[str]:
         """Who is there."""
-        return [OURS, *(["Flower"] if self._flower else []), "FLARE", BARE]
+        flower = [FLOWER, *([FLOWER + KEEPS] if self.frozen else [])] if self._flower else []
+        return [OURS, *flower, FLARE, BARE + KEEPS if self.frozen else BARE]
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the head alone learns."""
+        return self._stage.trains.name == "head"
 
     def run(self, name: str) -> Ran:
         """One whole run."""
@@ -117,11 +130,13 @@ class Simulators:
         folder = self._folder / name
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self._plain, folder)
+        settings = json.loads((folder / SETTINGS).read_text())
+        (folder / SETTINGS).write_text(json.dumps({**settings, "keeps_features": name.endswith(KEEPS)}))
         python, script = {
-            "Flower": (self._flower, PLAIN / "flower_simulation.py"),
-            "FLARE": (sys.executable, PLAIN / "flare_simulation.py"),
+            FLOWER: (self._flower, PLAIN / "flower_simulation.py"),
+            FLARE: (sys.executable, PLAIN / "flare_simulation.py"),
             BARE: (sys.executable, PLAIN / "bare_loop.py"),
-        }[name]
+        }[name.removesuffix(KEEPS)]
         told = folder / "times.json"
         # No telemetry: neither their traffic nor its time is of interest.
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(PLAIN)}
@@ -160,19 +175,24 @@ class Simulators:
             "batch_size": objective.batch_size,
             "lr": objective.optimizer.lr,
             "momentum": objective.optimizer.momentum,
+            "trains": self._stage.trains.name,
+            "evaluates": self._stage.evaluate_on is not None,
         }
-        (self._plain / "settings.json").write_text(json.dumps(settings))
+        (self._plain / SETTINGS).write_text(json.dumps(settings))
         for client in self.data.clients:
             examples = self.data.examples(client, "train")
-            count = len(examples.labels)
             orders = [
                 [self._order(examples.labels, round_, client, epoch) for epoch in range(objective.epochs)]
                 for round_ in range(1, self._rounds + 1)
             ]
-            images = examples.batch(np.arange(count))
-            np.savez(
-                self._plain / f"{client}.npz", images=images, labels=examples.labels, orders=np.array(orders)
-            )
+            self._export_pictures(client, "train", np.array(orders))
+            self._export_pictures(client, "validation", np.array([]))
+
+    def _export_pictures(self, client: str, split: Split, orders: NDArray[Any]) -> None:
+        examples = self.data.examples(client, split)
+        images = examples.batch(np.arange(len(examples)))
+        file = self._plain / f"{client}-{split}.npz"
+        np.savez(file, images=images, labels=examples.labels, orders=orders)
 
     def _order(self, labels: NDArray[np.int64], round_: int, client: str, epoch: int) -> NDArray[np.int64]:
         """Which pictures a client shows in an epoch."""
@@ -196,9 +216,13 @@ def final_weights(checkpoints: Path) -> dict[str, Tensor]:
 
 
 def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor], initial: dict[str, Tensor]) -> float:
-    """How far two models are from each other, over how far ours went: ‖θ − θ'‖ / ‖θ − θ⁰‖."""
+    """How far two models are from each other, over how far ours went: ‖θ − θ'‖ / ‖θ − θ⁰‖.
+
+    Of what both have: where the head alone learns, theirs is nothing else.
+    """
+    both = sorted(ours.keys() & theirs.keys())
 
     def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-        return sum(float((value - other[name]).square().sum()) for name, value in one.items()) ** 0.5
+        return sum(float((one[name] - other[name]).square().sum()) for name in both) ** 0.5
 
     return distance(ours, theirs) / distance(ours, initial)

@@ -10,12 +10,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from safetensors.torch import save_file
-from small_job import network, settings, train
+from small_job import evaluate, network, settings, train
 
 
 def one(folder, round_, client):
     """One client's steps, from wherever its process' model is."""
     train(network(folder), folder, client, round_)
+    if settings(folder)["evaluates"]:
+        evaluate(network(folder), folder, client)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ parser.add_argument("--folder")
 parser.add_argument("--plain")
 arguments = parser.parse_args()
 sys.path.insert(0, arguments.plain)
-from small_job import network, settings, train  # noqa: E402
+from small_job import evaluate, network, settings, train, travelling  # noqa: E402
 
 flare.init()
 folder = arguments.folder
@@ -26,11 +26,16 @@ while flare.is_running():
     if received is None:
         break
     times.append(time.time())
-    model.load_state_dict(received.params)
+    model.load_state_dict(received.params, strict=False)
+    metrics = {}
+    if settings(folder)["evaluates"]:
+        loss, accuracy, _ = evaluate(model, folder, client)
+        metrics = {"loss": loss, "accuracy": accuracy}
     count = train(model, folder, client, received.current_round)
     flare.send(
         flare.FLModel(
-            params={name: value.cpu() for name, value in model.state_dict().items()},
+            params={name: value.cpu() for name, value in travelling(model, folder).items()},
+            metrics=metrics or None,
             meta={"NUM_STEPS_CURRENT_ROUND": count},
         )
     )

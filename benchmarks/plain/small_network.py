@@ -41,12 +41,16 @@ class Encoder(nn.Module):
             setattr(self, f"layer{number}", blocks)
         self.fc = nn.Linear(channels[-1], classes)
 
-    def forward(self, x):
-        """Logits `(batch, classes)`."""
+    def features(self, x):
+        """`(batch, channels)`."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = layer(x)
-        return self.fc(x.mean((2, 3)))
+        return x.mean((2, 3))
+
+    def forward(self, x):
+        """Logits `(batch, classes)`."""
+        return self.fc(self.features(x))
 
 
 class Network(nn.Module):
