@@ -37,6 +37,17 @@ class Coordinator(FrozenConfig):
     port: int = Field(8002, ge=1, le=65535)
     organisation: str = Field("coordinator", pattern=ORGANISATION)
 
+    @field_validator("host")
+    @classmethod
+    def _reached_by_ipv4(cls, host: str) -> str:
+        """FLARE's server listens on IPv4 alone, and takes a colon for the beginning of the port."""
+        if ":" in host:
+            raise ValueError(
+                f"{host} is no name and no IPv4 address, and the coordinator listens on IPv4 alone; give a "
+                "name that has an IPv4 address, or that address, and the port under `port`"
+            )
+        return host
+
 
 class Hospital(FrozenConfig):
     """A hospital; its name is the client's name in jobs.

@@ -147,6 +147,8 @@ def test_a_given_authority_signs(tmp_path):
         ({"hospitals": [{"name": "server"}]}, "may not be called server"),
         ({"hospitals": [{"name": "../etc"}]}, "should match pattern"),
         ({"coordinator": {"host": "north"}}, "a hospital is called north, as the coordinator's host"),
+        ({"coordinator": {"host": "2001:db8::7"}}, "2001:db8::7 is no name and no IPv4 address"),
+        ({"coordinator": {"host": "skin.example.org:8002"}}, "and the port under `port`"),
         ({"hospital": []}, "unknown key `hospital`"),
     ],
 )
