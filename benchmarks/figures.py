@@ -350,8 +350,8 @@ FIGURES: tuple[Figure, ...] = (
             Panel("seconds a round", ("s a round",), log=True),
             Panel("of dermfed's", ("/ dermfed",), line=1, log=True),
         ),
-        ("steps a client", "simulator"),
-        said="steps: {}, {}",
+        ("a client's round", "simulator"),
+        said="{}: {}",
     ),
     Figure(
         "service-throughput",

@@ -193,7 +193,7 @@ def measure(count: int, form: Form, pieces: int, at_once: int) -> tuple[str, ...
         form,
         f"{at_once}",
         f"{moved / MIB:,.0f}",
-        *(f"{found[name] / MIB:.0f}" for name in ("peak", "end", "leftovers", "free", "left")),
+        *(f"{found[name] / MIB:z.0f}" for name in ("peak", "end", "leftovers", "free", "left")),
         f"{found['threads']:.0f}",
         f"{found['spent'] / (moved / GIB):.1f}",
         f"{passed_on / (moved / GIB):.1f}",

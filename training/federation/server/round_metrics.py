@@ -29,7 +29,6 @@ class RoundMetrics:
         scalars: what the objective logs of its round, by model and client.
         before: the weight of the model of the round before, by model.
         sampled: what figures stand for, where not all clients judged the model.
-        losses_told: whether anybody told a loss; where updates get noise nobody does, and `losses` are 0.
     """
 
     stage: str
@@ -37,7 +36,7 @@ class RoundMetrics:
     asked: Mapping[str, Sequence[str]]
     answered: Mapping[str, Sequence[str]]
     failed: Sequence[Mapping[str, str]]
-    losses: Mapping[str, float]
+    losses: Mapping[str, float | None]
     weights: Mapping[str, Mapping[str, float]]
     metrics: Mapping[str, float | None]
     by_subgroup: Mapping[str, Mapping[str, float | None]]
@@ -45,7 +44,6 @@ class RoundMetrics:
     scalars: Mapping[str, Mapping[str, Mapping[str, float]]]
     before: Mapping[str, float] = field(default_factory=dict)
     sampled: SampledRound | None = None
-    losses_told: bool = True
 
     @classmethod
     def of(
@@ -75,7 +73,6 @@ class RoundMetrics:
             asked=cohorts,
             answered={track: [update.client for update in members] for track, members in updates.items()},
             failed=[{"client": f.client, "model": f.track, "reason": f.reason} for f in failures],
-            losses_told=any(update.losses for members in updates.values() for update in members),
             losses={track: mean_loss(members) for track, members in updates.items()},
             weights={track: dict(mixture.clients) for track, mixture in mixtures.items()},
             before={track: mixture.previous for track, mixture in mixtures.items()},
@@ -90,9 +87,10 @@ class RoundMetrics:
         )
 
     @property
-    def loss(self) -> float:
-        """The mean over models."""
-        return sum(self.losses.values()) / len(self.losses)
+    def loss(self) -> float | None:
+        """The mean over models of which a loss is told; None where it is of none."""
+        told = [loss for loss in self.losses.values() if loss is not None]
+        return sum(told) / len(told) if told else None
 
     @property
     def worst(self) -> str:
@@ -110,7 +108,7 @@ class RoundMetrics:
     @property
     def note(self) -> str:
         """The line for whoever watches."""
-        parts = [f"loss {self.loss:.3f}" if self.losses_told else "no loss told"]
+        parts = ["no loss told" if self.loss is None else f"loss {self.loss:.3f}"]
         balanced = self.metrics.get("balanced_accuracy")
         if balanced is not None:
             worst = self.worst
@@ -175,13 +173,13 @@ def distinct(clients: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(client for members in clients.values() for client in members))
 
 
-def mean_loss(updates: Sequence[Update]) -> float:
-    """The sample-weighted mean training loss over clients and subgroups."""
+def mean_loss(updates: Sequence[Update]) -> float | None:
+    """The sample-weighted mean training loss over clients and subgroups; None where nobody tells one."""
     known = [
         (update.num_examples.get(name, 0), loss) for update in updates for name, loss in update.losses.items()
     ]
     total = sum(n for n, _ in known)
-    return sum(n * loss for n, loss in known) / total if total else 0.0
+    return sum(n * loss for n, loss in known) / total if total else None
 
 
 def figures(counts: Counts) -> dict[str, float | None]:

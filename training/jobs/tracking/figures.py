@@ -8,6 +8,7 @@ from typing import Any
 
 from training.updates.differential_privacy.accountant import EPSILON
 
+WHO = "answered"  # the curve that every round has
 CURVES = ("accuracy", "balanced_accuracy", "auroc")
 TEST_FIGURES = (*CURVES, "macro_f1", "ece", "aurc")
 
@@ -17,7 +18,7 @@ def figures_of_round(line: Mapping[str, Any]) -> dict[str, float]:
     found: dict[str, Any] = {
         "loss": line["loss"],
         "asked": len(line["asked"]),
-        "answered": len(line["answered"]),
+        WHO: len(line["answered"]),
         **{name: line["metrics"].get(name) for name in CURVES},
         **by_subgroup(line["by_subgroup"], CURVES),
         **{name: line.get(name) for name in ("bytes_up", "bytes_down", "seconds")},

@@ -14,6 +14,7 @@ from typing import Any
 
 from training.jobs.job import Job
 from training.jobs.settings import MLflowConfig
+from training.jobs.tracking.figures import WHO
 
 QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -86,7 +87,7 @@ class MLflow:
         done: dict[str, int] = {}
         for key in metrics:
             stage, _, name = key.partition("/")
-            if name in ("loss", "accuracy"):
+            if name in (WHO, "accuracy"):
                 steps = [point.step for point in self._client.get_metric_history(self._id, key)]
                 done[stage] = max([done.get(stage, 0), *steps])
         return done

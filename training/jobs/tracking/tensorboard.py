@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-LOSS = "loss"  # the curve that every stage has
+from training.jobs.tracking.figures import WHO
+
 TEST_FIGURE = "accuracy"  # and the one that tests have
 
 
@@ -31,7 +32,7 @@ class TensorBoard:
         done: dict[str, int] = {}
         for stage in sorted(path for path in self._folder.glob("*") if path.is_dir()):
             events = EventAccumulator(str(stage), size_guidance={"scalars": 0}).Reload()
-            for tag in {LOSS, TEST_FIGURE} & set(events.Tags()["scalars"]):
+            for tag in {WHO, TEST_FIGURE} & set(events.Tags()["scalars"]):
                 done[stage.name] = max(
                     [done.get(stage.name, 0), *(each.step for each in events.Scalars(tag))]
                 )
@@ -45,7 +46,7 @@ class TensorBoard:
             self._writers[stage] = SummaryWriter(str(self._folder / stage))
         writer = self._writers[stage]
         # The curve by which `open` finds what is there comes last, so that a round counts when it is whole.
-        for name in sorted(figures, key=lambda name: name in (LOSS, TEST_FIGURE)):
+        for name in sorted(figures, key=lambda name: name in (WHO, TEST_FIGURE)):
             writer.add_scalar(name, figures[name], round_)
         writer.flush()
 

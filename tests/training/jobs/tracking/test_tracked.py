@@ -89,13 +89,17 @@ def test_one_run_there_for_one_run_here(store, make_job, tmp_path):
         known = tracker.open()
         assert known == ({} if first == 1 else {"0-federate": 2})
         for round_ in (first, first + 1):
-            tracker.log("0-federate", round_, {"loss": 1 / round_, "accuracy/V (dark)": 0.5})
+            tracker.log("0-federate", round_, {"loss": 1 / round_, "accuracy/V (dark)": 0.5, "answered": 2})
         tracker.close(finished=first == 3)
     [run] = store.runs.values()
     assert run.info.status == "FINISHED"
     assert run.data.params["digest"] == job.digest
     assert [step for key, _, _, step in store.points if key == "0-federate/loss"] == [1, 2, 3, 4]
-    assert {key for key, *_ in store.points} == {"0-federate/loss", "0-federate/accuracy/V _dark_"}
+    assert {key for key, *_ in store.points} == {
+        "0-federate/loss",
+        "0-federate/accuracy/V _dark_",
+        "0-federate/answered",
+    }
 
 
 def test_no_report_of_use_is_made(store, make_job, monkeypatch):
@@ -189,11 +193,11 @@ def test_event_files_hold_each_point_once(make_job, tmp_path):
 
     [tracker] = trackers_of(make_job(tracking={"tensorboard": True}), tmp_path)
     assert tracker.open() == {}
-    tracker.log("0-federate", 1, {"loss": 0.5, "accuracy/dark": 0.25})
+    tracker.log("0-federate", 1, {"loss": 0.5, "accuracy/dark": 0.25, "answered": 2})
     tracker.close(finished=False)
     [again] = trackers_of(make_job(tracking={"tensorboard": True}), tmp_path)
     assert again.open() == {"0-federate": 1}
-    again.log("0-federate", 2, {"loss": 0.25})
+    again.log("0-federate", 2, {"loss": 0.25, "answered": 2})
     again.close(finished=True)
     events = EventAccumulator(str(tmp_path / "tensorboard" / "0-federate")).Reload()
     assert [(point.step, point.value) for point in events.Scalars("loss")] == [(1, 0.5), (2, 0.25)]
