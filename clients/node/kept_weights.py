@@ -67,7 +67,7 @@ class KeptWeights:
             raise tell(MessageError(f"{', '.join(twice[:3])} came, and was named as well"))
         if not arrived and held.keys() == named.keys():
             return self._folder / FILE
-        return self._keep({**{name: held[name] for name in named}, **arrived})
+        return self._keep({**{name: held[name] for name in named}, **dict(arrived.items())})  # opened once
 
     def remove(self) -> bool:
         """Keep nothing any more; returns whether anything was kept."""

@@ -12,8 +12,9 @@ from training.engines.nvflare import held_weights
 from training.engines.nvflare.chunking import ChunkAddress
 from training.engines.nvflare.payload import read_payload, write_payload
 from training.errors import MessageError
+from training.messages import spool
 from training.messages.tensor_digest import tensor_digests
-from training.messages.tensor_file import save_tensors
+from training.messages.tensor_file import map_tensors, save_tensors
 
 WEIGHTS = {"a": torch.arange(12.0).reshape(3, 4), "b": torch.tensor(7), "half": torch.ones(5).bfloat16()}
 DIGESTS = tensor_digests(WEIGHTS)
@@ -53,6 +54,19 @@ def test_what_was_sent_once_is_named_and_whole(kept, tmp_path, as_file):
     with pytest.raises(LostWeightsError):
         kept.whole(DIGESTS, b"")
     assert len(list((tmp_path / "run-1").iterdir())) == 1, "one model, whatever was asked"
+
+
+def test_a_file_that_arrived_is_mapped_a_few_times_however_many_tensors_are_in_it(
+    kept, tmp_path, monkeypatch
+):
+    """Once for each tensor it was, and a process of 11 MiB of weights was told to have 200 more."""
+    kept.whole({}, write_payload(WEIGHTS))
+    arriving = tmp_path / "arriving.safetensors"
+    save_tensors({f"{number}": torch.zeros(2) for number in range(40)}, arriving)
+    mapped = []
+    monkeypatch.setattr(spool, "map_tensors", lambda path: mapped.append(path) or map_tensors(path))
+    assert len(read_payload(kept.whole(DIGESTS, arriving))) == 43
+    assert len(mapped) < 4
 
 
 def test_a_digest_tells_type_and_shape_too():
