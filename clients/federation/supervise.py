@@ -33,7 +33,7 @@ SETTLED = 10.0  # seconds for which a hospital that returned must be back before
 LONGEST_NAME = 100  # letters of a job's name in a run's
 RECORD = "federated.json"
 METRICS = "metrics.jsonl"
-OUTCOME = "outcome.json"
+OUTCOME, PROGRESS = "outcome.json", "progress.log"
 ENDED = "FINISHED"  # how the names of all final states of a FLARE job begin
 DONE = {"state": "done", "error": "", "text": ""}
 BEGINNING = {  # what goes on in a FLARE job of which nothing is heard yet, by its state
@@ -338,6 +338,15 @@ class Supervisor:
         if progress.get("seconds", 0) > REPORT_EVERY and not progress.get("waiting"):
             self._report(text)
 
+    def _show_last(self) -> None:
+        """Say what the job printed between the last look at it and its end, now that it is here."""
+        path = self.out / PROGRESS
+        content = path.read_bytes() if path.exists() else b""
+        if len(content) > self._record.shown:
+            for line in content[self._record.shown :].decode(errors="replace").splitlines():
+                self.say(line)
+            self._update_record(shown=len(content))
+
     def _returned(self, job: str, progress: Mapping[str, Any]) -> list[str]:
         """Hospitals that the job counts as away and that are back, in a new process."""
         away = list(progress.get("away", {}))
@@ -378,6 +387,7 @@ class Supervisor:
         path = self.out / OUTCOME
         if not path.exists():
             return None
+        self._show_last()
         outcome: dict[str, Any] = json.loads(path.read_text())
         path.unlink()
         return outcome

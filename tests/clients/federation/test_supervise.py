@@ -108,6 +108,23 @@ def test_a_run_that_nothing_disturbs_is_sent_once_and_its_lines_are_shown(follow
     assert said[1:] == ["line 0", "line 1"]
 
 
+@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "of an older coordinator"])
+def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow, fetched):
+    """The last rounds of a short job were missing: it ends between two looks."""
+    admin = Script((["RUNNING"], DONE))
+    fetch = admin.fetch
+    admin.follow = lambda job, start, known: {"text": "round 1\n", "next": 8}
+
+    def results(job, out):
+        fetch(job, out)
+        if fetched:
+            (out / "progress.log").write_text("round 1\nround 2\nround 3\n")
+
+    admin.fetch = results
+    _, said = follow(admin)
+    assert said[1:] == ["round 1", *(["round 2", "round 3"] if fetched else [])]
+
+
 def test_it_waits_for_all_hospitals_before_it_sends(follow):
     admin = Script(([], DONE), connected=("north",))
     plain = admin.connected
