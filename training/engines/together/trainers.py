@@ -2,10 +2,12 @@
 
 The process that asks takes part in no collective operation: it waits for reports and for ends of processes,
 so that nothing that happens to one of them can make it wait for ever. They are started at the first training
-and stay for the next ones; after an error new ones are started.
+and stay for the next ones; after an error new ones are started. Where a signal ended one, they do that
+training once more.
 """
 
 import itertools
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +28,11 @@ from training.messages.spool import Spool
 from training.messages.tensor_file import map_tensors
 from training.progress import Watch
 
+LOGGER = logging.getLogger("dermfed.together")
 SILENCE = 600.0  # seconds for which a process waits for another one, at most
 SETTLING = 10.0  # seconds that the end of a process may take to show, when others have lost it
 LOOK = 0.5  # seconds between looks at how much is done
+AGAIN = 1  # a process may be ended once for reasons of its own
 OWNERS = 0o700  # a folder that nobody else looks into
 
 
@@ -44,6 +48,10 @@ class Member:
         return f"{self.share}"
 
 
+class KilledError(ProcessesError):
+    """A signal ended one of the processes: the kernel ends one so where memory runs out."""
+
+
 class TrainingProcesses:
     """So many processes; implements `training.algorithms.client.Trainers`.
 
@@ -54,6 +62,7 @@ class TrainingProcesses:
         silence: seconds after which one that others wait for is taken to be gone.
         gpu_memory: the share of a GPU's memory that they may take; None for all. The first of them is on the
             GPU of the one that asks, and takes half of it.
+        again: how often a training is begun anew where one of them is killed.
     """
 
     def __init__(
@@ -63,9 +72,10 @@ class TrainingProcesses:
         folder: Path,
         silence: float = SILENCE,
         gpu_memory: float | None = None,
+        again: int = AGAIN,
     ) -> None:
         self._parts, self._count, self._folder = parts, count, folder
-        self._silence, self._gpu_memory = silence, gpu_memory
+        self._silence, self._gpu_memory, self._again = silence, gpu_memory, again
         self._meetings = itertools.count(1)
         self._members: tuple[Member, ...] = ()
         self._spool: Spool | None = None
@@ -74,10 +84,20 @@ class TrainingProcesses:
     def fit(self, question: Broadcast, steps: int | None, watch: Watch) -> Update:
         """The answer of all of them to a question of training.
 
+        Where one is killed, the training is begun anew in others: it comes to the same.
+
         Raises:
             ProcessesError: one of them ended, fell silent, failed, or came to other weights than the others.
             TrainingError: of ours that one of them met.
         """
+        for _ in range(self._again):
+            try:
+                return self._fit(question, steps, watch)
+            except KilledError as error:
+                LOGGER.warning("%s. The training is begun anew", error)
+        return self._fit(question, steps, watch)
+
+    def _fit(self, question: Broadcast, steps: int | None, watch: Watch) -> Update:
         try:
             self._start()
             assert self._spool is not None
@@ -195,8 +215,10 @@ def ended(member: Member) -> ProcessesError:
     code = member.process.exitcode
     if code is None:
         return ProcessesError(f"{member} that train together has let go of its line; all were ended")
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return ProcessesError(
+    how, kind = (
+        (f"by signal {-code}", KilledError) if code < 0 else (f"with exit code {code}", ProcessesError)
+    )
+    return kind(
         f"{member} that train together ended {how}, most often for lack of memory; the others were ended, "
         "too. Give the machine more memory, or train in fewer processes"
     )

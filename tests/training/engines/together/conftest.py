@@ -12,13 +12,13 @@ from training.engines.together.trainers import TrainingProcesses
 
 @pytest.fixture
 def trainers(make_job, federate_block, dataset, tmp_path):
-    """`trainers(silence=600)`: two processes, started; they are ended in the end."""
+    """`trainers(silence=600, again=0)`: two processes, started; they are ended in the end."""
     made = []
 
     def start(around=lambda parts: parts, **settings):
         job = job_of(make_job, federate_block, 2)
         parts = around(ClientAppParts(job, dataset, ClientStore(tmp_path / "clients")))
-        made.append(TrainingProcesses(parts, 2, tmp_path / "together", **settings))
+        made.append(TrainingProcesses(parts, 2, tmp_path / "together", **{"again": 0, **settings}))
         return job, made[-1]
 
     yield start

@@ -53,6 +53,8 @@ def test_nothing_listens_and_nobody_else_reads_what_they_write_while_they_train(
     """Whatever the environment says: a cluster's names the interface to other machines."""
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.setenv(name, "eth0")
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")  # puts gloo around what it knows
+    monkeypatch.setenv("TORCH_DIST_INIT_BARRIER", "1")
     before = os.umask(0o022)  # as most users have it
     shared = set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()
     job, together = trainers()
@@ -246,3 +248,49 @@ def test_one_that_was_ended_while_nobody_asked_costs_no_round(trainers):
     first[1].join()
     assert together.fit(question(job, "sgd"), None, unwatched).num_examples == {"light": 13, "dark": 5}
     assert not any(process.is_alive() for process in first)
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Parts of which the second process is killed in its first trainings, so often."""
+
+    parts: ClientAppParts
+    folder: Path
+    times: int
+
+    @property
+    def job(self):
+        return self.parts.job
+
+    def build(self, watch=unwatched, share=None):
+        app = self.parts.build(watch, share)
+        fit = app.fit
+
+        def killed(question, steps):
+            deaths = self.folder / f"{len(list(self.folder.iterdir()))}"
+            if share.rank == 1 and int(deaths.name) < self.times:
+                deaths.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return fit(question, steps)
+
+        app.fit = killed
+        return app
+
+
+def test_a_training_in_which_one_is_killed_is_begun_anew_and_comes_to_the_same(trainers, tmp_path, caplog):
+    """As the process of a job is; one that is killed again has its reasons. The control begins none anew."""
+    (tmp_path / "deaths").mkdir()
+    around = partial(Killed, folder=tmp_path / "deaths", times=3)
+    job, together = trainers(around, again=1)
+    with pytest.raises(ProcessesError, match="process 2 of 2 that train together ended by signal 9"):
+        together.fit(question(job, "sgd"), None, unwatched)  # both times
+    caplog.clear()
+    found = together.fit(question(job, "sgd"), None, unwatched)
+    assert "ended by signal 9" in caplog.text
+    assert "The training is begun anew" in caplog.text
+    expected = together.fit(question(job, "sgd"), None, unwatched)
+    assert all(torch.equal(found.tensors[name], tensor) for name, tensor in expected.tensors.items())
+    (tmp_path / "deaths" / "0").unlink()
+    job, alone = trainers(around, again=0)
+    with pytest.raises(ProcessesError, match="process 2 of 2 that train together ended by signal 9"):
+        alone.fit(question(job, "sgd"), None, unwatched)

@@ -133,6 +133,7 @@ def test_what_fails_in_the_processes_is_the_client_s_answer(make_job, federate_b
     job = job_of(make_job, federate_block, 2)
     parts = ClientAppParts(job, dataset, ClientStore(tmp_path / "c"))
     engine = InProcessEngine(parts, tmp_path / "spool")
+    engine._trainers._again = 0
     when_it_trains(engine._trainers, lambda pid: os.kill(pid, signal.SIGKILL))
     [answer] = engine.run_round([question(job, "for ever")])
     engine.close()
