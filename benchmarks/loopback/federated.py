@@ -118,11 +118,12 @@ class Federated:
             text = json.dumps(content).replace(str(self.port), str(self.cables[name].port))
             file.write_text(text)
 
-    def start(self, name: str) -> subprocess.Popen[bytes]:
-        """Start a node with the command that its owner uses."""
+    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start a node with the command that its owner uses, and options of that."""
         data = [] if name == SERVER else ["--data", str(self.folder / f"{name}.csv")]
+        command = [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(self.kits / name)]
         self.nodes[name] = subprocess.Popen(
-            [sys.executable, "-m", "clients.node.cli", "start", "--kit", str(self.kits / name), *data],
+            [*command, *data, *options],
             env=self.environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
+from clients.node.policy_guard import require_threads
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.release_store import FolderReleases
@@ -185,6 +186,7 @@ def check_processes(kit: Kit, job: Job | None, processes: int) -> CheckResult:
     """Whether so many processes of this machine can train together, and the job's model with them."""
     try:
         policy = read_policy(kit.path / POLICY)
+        require_threads(policy, processes)
         device = "cpu" if not policy.limits.gpu else "auto" if job is None else job.engine.device
         require_gpus(device, processes)
         if job is not None:

@@ -282,8 +282,10 @@ def start(
     if opened.facts.role == "hospital":
         policy = read_policy(opened.path / POLICY)
         if processes > 1:
+            from clients.node.policy_guard import require_threads
             from training.jobs.divided import require_gpus
 
+            require_threads(policy, processes)
             require_gpus("auto" if policy.limits.gpu else "cpu", processes)
     write_site_files(opened.path, opened.facts)
     places = [None if path is None else str(path.absolute()) for path in (data, field)]

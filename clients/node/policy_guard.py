@@ -115,14 +115,24 @@ def within_limits(policy: Policy, job: Job, processes: int = 1) -> Job:
     Raises:
         LimitsError: there is no thread for each of them.
     """
+    require_threads(policy, processes)
     limits, engine = policy.limits, job.engine
-    if limits.threads is not None and processes > limits.threads:
-        raise LimitsError(
-            f"{processes} processes are to train together (--processes), and limits.threads is "
-            f"{limits.threads}"
-        )
     if limits.threads is not None and engine.threads_per_client * processes > limits.threads:
         engine = engine.model_copy(update={"threads_per_client": limits.threads // processes})
     if not limits.gpu and engine.device != "cpu":
         engine = engine.model_copy(update={"device": "cpu"})
     return job if engine is job.engine else job.model_copy(update={"engine": engine})
+
+
+def require_threads(policy: Policy, processes: int) -> None:
+    """Refuse more processes than the policy allows threads.
+
+    Raises:
+        LimitsError: naming both.
+    """
+    threads = policy.limits.threads
+    if processes > 1 and threads is not None and processes > threads:
+        raise LimitsError(
+            f"{processes} processes are to train together (--processes), and limits.threads is {threads}; "
+            "each needs one. Name fewer processes, or allow more threads"
+        )

@@ -23,6 +23,9 @@ class Share:
     rank: int = 0
     of: int = 1
 
+    def __str__(self) -> str:
+        return f"process {self.rank + 1} of {self.of}"
+
     def part(self, count: int) -> slice:
         """Which of `count` pictures are this process's: parts are as equal as can be, and may be empty."""
         return slice(count * self.rank // self.of, count * (self.rank + 1) // self.of)

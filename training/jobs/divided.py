@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from training.algorithms.local_model import Device
-from training.algorithms.objectives import OBJECTIVES
+from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.trains.part import OverPart
 from training.errors import JobError
 from training.jobs.settings import JobSettings
@@ -94,7 +94,7 @@ def refuse_statistics_on_processor(
     gathering = [
         name for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)
     ]
-    moving = [each for each in stages if each.divided is not None and not isinstance(each.divided, OverPart)]
+    moving = [each for each in stages if each.divided is not None and gathers(each.divided)]
     if gathering and moving:
         raise JobError(
             f"stage {moving[0].stage}: {gathering[0]} gathers statistics of a batch, which torch does over "
@@ -102,3 +102,8 @@ def refuse_statistics_on_processor(
             "on this machine, or use a model without batch normalisation, e.g. model.options: {norm_layer: "
             "groupnorm} of a ResNet (groupnorm1 for a narrow one), or a ViT"
         )
+
+
+def gathers(objective: Objective) -> bool:
+    """Whether batch normalisations gather statistics where an objective is minimised."""
+    return objective.part.gathers if isinstance(objective, OverPart) else True

@@ -84,7 +84,14 @@ class Classifier(nn.Module):
         return both.view(2, -1, *both.shape[1:]).mean(dim=0)
 
     def features_of_one_side(self, images: Tensor) -> Tensor:
-        """As `features`, of the pictures as they lie."""
+        """As `features`, of the pictures as they lie.
+
+        Of none there are none: a process has no picture of a short batch that several divide. Many encoders
+        cannot tell the heads of their attention apart then, so they are shown a black one, which is left out
+        of what they answer. Not where statistics of the batch are gathered, which it would move.
+        """
+        if self.training and not len(images) and not gathers_statistics(self):
+            return self.features_of_one_side(images.new_zeros(1, *images.shape[1:]))[:0]
         maps = self.encoder.forward_features((images - self.mean) / self.std)
         pooled: Tensor = self.encoder.forward_head(maps, pre_logits=True)
         return pooled
@@ -97,6 +104,13 @@ class Classifier(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits `(batch, classes)`."""
         return self.classify(self.embed(inputs))
+
+
+def gathers_statistics(model: nn.Module) -> bool:
+    """Whether a batch normalisation is in training mode."""
+    return any(
+        isinstance(each, nn.modules.batchnorm._BatchNorm) and each.training for each in model.modules()
+    )
 
 
 def normalised(encoder: Any, normalisation: Normalisation) -> Any:

@@ -109,6 +109,22 @@ def test_batch_normalisation_is_refused_on_a_processor_and_what_holds_it_still_i
     try_model(make_job())
 
 
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_personal_model_whose_statistics_move_is_refused_before_the_stages_in_front_of_it(
+    make_job, federate_block, statistics
+):
+    """`norm` trains a part of the model, and by default the statistics of that move."""
+    still = federate_block(trains={"name": "last", "blocks": 1})
+    norm = {"stage": "personalize", "strategy": {"name": "norm", "epochs": 1, "statistics": statistics}}
+    held = make_job(stages=[still, norm], model={"weights": "imagenet"})
+    job = held.model_copy(update={"model": make_job().model})
+    if not statistics:
+        require_divided(job, job.stages, 2, "cpu")
+        return
+    with pytest.raises(JobError, match=r"stage personalize: encoder.bn1 gathers statistics of a batch"):
+        require_divided(job, job.stages, 2, "cpu")
+
+
 def test_a_hospital_s_own_number_is_held_against_the_job_as_it_came(make_job):
     job: Job = make_job(model=WITHOUT_STATISTICS)
     require_divided(job, job.stages, 2, "cpu")

@@ -1,3 +1,4 @@
+from contextlib import suppress
 from copy import deepcopy
 
 import numpy as np
@@ -202,3 +203,33 @@ def test_a_model_that_nothing_resembles_is_answered_with_some_that_exist():
 def test_an_option_that_the_model_does_not_take_is_said():
     with pytest.raises(JobError, match=r"model\.options: resnet18 does not take .*'chanels'"):
         build_model(ModelConfig(name="resnet18", options={"chanels": [4]}), 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "alone"),
+    [
+        ("swin_tiny_patch4_window7_224", {"img_size": 32, "depths": [1, 1, 1, 1]}, False),
+        ("pvt_v2_b0", {"depths": [1, 1, 1, 1]}, False),
+        ("vit_tiny_patch16_224", {"img_size": 32, "depth": 1}, True),
+    ],
+)
+def test_of_no_picture_there_is_nothing_and_a_gradient_of_zeros(name, options, alone):
+    """A process has none of a short batch; the control is the encoder, which may not know that."""
+    model = build_model(ModelConfig(name=name, options=options), 2, seed=1).train()
+    none = torch.zeros(0, 3, 32, 32)
+    if not alone:
+        with pytest.raises(RuntimeError, match="cannot reshape tensor of 0 elements"):
+            model.encoder(none)
+    logits = model(none)
+    assert logits.shape == (0, 2)
+    logits.sum().backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    assert all(gradient is not None and not gradient.any() for gradient in gradients)
+
+
+def test_of_no_picture_no_statistics_move():
+    model = build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 2, seed=1).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items() if "running" in name}
+    with suppress(ValueError):  # torch refuses batch normalisation of nothing, unless it is over processes
+        model(torch.zeros(0, 3, 32, 32))
+    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())

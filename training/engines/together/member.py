@@ -15,6 +15,7 @@ import torch
 from training.algorithms.share import ALONE, Share
 from training.engines.end_with_parent import end_with_parent
 from training.engines.parts_file import PartsFile
+from training.engines.together.inherited_group import LostError, Sockets
 from training.engines.together.meeting import meet
 from training.errors import TrainingError
 from training.jobs.client_app import ClientApp
@@ -45,6 +46,7 @@ class Membership:
         share: which one it is.
         parts: what its client app is built from.
         folder: where all meet, and the first puts its answers.
+        sockets: to the others.
         silence: seconds after which one that is waited for is taken to be gone.
         gpu_memory: the share of a GPU's memory that it may take; None for all.
     """
@@ -52,6 +54,7 @@ class Membership:
     share: Share
     parts: PartsFile
     folder: Path
+    sockets: Sockets
     silence: float
     gpu_memory: float | None = None
 
@@ -93,10 +96,12 @@ class Failed:
     Attributes:
         error: what the one in whose place it trained is to raise, if it is an error of ours.
         text: what it was.
+        lost: whether it lost another one, and what happened to that is the reason.
     """
 
     error: TrainingError | None
     text: str
+    lost: bool = False
 
 
 def run_member(membership: Membership, pipe: Connection, done: MutableSequence[float]) -> None:
@@ -115,7 +120,9 @@ def run_member(membership: Membership, pipe: Connection, done: MutableSequence[f
     except EOFError:
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, the one that asked is told
-        pipe.send(Failed(portable(error), f"{type(error).__name__}: {error}"))
+        lost = isinstance(error, LostError | torch.distributed.DistError)
+        text = f"{error}" if isinstance(error, LostError) else f"{type(error).__name__}: {error}"
+        pipe.send(Failed(portable(error), text, lost))
 
 
 def answer_questions(membership: Membership, pipe: Connection, done: MutableSequence[float]) -> None:
@@ -125,7 +132,8 @@ def answer_questions(membership: Membership, pipe: Connection, done: MutableSequ
         EOFError: nobody asks any more.
     """
     share, parts = membership.share, membership.parts.load()
-    meet(share, parts.job.engine.device, membership.folder / "meeting", membership.silence)
+    file = membership.folder / "meeting"
+    meet(share, parts.job.engine.device, file, membership.sockets, membership.silence)
     if membership.gpu_memory is not None and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(membership.gpu_memory)
 

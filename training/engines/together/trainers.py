@@ -2,13 +2,16 @@
 
 The process that asks takes part in no collective operation: it waits for reports and for ends of processes,
 so that nothing that happens to one of them can make it wait for ever. They are started at the first training
-and stay for the next ones; after an error new ones are started.
+and stay for the next ones; after an error new ones are started. Where a signal ended one, they do that
+training once more.
 """
 
 import itertools
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -17,6 +20,7 @@ from time import monotonic
 
 from training.algorithms.share import Share
 from training.engines.parts_file import PartsFile
+from training.engines.together.inherited_group import sockets_between
 from training.engines.together.member import Failed, Membership, Parts, Question, Trained, run_member
 from training.errors import ProcessesError
 from training.messages.message import Broadcast, Update
@@ -24,9 +28,12 @@ from training.messages.spool import Spool
 from training.messages.tensor_file import map_tensors
 from training.progress import Watch
 
+LOGGER = logging.getLogger("dermfed.together")
 SILENCE = 600.0  # seconds for which a process waits for another one, at most
 SETTLING = 10.0  # seconds that the end of a process may take to show, when others have lost it
 LOOK = 0.5  # seconds between looks at how much is done
+AGAIN = 1  # a process may be ended once for reasons of its own
+OWNERS = 0o700  # a folder that nobody else looks into
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,11 @@ class Member:
     pipe: Connection
 
     def __str__(self) -> str:
-        return f"process {self.share.rank + 1} of {self.share.of}"
+        return f"{self.share}"
+
+
+class KilledError(ProcessesError):
+    """A signal ended one of the processes: the kernel ends one so where memory runs out."""
 
 
 class TrainingProcesses:
@@ -47,10 +58,11 @@ class TrainingProcesses:
     Args:
         parts: what each builds its client app from.
         count: how many.
-        folder: an empty folder for what waits.
+        folder: a folder for what waits, of these processes alone; what others left there is removed.
         silence: seconds after which one that others wait for is taken to be gone.
         gpu_memory: the share of a GPU's memory that they may take; None for all. The first of them is on the
             GPU of the one that asks, and takes half of it.
+        again: how often a training is begun anew where one of them is killed.
     """
 
     def __init__(
@@ -60,9 +72,10 @@ class TrainingProcesses:
         folder: Path,
         silence: float = SILENCE,
         gpu_memory: float | None = None,
+        again: int = AGAIN,
     ) -> None:
         self._parts, self._count, self._folder = parts, count, folder
-        self._silence, self._gpu_memory = silence, gpu_memory
+        self._silence, self._gpu_memory, self._again = silence, gpu_memory, again
         self._meetings = itertools.count(1)
         self._members: tuple[Member, ...] = ()
         self._spool: Spool | None = None
@@ -71,10 +84,20 @@ class TrainingProcesses:
     def fit(self, question: Broadcast, steps: int | None, watch: Watch) -> Update:
         """The answer of all of them to a question of training.
 
+        Where one is killed, the training is begun anew in others: it comes to the same.
+
         Raises:
             ProcessesError: one of them ended, fell silent, failed, or came to other weights than the others.
             TrainingError: of ours that one of them met.
         """
+        for _ in range(self._again):
+            try:
+                return self._fit(question, steps, watch)
+            except KilledError as error:
+                LOGGER.warning("%s. The training is begun anew", error)
+        return self._fit(question, steps, watch)
+
+    def _fit(self, question: Broadcast, steps: int | None, watch: Watch) -> Update:
         try:
             self._start()
             assert self._spool is not None
@@ -97,28 +120,34 @@ class TrainingProcesses:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
-        if self._members:
+        if self._members and all(member.process.is_alive() for member in self._members):
             return
+        self._end()  # where one was ended while nobody asked
         context = get_context("spawn")
+        # Those of a process that was killed left the file at which they met: whoever found it would wait for
+        # them.
+        shutil.rmtree(self._folder, ignore_errors=True)
         folder = self._folder / f"{next(self._meetings)}"
+        folder.mkdir(parents=True, mode=OWNERS)
         self._spool = Spool(folder / "questions")
-        parts = PartsFile(self._parts, folder)
-        members = []
-        for rank in range(self._count):
+        parts, inherited = PartsFile(self._parts, folder), sockets_between(self._count)
+        for rank, sockets in enumerate(inherited):
             share = Share(rank, self._count)
             ours, theirs = context.Pipe()
             memory = self._gpu_memory
             if memory is not None and rank == 0:
                 memory /= 2
-            membership = Membership(share, parts, folder, self._silence, memory)
+            membership = Membership(share, parts, folder, sockets, self._silence, memory)
             process = context.Process(
                 target=run_member, args=(membership, theirs, self._done), name=f"train-{rank}", daemon=True
             )
             process.start()
             theirs.close()
-            members.append(Member(share, process, ours))
-            self._members = tuple(members)
+            self._members = (*self._members, Member(share, process, ours))
         parts.close()
+        for sockets in inherited:  # theirs alone now: the end of one shows to the others
+            for each in sockets.values():
+                each.close()
 
     def _end(self) -> None:
         """Kill them: one that waits for another listens to nothing else."""
@@ -136,26 +165,35 @@ class TrainingProcesses:
             ProcessesError: one ended or failed, or was silent for longer than others may wait.
         """
         found: dict[int, Trained] = {}
+        lost: dict[int, Failed] = {}  # who lost another one, which ends or tells the reason in a moment
         self._done[0] = 0.0
-        since: float | None = None  # when the first of them was done
-        while len(found) < len(self._members):
-            waiting = [member for member in self._members if member.share.rank not in found]
+        first_found = first_lost = inf  # when the first of them was done, or lost another one
+        while waiting := [each for each in self._members if each.share.rank not in found | lost]:
             ready = wait([each for m in waiting for each in (m.pipe, m.process.sentinel)], timeout=LOOK)
             for member in waiting:
                 if member.pipe in ready:
                     report = self._received(member)
-                    if isinstance(report, Failed):
-                        raise self._error_of(member, report)
-                    found[member.share.rank] = report
+                    if isinstance(report, Trained):
+                        found[member.share.rank] = report
+                    elif report.lost:
+                        lost[member.share.rank] = report
+                    else:
+                        raise report.error or failed(member, report)
                 elif member.process.sentinel in ready:
                     raise ended(member)
             watch(self._done[0])
-            since = monotonic() if found and since is None else since
-            if since is not None and monotonic() - since > self._silence and len(found) < len(self._members):
+            now = monotonic()
+            first_found = min(first_found, now) if found else first_found
+            first_lost = min(first_lost, now) if lost else first_lost
+            if now - first_lost > SETTLING:
+                break
+            if now - first_found > self._silence and waiting[-1].share.rank not in found | lost:
                 raise ProcessesError(
-                    f"{waiting[0]} of a training has been silent for {self._silence:g} s after others were "
-                    "done; all were ended"
+                    f"{waiting[-1]} that train together has been silent for {self._silence:g} s after others "
+                    "were done; all were ended"
                 )
+        for report in lost.values():
+            raise ProcessesError(f"{report.text}; all were ended")
         return [found[rank] for rank in sorted(found)]
 
     def _received(self, member: Member) -> Trained | Failed:
@@ -165,26 +203,22 @@ class TrainingProcesses:
             raise ended(member) from error
         return report
 
-    def _error_of(self, member: Member, failed: Failed) -> Exception:
-        """What to raise: the error of ours, or which process another one lost."""
-        if failed.error is not None:
-            return failed.error
-        others = [each for each in self._members if each is not member]
-        gone = wait([each.process.sentinel for each in others], timeout=SETTLING)
-        for other in others:
-            if other.process.sentinel in gone:
-                return ended(other)
-        return ProcessesError(
-            f"{member} of a training failed, or waited for another in vain: {failed.text}; all were ended"
-        )
+
+def failed(member: Member, report: Failed) -> ProcessesError:
+    """That a process met an error that is none of ours."""
+    return ProcessesError(f"{member} that train together failed: {report.text}; all were ended")
 
 
 def ended(member: Member) -> ProcessesError:
     """That a process ended by itself, and how."""
-    member.process.join()
-    code = member.process.exitcode or 0
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return ProcessesError(
+    member.process.join(SETTLING)
+    code = member.process.exitcode
+    if code is None:
+        return ProcessesError(f"{member} that train together has let go of its line; all were ended")
+    how, kind = (
+        (f"by signal {-code}", KilledError) if code < 0 else (f"with exit code {code}", ProcessesError)
+    )
+    return kind(
         f"{member} that train together ended {how}, most often for lack of memory; the others were ended, "
         "too. Give the machine more memory, or train in fewer processes"
     )

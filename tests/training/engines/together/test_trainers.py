@@ -2,10 +2,9 @@
 
 import os
 import signal
-import threading
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -15,61 +14,18 @@ import torch.nn.functional as F
 
 from clients.store import ClientStore
 from tests.closeness import assert_close_in_norm
+from tests.training.engines.together.asked import NAMES, SETTLED, job_of, question, when_it_trains
 from training.algorithms.sampling import epoch_order, in_batches
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.engines.together.trainers import TrainingProcesses
 from training.errors import DataError, ProcessesError
-from training.messages.message import Broadcast, Failure
+from training.messages.message import Failure
 from training.models import initial_model
 from training.models.groups import float_state
 from training.progress import unwatched
 from training.seeds import generator
 
 pytestmark = pytest.mark.long
-
-WITHOUT_STATISTICS = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
-# The 18 pictures of `north` are batches of 8, 8 and 2: of the last one, one of three processes has none.
-OBJECTIVES = {
-    "sgd": {
-        "sampling": "uniform",
-        "epochs": 2,
-        "batch_size": 8,
-        "optimizer": {"name": "sgd", "lr": 0.05},
-        "augment": {"flip": False},
-    },
-    "everything that sees gradients": {
-        "epochs": 2,
-        "batch_size": 8,
-        "mu": 0.5,
-        "clip_norm": 0.3,
-        "label_smoothing": 0.1,
-        "class_weights": "inverse-frequency",
-        "optimizer": {"name": "adamw", "lr": 0.002, "weight_decay": 0.1, "state": "keep"},
-    },
-    "drawn": {
-        "sampling": "uniform",
-        "batch_size": 8,
-        "mixup": 0.4,
-        "augment": {"rotation": 30.0, "brightness": 0.3, "crop": [0.5, 1.0], "grey_probability": 0.5},
-        "optimizer": {"name": "sgd", "lr": 0.05},
-    },
-    "for ever": {"epochs": 100_000, "batch_size": 8},
-}
-NAMES = list(OBJECTIVES)
-SETTLED = 60.0  # seconds in which what must happen has happened on any machine
-
-
-def job_of(make_job, federate_block, processes=1):
-    blocks = [
-        federate_block(objective={"optimizer": {"momentum": 0.9}, **block}) for block in OBJECTIVES.values()
-    ]
-    return make_job(stages=blocks, model=WITHOUT_STATISTICS, engine={"processes_per_client": processes})
-
-
-def question(job, name, round_=1):
-    model = initial_model(job.model, job.seed, job.data.image_size, 2, None)
-    weights = {key: value.clone() for key, value in float_state(model).items()}
-    return Broadcast("north", f"{NAMES.index(name)}-federate", round_, "fit", tensors=weights)
 
 
 @pytest.fixture(scope="module")
@@ -146,35 +102,6 @@ def fail(question, steps):
     raise DataError("north has lost a picture")
 
 
-@pytest.fixture
-def trainers(make_job, federate_block, dataset, tmp_path):
-    """`trainers(silence=600)`: two processes, started; they are ended in the end."""
-    made = []
-
-    def start(around=lambda parts: parts, **settings):
-        job = job_of(make_job, federate_block, 2)
-        parts = around(ClientAppParts(job, dataset, ClientStore(tmp_path / "clients")))
-        made.append(TrainingProcesses(parts, 2, tmp_path / "together", **settings))
-        return job, made[-1]
-
-    yield start
-    for each in made:
-        each.close()
-    assert not [child for child in active_children() if child.name.startswith("train-")]
-
-
-def when_it_trains(trainers, deed):
-    """Do something to the second process once some of a training is done."""
-
-    def wait():
-        begun = monotonic()
-        while trainers._done[0] == 0.0 and monotonic() - begun < 10 * SETTLED:
-            sleep(0.01)
-        deed(trainers._members[1].process.pid)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def test_a_process_that_is_killed_ends_the_training_with_an_error_that_names_it(trainers):
     job, together = trainers()
     when_it_trains(together, lambda pid: os.kill(pid, signal.SIGKILL))
@@ -190,7 +117,8 @@ def test_a_process_that_falls_silent_is_not_waited_for_for_ever(trainers):
     job, together = trainers(silence=5.0)
     when_it_trains(together, lambda pid: os.kill(pid, signal.SIGSTOP))
     with pytest.raises(
-        ProcessesError, match="process 1 of 2 of a training failed, or waited for another in vain"
+        ProcessesError,
+        match="process 2 of 2 that train together was waited for in vain, for 5 s; all were ended",
     ):
         together.fit(question(job, "for ever"), None, unwatched)
 
@@ -205,6 +133,7 @@ def test_what_fails_in_the_processes_is_the_client_s_answer(make_job, federate_b
     job = job_of(make_job, federate_block, 2)
     parts = ClientAppParts(job, dataset, ClientStore(tmp_path / "c"))
     engine = InProcessEngine(parts, tmp_path / "spool")
+    engine._trainers._again = 0
     when_it_trains(engine._trainers, lambda pid: os.kill(pid, signal.SIGKILL))
     [answer] = engine.run_round([question(job, "for ever")])
     engine.close()
