@@ -16,6 +16,7 @@ from training.atomic_files import write_text
 SILENT = 60.0  # seconds without a heartbeat after which FLARE counts a node as gone
 RETURNS = 30.0  # seconds that nodes have to be heard of again after the coordinator's own start
 ASKED = 180.0  # seconds that a node may take from its question to its registration
+TURN = 90.0  # seconds after that in which the node that was there last is let in, and no other
 
 
 @dataclass
@@ -50,13 +51,18 @@ class Places:
             place: of the node.
             heard: seconds since the node that is registered was heard of; None where none is.
         """
-        other, at = self._asked.get(name, (place, self.clock()))
-        if other != place and self.clock() - at < ASKED:
+        now = self.clock()
+        other, at = self._asked.get(name, (place, now))
+        if other != place and now - at < ASKED:
             return f"another node of {name} is just coming in"
+        if 0 <= now - at - ASKED < TURN and self._holders.get(name, place) != place:
+            return f"a node of {name} asked and did not come, and the one that was there last has its turn"
         if self._holders.get(name, place) != place and self._may_be_there(heard):
             when = "may come back yet" if heard is None else f"was heard {heard:.0f} seconds ago"
             return f"another node of {name} {when}"
-        self._asked[name] = place, self.clock()
+        # Who asks again while it is expected has no more time for it: asking alone keeps nobody out for good.
+        expected = now - at < ASKED and self._holders.get(name) != place
+        self._asked[name] = place, at if expected else now
         return ""
 
     def register(self, name: str, heard: float | None) -> str:

@@ -17,9 +17,11 @@ from clients.data.errors import ClientDataError
 from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.kept_weights import KeptWeights, LostWeightsError
+from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, read_own
 from clients.node.policy_guard import PolicyGuard, within_limits
 from clients.node.rejoin import Rejoin
+from clients.node.removal import Removal
 from clients.node.run_pictures import RunPictures
 from clients.node.task_line import task_line
 from clients.store import ClientStore
@@ -49,10 +51,9 @@ from training.engines.nvflare.wire import (
     write_lost,
 )
 from training.engines.together.trainers import TrainingProcesses
-from training.errors import JobError, MessageError, TrainingError, public_message, tell
+from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.census_account import CensusAccount
 from training.federation.client.fit import store_key
-from training.federation.client.withdrawn import account_for_told
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
 from training.jobs.divided import require_divided
@@ -112,7 +113,9 @@ class RequestHandler:
         self._manifest = manifest
         self._cache = cache
         self._store = ClientStore(states)
-        self._releases = FolderReleases(releases or states.with_name("releases"))
+        account = releases or states.with_name("releases")
+        self._releases = FolderReleases(account)
+        self._one_question = account.with_name(FILE)
         self._spool = Spool(states.with_name("answers"))
         self._pictures = RunPictures(states.with_name("pictures"))
         self._listed: PictureList | None = None
@@ -205,7 +208,7 @@ class RequestHandler:
 
         Who will see what is said before anything is asked.
         """
-        with self._busy():
+        with self._busy(), one_question(self._one_question):
             try:
                 if self._own is None:
                     raise tell(MessageError(f"{self._node} joins before it has introduced itself"))
@@ -260,35 +263,20 @@ class RequestHandler:
         return None if limits is None or not limits.gpu else limits.gpu_memory
 
     def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
-        """What was told of this run's pictures before some were removed; None where all are there.
+        """What was told of this run's pictures before some were removed; see `Removal.take_up`."""
+        now = self._listed = PictureList.of(data, self._node)
+        self._refuse_near_census(now)
+        removal = Removal(self._node, self._job, self._pictures, self._store, self._releases, self._say)
+        return removal.take_up(now, data, changed=changed)
+
+    def _refuse_near_census(self, now: PictureList) -> None:
+        """Refuse numbers that are near to those that an earlier run was told, where the policy says.
 
         Raises:
-            ClientDataError: something else has changed.
-            JobError: the job tells numbers of pictures by another way.
+            DataError: they are.
         """
-        now = self._listed = PictureList.of(data, self._node)
         if self._census_apart and not self._pictures.settled:
             CensusAccount(self._releases, self._node).refuse_near(now, self._job.privacy.min_count)
-        told = self._pictures.admit(now, changed=changed)
-        if len(told) == len(now):
-            return None
-        if self._job.privacy.noisy_counts is not None:
-            raise tell(
-                JobError(
-                    f"patients of {self._node} withdrew, and the job has privacy.counts.epsilon: its counts "
-                    "tell without noise how many patients of each class there are. Dismiss the hospital "
-                    "(--without), or start the run anew"
-                )
-            )
-        self._say(
-            f"job {self._job.name}: {len(told) - len(now)} of the {len(told)} pictures that this run began "
-            "with are gone. Numbers of pictures are told as they were; counts of answers of their splits and "
-            f"subgroups leave once {self._job.privacy.min_count} patients are gone; what was learned from "
-            "them stays in the weights"
-        )
-        before = ToldBefore(told, now, data.subgroups, len(data.labels))
-        account_for_told(self._releases, self._node, before, self._job.privacy.min_count)
-        return before
 
     @property
     def _census_apart(self) -> bool:
@@ -322,7 +310,7 @@ class RequestHandler:
         """
         question = read_question_header(header)
         self._admit(question)
-        with self._busy():
+        with self._busy(), one_question(self._one_question):
             if self._last is not None and is_repeated(self._last[0], question):
                 return self._last[1]
             if question.number < self._newest:
@@ -340,6 +328,7 @@ class RequestHandler:
                 return write_lost(question, public_message(error)), b""
             broadcast = read_question(question, whole)
             if self._listed is not None and not self._pictures.settled:
+                self._refuse_near_census(self._listed)  # another run may have been told since this one joined
                 CensusAccount(self._releases, self._node).remember(self._listed)
                 self._pictures.settle(self._listed)
             self._step_back(question)

@@ -10,10 +10,13 @@ from pathlib import Path
 from clients.data.errors import ClientDataError
 from clients.data.wording import listing
 from training.atomic_files import write_bytes
+from training.data.dataset import Dataset
 from training.data.picture_list import PictureList
+from training.data.told_before import ToldBefore
 from training.errors import tell
 
 TOLD, HELD = "told.npy", "held.npy"  # of which numbers were told, and what was there last
+LOSSES = "losses.npy"  # what losses were of that were told last, once pictures were removed
 
 
 class RunPictures:
@@ -55,10 +58,31 @@ class RunPictures:
                 "From a run under way pictures may only be removed. `dermfed-data withdraw` writes such a "
                 "manifest; to go on with other pictures, start a run of its own"
             )
-        if len(now) < len(held):
-            self._write(HELD, now)
         told = self._read(TOLD)
         return held if told is None else told
+
+    def removed(self, now: PictureList) -> bool:
+        """Whether pictures are gone that were there last."""
+        held = self._read(HELD)
+        return held is not None and len(now) < len(held)
+
+    def hold(self, now: PictureList) -> None:
+        """Write down that no more is there than this; what is gone does not come back."""
+        self._write(HELD, now)
+
+    def told_before(self, told: PictureList, now: PictureList, data: Dataset, least: int) -> ToldBefore:
+        """What of `told` is left, with the pictures that the losses told last are of.
+
+        Args:
+            told: the pictures of which numbers were told.
+            now: those that are there.
+            data: whose subgroups and classes the job's are.
+            least: the fewest patients by whom losses may differ.
+        """
+        names = tuple(data.subgroups)
+        before = ToldBefore(told, now, names, len(data.labels), self._read(LOSSES) or told)
+        self._write(LOSSES, before.losses_told(least))
+        return before
 
     @property
     def settled(self) -> bool:

@@ -6,136 +6,27 @@ hospital is the real node without its network; who withdraws is written by the r
 
 import itertools
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
-import yaml
-from PIL import Image
 
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
-from clients.data.outcomes.pinning import drawn_pictures
-from clients.data.withdrawal.withdraw import withdraw
-from clients.node.policy_guard import PolicyGuard
-from clients.node.request_handler import RequestHandler
-from training.data.dataset import SPLITS
-from training.engines.nvflare.handshake import shake_hands
-from training.engines.nvflare.payload import write_payload
+from tests.attacks.house import DATA, LEAST, PATIENTS, PRIVACY, House, someone_in
 from training.engines.nvflare.roster import ClientProperties, DataChange, agree
-from training.engines.nvflare.wire import read_answer, stamp_of, write_question
 from training.federation.blocks import EvaluateQuestion, read_blocks
 from training.federation.census import CENSUS
 from training.jobs.job import Job
-from training.messages.message import Broadcast
-from training.models import initial_model
-from training.models.groups import float_state
-
-LEAST = 3
-PATIENTS = 60
-SPLIT = {"train": 0.5, "validation": 0.1, "calibration": 0.1, "test": 0.3}
 
 
 @pytest.fixture
 def job(tiny):
-    tiny["data"] = {
-        "manifest": "x.csv",
-        "label_map": "malignancy",
-        "image_size": 16,
-        "clients": {"by": "manifest"},
-        "split": SPLIT,
-        "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2"], "dark": ["5", "6"]}},
-    }
-    tiny["privacy"] = {"min_count": LEAST, "counts": {"masks": False}}
-    return Job.model_validate(tiny)
-
-
-class House:
-    """A hospital, and what it was told and asked."""
-
-    def __init__(self, folder: Path, job: Job) -> None:
-        self.folder, self.job, self.policy = folder, job, folder / "policy.yaml"
-        self.said: list[str] = []
-        rows = []
-        for n in range(PATIENTS):
-            for part in "ab" if n % 3 else "a":
-                Image.new("RGB", (16, 16), (n, 90 if part == "a" else 30, 4 * n)).save(
-                    folder / f"{n}{part}.png"
-                )
-                label = ("NV", "MEL")[n % 2]
-                rows.append(Row(f"{n}{part}.png", label, "15"[n // 2 % 2], "fitzpatrick", f"L{n}", f"P{n}"))
-        self.manifest = folder / "manifest.csv"
-        write_manifest(Manifest.of(rows, folder), self.manifest)
-        self.file = folder / "job.yaml"
-        self.file.write_text(yaml.safe_dump(job.resolved()))
-
-    def start(self, run: str) -> RequestHandler:
-        """Its node in a run, which has introduced itself."""
-        handler = RequestHandler(
-            "north",
-            self.job,
-            self.manifest,
-            cache=self.folder / "cache",
-            states=self.folder / run / "clients",
-            say=self.said.append,
-            releases=self.folder / "releases",
-            guard=PolicyGuard(self.policy),
-        )
-        handler.greet(shake_hands(self.job.digest, "s1").model_dump_json())
-        return handler
-
-    def join(self, handler: RequestHandler, *changes: DataChange) -> bool:
-        """Whether it takes part."""
-        told = ClientProperties.model_validate_json(handler.introduce())
-        roster = agree(self.job, [told], {}).model_copy(update={"changes": changes})
-        return handler.join(roster.model_dump_json()) == "{}"
-
-    def ask(self, handler: RequestHandler, what: str, number: int = 1, **options: object):
-        weights = float_state(initial_model(self.job.model, self.job.seed, 16, 2))
-        stage = CENSUS if what == CENSUS else "0-federate"
-        question = Broadcast("north", stage, 1, what, tensors=weights, options=options)
-        stamp = stamp_of(question, self.job.digest, "s1", number)
-        return read_answer(*handler.answer(write_question(question, stamp, 0), write_payload(weights)), stamp)
-
-    def census(self, run: str) -> np.ndarray | None:
-        """What a run is told; None where it is refused."""
-        handler = self.start(run)
-        return self.ask(handler, CENSUS).tensors[CENSUS].numpy() if self.join(handler) else None
-
-    def cell(self, patient: str) -> tuple[int, int, int]:
-        """The patient's split, subgroup and class, and how many pictures."""
-        drawn = self.drawn()
-        [made] = {
-            (picture.split, picture.subgroup, picture.label)
-            for row in read_manifest(self.manifest).rows
-            if row.patient_id == patient and (picture := drawn[row.image])
-        }
-        return SPLITS.index(made[0]), ["light", "dark"].index(made[1]), ["benign", "malignant"].index(made[2])
-
-    def drawn(self):
-        data, seed, rule = self.job.data, self.job.seed, self.job.picture
-        return drawn_pictures(data, seed, self.manifest, self.folder / "cache", rule, "north")
-
-    def pictures_of(self, patient: str) -> int:
-        return sum(row.patient_id == patient for row in read_manifest(self.manifest).rows)
-
-    def withdraw(self, patient: str, beside: int = 0) -> None:
-        out = self.folder / f"without-{patient}-{beside}.csv"
-        withdraw(self.manifest, [patient], self.file, out, client="north", beside=beside)
-        self.manifest = out
+    return Job.model_validate({**tiny, "data": DATA, "privacy": PRIVACY})
 
 
 @pytest.fixture
 def house(tmp_path, job, monkeypatch):
     monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
     return House(tmp_path, job)
-
-
-def someone_in(house: House, split: str) -> str:
-    drawn = house.drawn()
-    return next(
-        row.patient_id for row in read_manifest(house.manifest).rows if drawn[row.image].split == split
-    )
 
 
 def test_two_censuses_tell_what_a_withdrawn_patient_had(house):
@@ -240,7 +131,7 @@ def test_within_a_run_no_number_tells_of_a_patient_who_withdrew(house):
 
 def test_without_the_numbers_of_before_an_update_tells_of_the_patient(house, monkeypatch):
     """The control: how many pictures, and from the mean losses what the model said of them."""
-    monkeypatch.setattr("training.jobs.client_app.as_told_before", lambda update, told, least: update)
+    monkeypatch.setattr("training.jobs.client_app.as_told_before", lambda update, *_, **__: update)
     before, after, group, pictures, _ = fit_before_and_after(house)
     assert before.num_examples[group] - after.num_examples[group] == pictures
     assert group in after.losses
@@ -250,7 +141,7 @@ def test_without_the_numbers_of_before_an_update_tells_of_the_patient(house, mon
 def test_counts_of_answers_are_held_against_the_census(house, monkeypatch, accounted):
     """How many test pictures there were the census told; they are asked about later. Last, the control."""
     if not accounted:
-        monkeypatch.setattr("clients.node.request_handler.account_for_told", lambda *_: None)
+        monkeypatch.setattr("clients.node.removal.account_for_told", lambda *_: None)
     first = house.start("run")
     assert house.join(first)
     census = house.ask(first, CENSUS).tensors[CENSUS].numpy()

@@ -16,6 +16,7 @@ from training.algorithms.client import Client, Trainers
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
+from training.algorithms.objectives.base import Objective
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.algorithms.share import ALONE, Share
@@ -38,6 +39,7 @@ from training.updates.compression.client import opened, packed
 from training.updates.secure_aggregation.cohorts import topic_of
 from training.updates.secure_aggregation.identity import Identity
 from training.updates.secure_aggregation.messages import QUESTIONS
+from training.updates.secure_aggregation.told_again import told_again
 from training.updates.settings import PrivacyConfig
 
 
@@ -62,7 +64,8 @@ def answer_privately(
     else:
         update = without_losses_of_few(answer_of(stage, received, client), client)
     if client.told is not None:
-        update = as_told_before(update, client.told, client.min_count)
+        every = learns_from_all(stage)
+        update = as_told_before(update, client.told, client.min_count, all_pictures=every)
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
@@ -84,7 +87,10 @@ def answer_privately(
     if broadcast.ask in withheld_questions(privacy, stage):
         from training.updates.secure_aggregation.client import withhold
 
-        return withhold(update, client, topic_of(broadcast), identity)
+        topic = topic_of(broadcast)
+        if identity is not None and topic.counts and not client.noisy:
+            update = told_again(update, client, topic.asked)
+        return withhold(update, client, topic, identity)
     refuse_open(update, client, privacy, stage)
     return update
 
@@ -94,6 +100,12 @@ def answer_of(stage: Stage, broadcast: Broadcast, client: Client) -> Update:
     if broadcast.ask == FIT and client.trainers is not None and stage.divided is not None:
         return client.trainers.fit(broadcast, client.steps, client.watch)
     return stage.answer(broadcast, client)
+
+
+def learns_from_all(stage: Stage) -> bool:
+    """Whether pictures without a label are among those that a stage's objective counts."""
+    objective = getattr(stage, "objective", None)
+    return isinstance(objective, Objective) and (objective.self_supervised or objective.uses_unlabelled)
 
 
 def without_losses_of_few(update: Update, client: Client) -> Update:

@@ -260,10 +260,10 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
     if "export" in names:
         yield Seen(
             "parity",
-            f"the largest difference of an exported model's answers, on up to {PARITY_PICTURES} pictures",
+            f"how far an exported model's answers differ, on up to {PARITY_PICTURES} patients' pictures",
             "one number for each model",
             NOTHING,
-            "in the clear, of however few patients: how far two programs differ",
+            f"in the clear: what pictures of {of_patients(privacy.min_count)} reach, to one digit",
         )
 
 

@@ -198,8 +198,10 @@ def set_temperature(graph: bytes, temperature: float | Sequence[float]) -> bytes
     raise ExportError("the graph holds no temperature; export the model again with this version")
 
 
-def largest_difference(graph: bytes, classifier: Classifier, examples: Examples, threads: int) -> float:
-    """The largest difference in probability between ONNX Runtime and torch.
+def largest_differences(
+    graph: bytes, classifier: Classifier, examples: Examples, threads: int
+) -> NDArray[np.float32]:
+    """The largest difference in a probability of each example `(n,)` between ONNX Runtime and torch.
 
     Args:
         graph: as it was exported, with temperature 1.
@@ -213,7 +215,8 @@ def largest_difference(graph: bytes, classifier: Classifier, examples: Examples,
     tensors = [torch.from_numpy(values).to(device) for values in inputs if values.size]
     with torch.inference_mode():
         torch_answers = served(classifier).to(device).eval()(*tensors)[0].cpu().numpy()
-    return float(np.abs(onnx_answers - torch_answers).max())
+    found: NDArray[np.float32] = np.abs(onnx_answers - torch_answers).max(axis=1)
+    return found
 
 
 GraphInputs = tuple[NDArray[np.uint8]] | tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float32]]

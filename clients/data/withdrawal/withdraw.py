@@ -144,6 +144,7 @@ def withdraw(
 def also_left_out(manifest: Manifest, gone: frozenset[int], drawn: Drawn, beside: int) -> frozenset[int]:
     """The rows of further patients, `beside` of each split and subgroup that those who go are in.
 
+    Whoever is left out beside may have pictures in other subgroups, too: of these as many are left out then.
     Where no more than so many are left, all are: a cell that is empty tells nothing that it did not before.
     """
     if not beside:
@@ -161,11 +162,19 @@ def also_left_out(manifest: Manifest, gone: frozenset[int], drawn: Drawn, beside
         else:
             cells.setdefault(cell, set()).add(groups[place])
     chosen: set[int] = set()
-    for cell in sorted(touched):
-        there = sorted(cells.get(cell, ()))
-        wanted = max(beside - len(chosen & {*there}), 0)
-        rest = [group for group in there if group not in chosen]
-        chosen |= {*random.sample(rest, min(wanted, len(rest)))}
+    waiting = sorted(touched)
+    while waiting:
+        for cell in waiting:
+            there = cells.get(cell, set())
+            # In a cell that nobody was in who withdrew, one of those who are left out beside stands for them.
+            wanted = max(beside + (cell not in touched) - len(chosen & there), 0)
+            rest = sorted(there - chosen)
+            chosen |= {*random.sample(rest, min(wanted, len(rest)))}
+        waiting = sorted(
+            cell
+            for cell, there in cells.items()
+            if (met := len(chosen & there)) and met < beside + (cell not in touched) and there - chosen
+        )
     return frozenset(place for place, group in enumerate(groups) if group in chosen)
 
 
@@ -178,9 +187,10 @@ def refuse_others_moved(before: Drawn, now: Drawn, left: Manifest) -> None:
     """
     for what, of in (("class", "label"), ("subgroup", "subgroup")):
         were, are = ({getattr(each, of) for each in drawn.values()} for drawn in (before, now))
-        if were - are:
+        lost = were - are - {""}  # no label and no subgroup are none that the run would lack
+        if lost:
             raise LabelError(
-                f"nobody else has pictures of {what} {', '.join(sorted(were - are))}: without them the run "
+                f"nobody else has pictures of {what} {', '.join(sorted(lost))}: without them the run "
                 "would have other classes or subgroups here. Leave the run (the coordinator goes on with "
                 "--without), or begin a new one without the patient"
             )

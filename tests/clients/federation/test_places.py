@@ -9,7 +9,7 @@ from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
 from clients.federation.news import News
 from clients.federation.place import FILE, place_of
-from clients.federation.places import ASKED, RETURNS, SILENT, Places
+from clients.federation.places import ASKED, RETURNS, SILENT, TURN, Places
 
 HERE, THERE = "here", "there"
 
@@ -77,6 +77,46 @@ def test_one_that_asked_and_never_came_stands_in_nobodys_way_for_long(started, c
     assert made.ask("north", HERE, None) == ""
     clock[0] += ASKED
     assert made.ask("north", THERE, None) == ""
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_who_only_asks_keeps_the_one_that_was_there_out_for_minutes_and_not_for_good(places, clock, changes):
+    """A thief with the kit asks every minute while the hospital's node is stopped, and never comes."""
+    out = []
+    for minute in range(20):
+        out.append(places.ask("north", f"{THERE} {minute * changes}", None))
+        clock[0] += 1
+        if places.ask("north", HERE, None) == "":
+            break
+        clock[0] += 59
+    assert minute <= ASKED // 60
+    assert "has its turn" in out[-1]
+    assert places.register("north", None) == ""
+    assert "was heard" in places.ask("north", THERE, 2)
+
+
+def test_without_the_others_turn_it_does(places, clock, monkeypatch):
+    """The control."""
+    monkeypatch.setattr("clients.federation.places.TURN", 0.0)
+    for minute in range(60):
+        places.ask("north", f"{THERE} {minute}", None)
+        clock[0] += 1
+        assert places.ask("north", HERE, None) != ""
+        clock[0] += 59
+
+
+def test_one_that_asked_and_came_late_may_ask_again_after_the_others_turn(places, clock):
+    assert places.ask("north", THERE, None) == ""
+    clock[0] += ASKED
+    assert "has its turn" in places.ask("north", THERE, None)
+    clock[0] += TURN
+    assert places.ask("north", THERE, None) == ""
+    assert places.register("north", None) == ""
+
+
+def test_a_thief_that_copies_the_number_too_is_taken_for_the_node_itself(places):
+    """What is left: nothing tells the two apart. Disabling the name does."""
+    assert places.ask("north", HERE, 4) == ""
 
 
 def test_one_that_does_not_ask_is_taken_as_ever_unless_another_is_known_to_be_there(places, started):

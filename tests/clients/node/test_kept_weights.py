@@ -69,6 +69,14 @@ def test_a_file_that_arrived_is_mapped_a_few_times_however_many_tensors_are_in_i
     assert len(mapped) < 4
 
 
+def test_numbers_that_are_equal_and_not_the_same_have_other_digests_and_the_same_ones_have_one():
+    """Zero and minus zero, and whatever is no number, by their bytes."""
+    payload = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)
+    odd = [torch.zeros(1), -torch.zeros(1), torch.tensor([float("nan")]), payload]
+    assert len({*tensor_digests(dict(enumerate(odd))).values()}) == len(odd)
+    assert tensor_digests({"a": payload}) == tensor_digests({"a": payload.clone()})
+
+
 def test_a_digest_tells_type_and_shape_too():
     twins = [torch.zeros(4), torch.zeros(2, 2), torch.zeros(4, dtype=torch.int32)]
     assert len({*map(str, tensor_digests(dict(enumerate(twins))).values())}) == 3

@@ -10,7 +10,8 @@ Departures: where Wu et al. have one bank of all training pictures, each client 
 feature leaves it. A client with fewer than k training pictures looks at all of them.
 
 What is told is what a final test tells, at the same door. Training pictures of fewer patients than the job's
-minimum answer for nobody: the counts would tell how these few are labelled.
+minimum answer for nobody: the counts would tell how these few are labelled. Nor do they where so few have
+withdrawn from the run since they last did: the difference would tell how those were labelled.
 """
 
 import numpy as np
@@ -40,7 +41,8 @@ def answer_neighbours(broadcast: Broadcast, client: Client, neighbours: int, tem
     question = EvaluateQuestion.model_validate(broadcast.options)
     known = client.examples("train")
     known = known.where(known.labels >= 0)
-    enough = known.num_people >= max(client.min_count, 1)
+    apart = client.told is None or not client.told.hidden_losses(client.min_count)
+    enough = known.num_people >= max(client.min_count, 1) and apart
     parts = sendable(client, question) if enough else {}
     device = client.local_model.device
     bank, labels = directions(known, device), torch.from_numpy(known.labels).to(device)

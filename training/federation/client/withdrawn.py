@@ -6,9 +6,11 @@ back what would differ from it by fewer patients than the job's minimum.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.objectives.dp_sgd import STEPS
@@ -26,7 +28,7 @@ TRAINING = (FIT, OPEN, COLLECT)  # whose numbers of pictures are of those that a
 SUMS = (MOMENTS, CELLS)  # over training pictures, which no account is kept of
 
 
-def as_told_before(update: Update, told: ToldBefore, least: int) -> Update:
+def as_told_before(update: Update, told: ToldBefore, least: int, *, all_pictures: bool = False) -> Update:
     """An answer with the numbers that were told before, and without what would tell how they changed.
 
     Of the scalars only the distance to what was received stays, which is as much as the weights tell.
@@ -35,6 +37,7 @@ def as_told_before(update: Update, told: ToldBefore, least: int) -> Update:
         update: as it would leave.
         told: what was told before.
         least: the fewest patients by whom losses may differ.
+        all_pictures: whether the stage's objective trains on pictures without a label, too.
 
     Raises:
         DataError: the answer is one that cannot be had without telling of those who withdrew.
@@ -50,9 +53,12 @@ def as_told_before(update: Update, told: ToldBefore, least: int) -> Update:
     if update.ask not in TRAINING:
         return update
     hidden = told.hidden_losses(least)
+    counted = told.trained(update.num_examples, all_pictures=all_pictures or update.ask != FIT)
+    if update.track in told.subgroups:  # a model of this subgroup alone
+        counted = {name: n for name, n in counted.items() if name in update.num_examples}
     return replace(
         update,
-        num_examples=told.trained(update.num_examples),
+        num_examples=counted,
         losses={name: loss for name, loss in update.losses.items() if name not in hidden},
         scalars={name: value for name, value in update.scalars.items() if name == CHANGE},
     )
@@ -71,22 +77,42 @@ def account_for_told(store: ReleaseStore, client: str, told: ToldBefore, least: 
     """Enter the labelled pictures of splits from which some are gone among what was told of answers.
 
     Those of fewer than `least` patients of a subgroup, or of a class for sums of embeddings, are left out:
-    of them nothing is answered.
+    of them nothing is answered, but where small subgroups are answered of together.
     """
     rows = told.told.rows
     gone = np.unique(rows[~np.isin(rows[:, PICTURE], told.now.rows[:, PICTURE]), SPLIT])
     for split in gone.tolist():
         labelled = rows[(rows[:, SPLIT] == split) & (rows[:, LABEL] >= 0)]
-        for kind, column in ((ANSWERS, SUBGROUP), (EMBEDDING_SUMS, LABEL)):
-            sets = [labelled[labelled[:, column] == value] for value in np.unique(labelled[:, column])]
-            enough = [part for part in sets if len(np.unique(part[:, PATIENT])) >= least]
-            if not enough:
-                continue
-            body = [
-                np.column_stack([part[:, [PICTURE, PATIENT]], np.full(len(part), number, dtype=np.int64)])
-                for number, part in enumerate(enough)
-            ]
-            release = np.concatenate([np.array([[0, 0, kind_number(kind)]], dtype=np.int64), *body])
-            digest = hashlib.sha256(f"told {kind}".encode() + release.tobytes()).hexdigest()[:32]
-            if not store.has(client, digest):
-                store.add(client, digest, release)
+        by_subgroup, by_class = (
+            [labelled[labelled[:, column] == value] for value in np.unique(labelled[:, column])]
+            for column in (SUBGROUP, LABEL)
+        )
+        enter(store, client, ANSWERS, [part for part in by_subgroup if patients_of(part) >= least])
+        enter(store, client, EMBEDDING_SUMS, [part for part in by_class if patients_of(part) >= least])
+        if small_together(by_subgroup, least):
+            enter(store, client, ANSWERS, [labelled])
+
+
+def small_together(parts: Sequence[NDArray[np.int64]], least: int) -> bool:
+    """Whether subgroups that are too small to be told of are told of together, as where a model is of all."""
+    small = [part for part in parts if patients_of(part) < least]
+    return bool(small) and patients_of(np.concatenate(small)) >= least
+
+
+def patients_of(rows: NDArray[np.int64]) -> int:
+    """How many patients some rows of a list are of."""
+    return len(np.unique(rows[:, PATIENT]))
+
+
+def enter(store: ReleaseStore, client: str, kind: str, parts: Sequence[NDArray[np.int64]]) -> None:
+    """Enter a release of a kind, of disjoint rows of a list, where it is not there."""
+    if not parts:
+        return
+    body = [
+        np.column_stack([part[:, [PICTURE, PATIENT]], np.full(len(part), number, dtype=np.int64)])
+        for number, part in enumerate(parts)
+    ]
+    release = np.concatenate([np.array([[0, 0, kind_number(kind)]], dtype=np.int64), *body])
+    digest = hashlib.sha256(f"told {kind}".encode() + release.tobytes()).hexdigest()[:32]
+    if not store.has(client, digest):
+        store.add(client, digest, release)

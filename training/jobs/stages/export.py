@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 
 from registry.bundle.manifest.schema import (
@@ -16,7 +17,7 @@ from registry.bundle.manifest.schema import (
     schema_for,
 )
 from training.algorithms.client import Client
-from training.data.dataset import Split
+from training.data.dataset import Examples, Split
 from training.data.subgroup_settings import ToneGroups
 from training.errors import ExportError
 from training.federation.questions import TEST
@@ -34,11 +35,12 @@ from training.messages.message import (
     reply,
     unknown_question,
 )
-from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_difference
+from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences
 
 PARITY = "parity"
 WEIGHTS = "weights/"
 PARITY_PICTURES = 64
+DIFFERENCE = "difference"
 
 
 class Export(Stage):
@@ -70,8 +72,9 @@ class Export(Stage):
             context.metrics_log.log(f"{context.key}: {name}")
             model.load_state_dict(weights, strict=False)
             graph = export_graph(model, context.job.data.image_size)
-            differences[name] = self.check(context, name, weights, graph, traffic)
-            bundles[name] = BundleDraft(manifest(context, name, graph, differences[name]), graph)
+            difference = self.check(context, name, weights, graph, traffic)
+            differences |= {} if difference is None else {name: difference}
+            bundles[name] = BundleDraft(manifest(context, name, graph, difference), graph)
         context.metrics_log.end()
         facts = {
             "by_subgroup": before.facts.get("by_subgroup", {}),
@@ -85,8 +88,8 @@ class Export(Stage):
 
     def check(
         self, context: StageContext, name: str, weights: Tensors, graph: bytes, traffic: Traffic
-    ) -> float:
-        """The largest difference that any client finds."""
+    ) -> float | None:
+        """The largest difference that any client tells; None where all have pictures of too few patients."""
         tensors = {GRAPH: as_tensor(graph), **prefixed(weights, WEIGHTS)}
         # How far two programs differ is told without noise, so in a job with noise, of training pictures.
         split: Split = "validation" if context.job.privacy.noisy_counts is None else "train"
@@ -97,14 +100,21 @@ class Export(Stage):
             Broadcast(client, context.key, 0, PARITY, name, tensors, {"split": split}) for client in clients
         ]
         updates = ask_all(context.engine, broadcasts, traffic, quorum=context.quorum)
-        worst = max(updates, key=lambda update: update.scalars["difference"])
-        if worst.scalars["difference"] > self.tolerance:
-            raise ExportError(
-                f"the exported model {name} differs from torch by {worst.scalars['difference']:.2g} in a "
-                f"probability at {worst.client}; allowed is {self.tolerance:g} (export.tolerance). "
-                "The model uses an operation that ONNX computes otherwise: choose another model.name"
+        told = {each.client: each.scalars[DIFFERENCE] for each in updates if DIFFERENCE in each.scalars}
+        if not told:
+            context.metrics_log.log(
+                f"{context.key}: {name} was compared with torch nowhere: no client has pictures of "
+                "privacy.min_count patients to tell of"
             )
-        return worst.scalars["difference"]
+            return None
+        client, worst = max(told.items(), key=lambda each: each[1])
+        if worst > self.tolerance:
+            raise ExportError(
+                f"the exported model {name} differs from torch by {worst:.2g} in a probability at {client}; "
+                f"allowed is {self.tolerance:g} (export.tolerance). The model uses an operation that ONNX "
+                "computes otherwise: choose another model.name"
+            )
+        return worst
 
     def answer(self, broadcast: Broadcast, client: Client) -> Update:
         """The difference between the graph and torch on this client's pictures, or figures of the model."""
@@ -113,13 +123,35 @@ class Export(Stage):
         if broadcast.ask != PARITY:
             raise unknown_question(broadcast)
         client.local_model.load(named(broadcast.tensors, WEIGHTS))
-        examples = client.examples("train" if broadcast.options.get("split") == "train" else "validation")
-        if not len(examples):
-            examples = client.examples("train")
-        some = examples.where(np.arange(len(examples)) < PARITY_PICTURES)
-        graph = as_bytes(broadcast.tensors)
-        difference = largest_difference(graph, client.local_model.model, some, torch.get_num_threads())
-        return reply(broadcast, scalars={"difference": difference})
+        some = compared(client, "train" if broadcast.options.get("split") == "train" else "validation")
+        if some is None:
+            return reply(broadcast)
+        graph, threads = as_bytes(broadcast.tensors), torch.get_num_threads()
+        differences = largest_differences(graph, client.local_model.model, some, threads)
+        return reply(broadcast, scalars={DIFFERENCE: reached(differences, client.min_count)})
+
+
+def compared(client: Client, split: Split) -> Examples | None:
+    """One picture of each of a client's first patients in a split, or of those it trains on.
+
+    None where they are of too few patients for anything to be told, or somebody withdrew from the run: what
+    is told before and after could differ by that one.
+    """
+    splits: tuple[Split, ...] = (split, "train")
+    for name in splits:
+        examples = client.examples(name)
+        firsts = np.sort(np.unique(examples.people, return_index=True)[1])[:PARITY_PICTURES]
+        if len(firsts) >= max(client.min_count, 1) and client.told is None:
+            return examples.where(np.isin(np.arange(len(examples)), firsts))
+    return None
+
+
+def reached(differences: NDArray[np.float32], least: int) -> float:
+    """The difference that `least` patients' pictures reach, to one digit.
+
+    The largest of all would be what two models answer for one picture; a coordinator chooses both.
+    """
+    return float(f"{np.sort(differences)[-max(least, 1)]:.0e}")
 
 
 def manifest(context: StageContext, name: str, graph: bytes, parity: float | None = None) -> BundleManifest:

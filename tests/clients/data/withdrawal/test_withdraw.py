@@ -105,6 +105,30 @@ def test_beside_them_others_of_the_same_split_and_subgroup_are_left_out(write_pi
     assert len(drawn) > 1
 
 
+def test_who_is_left_out_beside_is_not_alone_in_another_subgroup(write_pictures, job, tmp_path):
+    """Each patient has a picture in either subgroup: whoever goes is missing in both."""
+    both = [
+        Row(f"{n}-{part}.png", ("MEL", "NV", "BCC")[n % 3], tone, "fitzpatrick", f"L{n}{part}", f"P{n}")
+        for n in range(24)
+        for part, tone in (("a", "1"), ("b", "5" if n % 2 else "1"))
+    ]
+    manifest = write_pictures(both)
+    asked, out = job(manifest), tmp_path / "without.csv"
+    before = made_of(asked, manifest)
+    for patient in ("P3", "P4"):  # of both subgroups, of one
+        words = ("--patient", patient, "--splits", asked, "--out", out, "--beside", 2, "--force")
+        ended = withdraw(manifest, *words)
+        assert ended.exit_code == 0, ended.output
+        after = made_of(asked, out)
+        cells = {(each.split, each.subgroup) for each in before.values()}
+        for cell in cells:
+            was, now = (
+                {name.partition("-")[0] for name, each in made.items() if (each.split, each.subgroup) == cell}
+                for made in (before, after)
+            )
+            assert len(was - now) not in (1, 2) or not now, (patient, cell)
+
+
 @pytest.mark.parametrize(
     ("change", "words", "said"),
     [

@@ -1,5 +1,7 @@
 """What a client tells after patients withdrew: numbers of before, or nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,56 @@ def test_labelled_and_all_training_pictures_are_those_of_before(told):
     every = as_told_before(update(num_examples={"light": 2, "dark": 1, "undeclared": 1}), told, 2)
     assert every.num_examples == {"light": 4, "dark": 1, "undeclared": 1}
     assert as_told_before(update(losses=losses), told, 1).losses == losses, "one patient is enough there"
+
+
+UNLABELLED = [[20, 20, TRAIN, 0, -1, 7], [21, 20, TRAIN, 0, -1, 7], [22, 21, TRAIN, 0, -1, 7]]
+LABELLED = [[1, 10, TRAIN, 0, 0, 7], [3, 11, TRAIN, 0, 1, 7], [5, 12, TRAIN, 1, 0, 7]]
+
+
+def test_where_no_picture_without_a_label_is_left_the_objective_says_what_it_counts():
+    told = ToldBefore(listed(LABELLED + UNLABELLED), listed(LABELLED), ("light", "dark"), 2)
+    fit = update(num_examples={"light": 2, "dark": 1})
+    assert as_told_before(fit, told, 2, all_pictures=True).num_examples == {"light": 5, "dark": 1}
+    assert as_told_before(fit, told, 2).num_examples == {"light": 2, "dark": 1}
+    assert as_told_before(replace(fit, ask="open"), told, 2).num_examples == {"light": 5, "dark": 1}
+
+
+def test_a_subgroup_without_a_picture_left_is_told_of_as_before():
+    told = ToldBefore(listed(LABELLED + UNLABELLED), listed(LABELLED[:2]), ("light", "dark"), 2)
+    fit = update(num_examples={"light": 2})
+    assert as_told_before(fit, told, 2).num_examples == {"light": 2, "dark": 1}
+    own = replace(fit, track="light")  # a model of this subgroup
+    assert as_told_before(own, told, 2).num_examples == {"light": 2}
+
+
+def test_of_those_who_are_gone_enough_had_labels_and_enough_had_none_or_nobody():
+    whole = listed(LABELLED + UNLABELLED)
+    for gone, hidden in (
+        ({20, 21}, False),
+        ({10, 11}, False),
+        ({10, 20}, True),  # two patients, and the loss over labelled pictures lacks one
+        ({10, 20, 21}, True),
+        ({10, 11, 20, 21}, False),
+    ):
+        now = listed([row for row in whole.rows.tolist() if row[1] not in gone])
+        told = ToldBefore(whole, now, ("light", "dark"), 2)
+        assert told.hidden_losses(2) == (frozenset({"light"}) if hidden else frozenset()), gone
+
+
+def test_losses_are_held_against_the_last_that_were_told():
+    whole, names = listed(LABELLED + UNLABELLED), ("light", "dark")
+
+    def left(*gone):
+        return listed([row for row in whole.rows.tolist() if row[1] not in gone])
+
+    first = ToldBefore(whole, left(10, 11), names, 2)
+    assert first.hidden_losses(2) == frozenset()
+    assert sorted(first.losses_told(2).rows[:, 0]) == sorted(left(10, 11).rows[:, 0])
+    second = ToldBefore(whole, left(10, 11, 20), names, 2, first.losses_told(2))
+    assert second.hidden_losses(2) == {"light"}
+    assert sorted(second.losses_told(2).rows[:, 0]) == sorted(first.losses_told(2).rows[:, 0])
+    third = ToldBefore(whole, left(10, 11, 20, 21), names, 2, second.losses_told(2))
+    assert third.hidden_losses(2) == frozenset()
 
 
 def test_what_would_tell_otherwise_is_refused_or_left_out(told):

@@ -1,0 +1,146 @@
+"""A hospital for attacks on what it tells: the real node without its network, with pictures of its own."""
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.manifest import Manifest, Row
+from clients.data.outcomes.pinning import drawn_pictures
+from clients.data.withdrawal.withdraw import withdraw
+from clients.node.policy_guard import PolicyGuard
+from clients.node.request_handler import RequestHandler
+from training.data.dataset import SPLITS
+from training.engines.nvflare.handshake import shake_hands
+from training.engines.nvflare.payload import write_payload
+from training.engines.nvflare.roster import ClientProperties, DataChange, agree
+from training.engines.nvflare.wire import read_answer, stamp_of, write_question
+from training.federation.census import CENSUS
+from training.jobs.job import Job
+from training.messages.message import Broadcast, Tensors
+from training.models import initial_model
+from training.models.groups import float_state
+
+LEAST = 3
+PATIENTS = 60
+SPLIT = {"train": 0.5, "validation": 0.1, "calibration": 0.1, "test": 0.3}
+DATA = {
+    "manifest": "x.csv",
+    "label_map": "malignancy",
+    "image_size": 16,
+    "clients": {"by": "manifest"},
+    "split": SPLIT,
+    "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2"], "dark": ["5", "6"]}},
+}
+PRIVACY = {"min_count": LEAST, "counts": {"masks": False}}
+
+
+class House:
+    """A hospital, and what it was told and asked."""
+
+    def __init__(self, folder: Path, job: Job) -> None:
+        self.folder, self.job, self.policy = folder, job, folder / "policy.yaml"
+        self.said: list[str] = []
+        rows = []
+        for n in range(PATIENTS):
+            for part in "ab" if n % 3 else "a":
+                Image.new("RGB", (16, 16), (n, 90 if part == "a" else 30, 4 * n)).save(
+                    folder / f"{n}{part}.png"
+                )
+                label = ("NV", "MEL")[n % 2]
+                rows.append(Row(f"{n}{part}.png", label, "15"[n // 2 % 2], "fitzpatrick", f"L{n}", f"P{n}"))
+        self.manifest = folder / "manifest.csv"
+        write_manifest(Manifest.of(rows, folder), self.manifest)
+        self.file = folder / "job.yaml"
+        self.file.write_text(yaml.safe_dump(job.resolved()))
+
+    def start(self, run: str) -> RequestHandler:
+        """Its node in a run, which has introduced itself."""
+        handler = RequestHandler(
+            "north",
+            self.job,
+            self.manifest,
+            cache=self.folder / "cache",
+            states=self.folder / run / "clients",
+            say=self.said.append,
+            releases=self.folder / "releases",
+            guard=PolicyGuard(self.policy),
+        )
+        handler.greet(shake_hands(self.job.digest, "s1").model_dump_json())
+        return handler
+
+    def join(self, handler: RequestHandler, *changes: DataChange) -> bool:
+        """Whether it takes part."""
+        told = ClientProperties.model_validate_json(handler.introduce())
+        roster = agree(self.job, [told], {}).model_copy(update={"changes": changes})
+        return handler.join(roster.model_dump_json()) == "{}"
+
+    def ask(
+        self,
+        handler: RequestHandler,
+        what: str,
+        number: int = 1,
+        *,
+        tensors: Tensors | None = None,
+        **options: object,
+    ):
+        """The answer to a question; it carries the initial weights where nothing else is named."""
+        initial = float_state(initial_model(self.job.model, self.job.seed, 16, 2))
+        weights = initial if tensors is None else tensors
+        stage = CENSUS if what == CENSUS else self.job.key(0)
+        question = Broadcast("north", stage, 1, what, tensors=weights, options=options)
+        stamp = stamp_of(question, self.job.digest, "s1", number)
+        return read_answer(*handler.answer(write_question(question, stamp, 0), write_payload(weights)), stamp)
+
+    def taken_up(self, run: str, *withdrawals: tuple[str, str]) -> RequestHandler:
+        """Its node in a run after withdrawals, each with the fingerprints before and after it."""
+        handler = self.start(run)
+        changes = [DataChange(client="north", before=one, after=two) for one, two in withdrawals]
+        assert self.join(handler, *changes), self.said[-1]
+        return handler
+
+    def withdrawn(self, patient: str, beside: int = 0) -> tuple[str, str]:
+        """Somebody withdraws; the fingerprints before and after."""
+        before = self.fingerprint()
+        self.withdraw(patient, beside)
+        return before, self.fingerprint()
+
+    def fingerprint(self) -> str:
+        """Of its pictures as they are."""
+        return ClientProperties.model_validate_json(self.start("asked").introduce()).fingerprint
+
+    def census(self, run: str) -> np.ndarray | None:
+        """What a run is told; None where it is refused."""
+        handler = self.start(run)
+        return self.ask(handler, CENSUS).tensors[CENSUS].numpy() if self.join(handler) else None
+
+    def cell(self, patient: str) -> tuple[int, int, int]:
+        """The patient's split, subgroup and class, and how many pictures."""
+        drawn = self.drawn()
+        [made] = {
+            (picture.split, picture.subgroup, picture.label)
+            for row in read_manifest(self.manifest).rows
+            if row.patient_id == patient and (picture := drawn[row.image])
+        }
+        return SPLITS.index(made[0]), ["light", "dark"].index(made[1]), ["benign", "malignant"].index(made[2])
+
+    def drawn(self):
+        data, seed, rule = self.job.data, self.job.seed, self.job.picture
+        return drawn_pictures(data, seed, self.manifest, self.folder / "cache", rule, "north")
+
+    def pictures_of(self, patient: str) -> int:
+        return sum(row.patient_id == patient for row in read_manifest(self.manifest).rows)
+
+    def withdraw(self, patient: str, beside: int = 0) -> None:
+        out = self.folder / f"without-{patient}-{beside}.csv"
+        withdraw(self.manifest, [patient], self.file, out, client="north", beside=beside)
+        self.manifest = out
+
+
+def someone_in(house: House, split: str) -> str:
+    drawn = house.drawn()
+    return next(
+        row.patient_id for row in read_manifest(house.manifest).rows if drawn[row.image].split == split
+    )

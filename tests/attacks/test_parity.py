@@ -1,0 +1,72 @@
+"""A coordinator that lies sends a graph and weights of its own choice, and asks how far their answers differ.
+
+Beside a graph that answers every picture alike, the largest difference is what the weights answer for one
+picture: the most suspicious one of a hospital, or one that the weights were made for.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.conftest import FEDERATE
+from training.data.picture_list import PictureList
+from training.data.told_before import ToldBefore
+from training.federation.client.evaluate import predict
+from training.jobs.client_app import answer_privately
+from training.jobs.stages import export
+from training.jobs.stages.export import DIFFERENCE, PARITY, WEIGHTS
+from training.messages.message import GLOBAL, Broadcast, prefixed
+from training.models import build_model
+from training.models.export import GRAPH, as_tensor, export_graph
+from training.models.groups import float_state
+
+LEAST = 3
+
+
+@pytest.fixture
+def asked(make_job, make_client):
+    """A hospital, its job, the question, and what the weights answer for its patients beside a half."""
+    job = make_job(stages=[FEDERATE, {"stage": "export"}], privacy={"min_count": LEAST})
+    client = make_client("north", job=job)
+    model = client.local_model.model
+    weights = {name: tensor.clone() for name, tensor in float_state(model).items()}
+    drawn = torch.Generator().manual_seed(2)
+    for name in model.head_names:
+        weights[name] = torch.randn(weights[name].shape, generator=drawn)
+    client.local_model.load(weights)
+    examples = client.examples("validation")
+    firsts = np.sort(np.unique(examples.people, return_index=True)[1])
+    apart = np.sort(np.abs(predict(client.local_model, examples)[firsts] - 0.5).max(axis=1))
+    alike = build_model(job.model, 2, seed=1)
+    alike.load_state_dict({name: float_state(alike)[name] * 0 for name in alike.head_names}, strict=False)
+    graph = as_tensor(export_graph(alike, job.data.image_size))
+    tensors = {GRAPH: graph, **prefixed(weights, WEIGHTS)}
+    question = Broadcast("north", job.key(1), 0, PARITY, GLOBAL, tensors, {"split": "validation"})
+    return job, client, question, apart
+
+
+def told(job, question, client):
+    return answer_privately(job, question, client).scalars.get(DIFFERENCE)
+
+
+def test_it_is_told_what_enough_patients_reach_and_roughly(asked):
+    job, client, question, apart = asked
+    assert apart[-1] > apart[-LEAST] + 0.001
+    assert told(job, question, client) == float(f"{apart[-LEAST]:.0e}")
+
+
+def test_otherwise_it_is_told_what_one_picture_is_answered(asked, monkeypatch):
+    """The control."""
+    monkeypatch.setattr(export, "reached", lambda differences, least: float(differences.max()))
+    job, client, question, apart = asked
+    assert told(job, question, client) == pytest.approx(apart[-1], abs=1e-5)
+
+
+def test_of_too_few_patients_and_after_somebody_withdrew_nothing_is_told(asked):
+    job, client, question, _ = asked
+    assert told(job, question, replace(client, min_count=60)) is None
+    listed = PictureList.of(client.dataset, "north")
+    fewer = ToldBefore(listed, PictureList(listed.rows[1:]), client.subgroups, 2)
+    assert told(job, question, replace(client, told=fewer)) is None
