@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -53,6 +53,9 @@ from training.errors import CheckpointError, JobError, QuorumError, TrainingErro
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
+from training.messages.message import tensor_bytes
+from training.models import initial_model
+from training.models.groups import float_state
 from training.plain_names import plain_segment
 from training.wiring import attester, open_registrar
 
@@ -122,12 +125,13 @@ class Coordinator:
         moving, leftovers = threading.BoundedSemaphore(AT_ONCE), CallLeftovers()
         spare_what_is_here()
         disabled, over = DisabledHospitals(kit.path), Signal(parent=context.abort_signal)
+        model_bytes = cache(partial(bytes_of_model, job))
         self._session = CoordinatorSession(
             job,
             session,
             {
                 proxy.name: GuardedChannel(
-                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers, over),
+                    FlareChannel(proxy, context, folder.spool, silence, moving, leftovers, over, model_bytes),
                     partial(disabled.refuse, proxy.name),
                 )
                 for proxy in collab.clients
@@ -192,6 +196,13 @@ def expected_sites(kit: Kit, job: Job) -> tuple[str, ...]:
             f"{', '.join(kit.federation.names)}"
         )
     return tuple(named) or kit.federation.names
+
+
+def bytes_of_model(job: Job) -> int:
+    """The bytes of a job's model, its head for two classes: a measure of how long an answer may be."""
+    return tensor_bytes(
+        float_state(initial_model(job.model, job.seed, job.data.image_size, 2, job.data.case))
+    )
 
 
 def own_pictures(kit: Kit, job: Job, folder: RunFolder) -> OwnPictures | None:

@@ -115,6 +115,20 @@ SENTENCES = {
 """What is told of an error to another site, by its code."""
 
 
+PASSING = ("hours", "limits", "journal")
+FULL = ("ENOSPC", "EDQUOT")
+
+
+def may_pass(message: str) -> bool:
+    """Whether what another site told by `public_message` may be over later, without anybody touching the run.
+
+    So it is of a full disk, and of what the hospital's own policy allows at another hour or with more room.
+    """
+    if any(f"{code}: {SENTENCES[code]}" in message for code in PASSING):
+        return True
+    return f"disk: {SENTENCES['disk']}" in message and any(f"({name}: " in message for name in FULL)
+
+
 def tell(error: Told) -> Told:
     """Let an error's text leave its site as it is.
 

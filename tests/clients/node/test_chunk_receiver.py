@@ -225,3 +225,47 @@ def test_a_site_that_miscounts_is_refused(pieces, carrier, monkeypatch, call, pa
     monkeypatch.setattr(carrier, call, lambda *_: payload)
     with pytest.raises(SiteRefusedError, match=match):
         pieces.ask(question(), QUESTION, 60, alive)
+
+
+@pytest.mark.parametrize("drips", [True, False], ids=["drips", "control"])
+def test_a_site_that_drips_its_answer_is_refused_at_the_first_drop(
+    pieces, carrier, handler, monkeypatch, drips
+):
+    """A byte a call is in time with every call, and an answer of a gibibyte takes a hundred years."""
+    handler.payload = ANSWER
+    if drips:
+        fetch = carrier.fetch
+        monkeypatch.setattr(carrier, "fetch", lambda place, seconds: fetch(place, seconds)[:1])
+        with pytest.raises(SiteRefusedError, match="north sent 1 bytes at 0"):
+            pieces.ask(question(), QUESTION, 60, alive)
+        assert [kind for kind, *_ in carrier.calls].count("fetch") == 1
+    else:
+        assert whole(pieces.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
+
+
+@pytest.mark.parametrize("takes", [True, False], ids=["control", "drips"])
+def test_a_site_that_takes_a_question_by_drops_is_refused(pieces, carrier, monkeypatch, takes):
+    if takes:
+        pieces.ask(question(), QUESTION, 60, alive)
+        return
+    there = iter(range(1, len(QUESTION) + 1))
+    monkeypatch.setattr(carrier, "put", lambda place, piece, seconds: next(there))
+    with pytest.raises(SiteRefusedError, match="north has 1 of"):
+        pieces.ask(question(), QUESTION, 60, alive)
+
+
+@pytest.mark.parametrize(("model", "taken"), [(10, False), (len(ANSWER), True)])
+def test_an_answer_that_no_model_of_the_job_is_as_large_as_is_refused_before_it_is_fetched(
+    carrier, handler, tmp_path, monkeypatch, model, taken
+):
+    monkeypatch.setattr(module, "ROOM", PIECE)
+    monkeypatch.setattr(module, "MODELS", 1)
+    handler.payload = ANSWER
+    room = threading.BoundedSemaphore(1)
+    transfer = ChunkedTransfer("north", carrier, tmp_path, 60, room, PIECE, model_bytes=lambda: model)
+    if taken:
+        assert whole(transfer.ask(question(), QUESTION, 60, alive)[1]) == ANSWER
+        return
+    with pytest.raises(SiteRefusedError, match="are taken at most"):
+        transfer.ask(question(), QUESTION, 60, alive)
+    assert "fetch" not in [kind for kind, *_ in carrier.calls]

@@ -26,7 +26,9 @@ AT_ONCE = 16  # chunks that are in flight at the same time, to and from all site
 TURN = 1.0  # seconds between calls of `alive` for a site that waits for its turn
 TRIES = 3  # of a chunk, before the site counts as not reached
 AFRESH = 3  # times that a question is sent from its beginning, to a process that has nothing of it
-LONGEST = 16 << 30  # bytes of an answer that are taken
+LONGEST = 16 << 30  # bytes of an answer that are taken, whatever the model
+ROOM = 256 << 20  # bytes of an answer that are taken of any model
+MODELS = 8  # times the bytes of the job's model that an answer may have: weights, control variates, masks
 Result = TypeVar("Result")
 
 
@@ -75,6 +77,7 @@ class ChunkedTransfer:
         silence: see `training.engines.nvflare.heartbeat.LivenessTracker`.
         in_flight: held while a chunk is in flight; shared by all sites.
         chunk_bytes: bytes of one chunk.
+        model_bytes: tells the bytes of the job's model; asked where an answer is long.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class ChunkedTransfer:
         silence: float,
         in_flight: Semaphore,
         chunk_bytes: int = CHUNK_BYTES,
+        model_bytes: Callable[[], int] = lambda: LONGEST,
     ) -> None:
         self._name = name
         self._channel = channel
@@ -92,6 +96,7 @@ class ChunkedTransfer:
         self._seconds = transit_timeout(silence, chunk_bytes)
         self._in_flight = in_flight
         self._chunk_bytes = chunk_bytes
+        self._model_bytes = model_bytes
 
     def ask(
         self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
@@ -123,7 +128,7 @@ class ChunkedTransfer:
             if held < there and afresh < AFRESH:
                 there, afresh = held, afresh + 1  # another process has taken the place of that which had more
                 continue
-            if not there < held <= size:
+            if not min(there + self._chunk_bytes, size) <= held <= size:
                 raise SiteRefusedError(
                     f"{self._name} has {held:,} of {size:,} bytes after a piece at {there:,}"
                 )
@@ -134,8 +139,9 @@ class ChunkedTransfer:
         return self._channel.put(address.model_dump_json(), chunk, self._seconds)
 
     def _fetch(self, header: str, size: int, alive: Callable[[], None]) -> Path:
-        if not 0 < size <= LONGEST:
-            raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {LONGEST:,} are taken at most")
+        most = ROOM if size <= ROOM else min(max(ROOM, MODELS * self._model_bytes()), LONGEST)
+        if not 0 < size <= most:
+            raise SiteRefusedError(f"{self._name} answers with {size:,} bytes; {most:,} are taken at most")
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=SUFFIX)
         with os.fdopen(handle, "wb") as file:
             while (there := file.tell()) < size:
@@ -144,7 +150,8 @@ class ChunkedTransfer:
 
     def _fetch_chunk(self, file: BinaryIO, address: ChunkAddress) -> None:
         chunk = self._channel.fetch(address.model_dump_json(), self._seconds)
-        if not 0 < len(chunk) <= address.size - address.offset:
+        # No less than a whole one, so that an answer takes no longer than its bytes at the least rate.
+        if len(chunk) != min(self._chunk_bytes, address.size - address.offset):
             raise SiteRefusedError(
                 f"{self._name} sent {len(chunk):,} bytes at {address.offset:,} of {address.size:,}"
             )

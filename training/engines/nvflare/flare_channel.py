@@ -12,7 +12,7 @@ from nvflare.collab.api.proxy import Proxy
 
 from training.engines.nvflare.call_leftovers import CallLeftovers
 from training.engines.nvflare.channel import ChannelError, Heartbeat, SiteRefusedError, raise_refusal
-from training.engines.nvflare.chunking import ChunkedTransfer
+from training.engines.nvflare.chunking import LONGEST, ChunkedTransfer
 from training.engines.nvflare.payload import Payload
 
 GREET, INTRODUCE, JOIN, PING = "greet", "introduce", "join", "ping"
@@ -30,6 +30,7 @@ class FlareChannel:
         leftovers: frees what FLARE leaves of each call; shared by all sites.
         over: ends the calls that are under way when it is triggered; one whose answer was lost would
             otherwise keep FLARE's job from ending until its time-out.
+        model_bytes: see `training.engines.nvflare.chunking.ChunkedTransfer`.
     """
 
     def __init__(
@@ -41,12 +42,15 @@ class FlareChannel:
         in_flight: Semaphore,
         leftovers: CallLeftovers,
         over: Signal,
+        model_bytes: Callable[[], int] = lambda: LONGEST,
     ) -> None:
         self._proxy = proxy
         proxy.backend.abort_signal = over
         self._context = context
         self._leftovers = leftovers
-        self._transfer = ChunkedTransfer(proxy.name, self, folder, silence, in_flight)
+        self._transfer = ChunkedTransfer(
+            proxy.name, self, folder, silence, in_flight, model_bytes=model_bytes
+        )
 
     def greet(self, handshake: str, seconds: float) -> str:
         """See `Channel`."""

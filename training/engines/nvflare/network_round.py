@@ -15,7 +15,7 @@ from training.engines.nvflare.held_weights import HeldWeights, worth_holding
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
 from training.engines.nvflare.pending import Delivery, PendingRequest
 from training.engines.nvflare.wire import read_answer, read_answer_header, write_question
-from training.errors import MessageError
+from training.errors import MessageError, may_pass
 from training.federation.questions import FIT
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
 from training.messages.tensor_digest import tensor_digests
@@ -38,6 +38,7 @@ def in_background(work: Callable[[], Result], name: str) -> "Future[Result]":
 
 
 POLL_SECONDS = 0.2  # seconds between looks at who is away while nothing arrives
+AGAIN = 30.0  # seconds after which a site is asked again that has no room, or may not work at this hour
 
 
 class RoundRules(Protocol):
@@ -101,6 +102,7 @@ class NetworkRound:
         self._digests: dict[int, Mapping[str, str]] = {}
         self._writing = threading.Lock()
         self._threads: list[Future[None]] = []
+        self._postponed: dict[str, tuple[float, str]] = {}  # by client, until when and why
 
     def run(self, play: Callable[[Broadcast], Answer], own: str) -> None:
         """Ask every site that is reachable; collect answers until every question is settled.
@@ -164,6 +166,8 @@ class NetworkRound:
                 self._held.forget(question.client)
                 answer = Failure(question.client, question.track, f"{error}")
             self._deliveries.put(Delivery(request, attempt, answer, reason, time.monotonic() - started))
+            if is_postponed(answer):
+                return  # with what was to come after it
 
     def _exchange(self, channel: Channel, request: PendingRequest, attempt: int) -> Answer | None:
         """Ask, and ask anew with all tensors where the site has lost those that were named."""
@@ -262,11 +266,25 @@ class NetworkRound:
             request.attempt += 1
             self._leave_out_if_possible(request, delivery.reason)
             return
+        if isinstance(answer, Failure) and is_postponed(answer):
+            self._postpone(request.question.client, answer.reason)
+            return
         if isinstance(answer, Update):
             self._deadlines.took(request.question, delivery.seconds)
         request.answer = answer
         if self._enough and request.question.ask == FIT:
             self._end_early(request)
+
+    def _postpone(self, client: str, reason: str) -> None:
+        """Ask a site again after a pause what it cannot do now, unless the round can do without it."""
+        self._postponed[client] = time.monotonic() + AGAIN, reason
+        for request in self._requests:
+            if request.question.client == client and request.answer is None:
+                request.in_flight = False
+                request.attempt += 1
+                self._leave_out_if_possible(request, reason)
+                if request.answer is None:
+                    self._rules.waits_for([client], {client: reason})
 
     def _leave_out_if_possible(self, request: PendingRequest, reason: str) -> None:
         """Settle a question to a site that is away where the round can do without it, or is lost anyway."""
@@ -300,12 +318,21 @@ class NetworkRound:
     def _check_liveness(self) -> None:
         """Give up sites that went away while they were asked; ask those again that came back."""
         away = self._liveness.away
+        now = time.monotonic()
+        for client in [name for name, (until, _) in self._postponed.items() if until <= now]:
+            del self._postponed[client]
+            if client not in away:
+                self._ask_anew(client)
+        not_now = {name: reason for name, (_, reason) in self._postponed.items()}
         waiting = []
         for request in self._requests:
             client = request.question.client
             if request.answer is not None:
                 continue
-            if client not in away:
+            if client not in away and client in not_now:
+                self._leave_out_if_possible(request, not_now[client])
+                waiting.append(client)
+            elif client not in away:
                 if not request.in_flight:
                     self._ask(client, [request])
                 elif self._is_lost(request):
@@ -315,4 +342,9 @@ class NetworkRound:
             else:
                 self._leave_out_if_possible(request, away[client])
                 waiting.append(client)
-        self._rules.waits_for(list(dict.fromkeys(waiting)), away)
+        self._rules.waits_for(list(dict.fromkeys(waiting)), {**not_now, **away})
+
+
+def is_postponed(answer: Answer | None) -> bool:
+    """Whether a site says that it cannot do this now, for a reason that passes."""
+    return isinstance(answer, Failure) and may_pass(answer.reason)

@@ -1,0 +1,96 @@
+"""A hospital that has no room, or may not work at this hour: the round waits, says so, and ends the same."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from clients.federation.errors import ClosedHoursError, LimitsError
+from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS, bytes_of
+from training.engines.nvflare import network_round
+from training.errors import CheckpointError, QuorumError, may_pass, public_message
+from training.messages.message import Failure
+
+TIMES = 2  # that it cannot
+
+
+def no_file(number):
+    """An error of ours behind which is one of the system."""
+    error = CheckpointError("cannot write /srv/kit/north/state: details that stay there")
+    error.__cause__ = OSError(number, os.strerror(number))
+    return error
+
+
+PASSES = {
+    "full disk": no_file(errno.ENOSPC),
+    "quota": no_file(errno.EDQUOT),
+    "hours": ClosedHoursError("questions are answered 19:00 to 06:00"),
+    "limits": LimitsError("limits.free_gb: 5 GB are to stay free"),
+}
+STAYS = {"no rights": no_file(errno.EACCES), "something else": QuorumError("no")}
+
+
+@pytest.fixture
+def cannot(monkeypatch):
+    """`cannot(net, name, ask, error)`: a hospital fails so when it is first asked this; gives attempts."""
+    monkeypatch.setattr(network_round, "AGAIN", 0.05)
+
+    def arrange(net, name, ask, error, times=TIMES):
+        reception, attempts = net.channels[name].reception, []
+        answers = reception._allowed_answer
+
+        def answer(question):
+            if question.ask != ask or question.round not in (0, 2):
+                return answers(question)
+            attempts.append(question.round)
+            if len(attempts) > times:
+                return answers(question)
+            return Failure(question.client, question.track, public_message(error))
+
+        reception._allowed_answer = answer
+        return attempts
+
+    return arrange
+
+
+@pytest.mark.parametrize("ask", ["fit", "test"])
+@pytest.mark.parametrize("reason", PASSES)
+def test_the_round_waits_for_who_cannot_now_and_ends_with_the_same_bytes(
+    own_job, net, here, cannot, reason, ask
+):
+    job = own_job(federate={**KEPT, "rounds": 2})
+    there = net(job)
+    attempts = cannot(there, "east", ask, PASSES[reason])
+    assert bytes_of(there.run()) == bytes_of(here(job))
+    assert len(attempts) == TIMES + 1
+    assert "waits for east. east: " in there.progress.getvalue()
+    assert "details that stay there" not in there.progress.getvalue()
+    assert all(not line["failed"] for line in there.metrics())
+
+
+@pytest.mark.parametrize("reason", STAYS)
+def test_the_control_what_nobody_can_wait_for_ends_the_run_at_once(own_job, net, cannot, reason):
+    there = net(own_job(federate={**KEPT, "rounds": 2}))
+    attempts = cannot(there, "east", "fit", STAYS[reason])
+    with pytest.raises(QuorumError):
+        there.run()
+    assert len(attempts) == 1
+
+
+def test_a_round_that_can_do_without_it_goes_on_and_names_it(own_job, net, cannot):
+    there = net(own_job(federate=KEPT, engine={"min_clients": 3}))
+    cannot(there, "east", "fit", PASSES["full disk"], times=10**6)
+    there.run()
+    lines = there.metrics()
+    assert [line["answered"] for line in lines] == [
+        [*OTHERS[:2], "east", "west"],
+        OTHERS,
+        [*OTHERS[:2], "east", "west"],
+    ]
+    assert "ENOSPC" in json.dumps(lines[1]["failed"])
+
+
+def test_a_sentence_in_another_hospitals_own_words_is_no_reason_to_wait():
+    assert not may_pass("north returns with other data than it began the run with; disk (ENOSPC: full)")
+    assert not may_pass("")
