@@ -71,10 +71,10 @@ def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def assert_near(there, here, clients, stayed=1.0):
+def assert_near(there, here, clients, stayed=1.0, stage="0-federate"):
     """Weights of both, to what docs/privacy.md states for sums under masks."""
     masked, plain = (
-        load_file(folder / "checkpoints" / "0-federate" / "outcome.safetensors") for folder in (there, here)
+        load_file(folder / "checkpoints" / stage / "outcome.safetensors") for folder in (there, here)
     )
     compared = [name for name, value in plain.items() if value.is_floating_point()]
     assert len(compared) > 20
