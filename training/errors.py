@@ -124,9 +124,8 @@ def may_pass(message: str) -> bool:
 
     So it is of a full disk, and of what the hospital's own policy allows at another hour or with more room.
     """
-    if any(f"{code}: {SENTENCES[code]}" in message for code in PASSING):
-        return True
-    return f"disk: {SENTENCES['disk']}" in message and any(f"({name}: " in message for name in FULL)
+    full = [f"{code}: {SENTENCES[code]} ({name}: " for code in SENTENCES for name in FULL]
+    return any(each in message for each in [*full, *(f"{code}: {SENTENCES[code]}" for code in PASSING)])
 
 
 def tell(error: Told) -> Told:

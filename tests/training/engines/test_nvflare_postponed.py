@@ -9,21 +9,22 @@ import pytest
 from clients.federation.errors import ClosedHoursError, LimitsError
 from tests.training.engines.test_nvflare_supervision import KEPT, OTHERS, bytes_of
 from training.engines.nvflare import network_round
-from training.errors import CheckpointError, QuorumError, may_pass, public_message
+from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
 from training.messages.message import Failure
 
 TIMES = 2  # that it cannot
 
 
-def no_file(number):
+def no_file(number, kind=CheckpointError):
     """An error of ours behind which is one of the system."""
-    error = CheckpointError("cannot write /srv/kit/north/state: details that stay there")
+    error = kind("cannot write /srv/kit/north/state: details that stay there")
     error.__cause__ = OSError(number, os.strerror(number))
     return error
 
 
 PASSES = {
     "full disk": no_file(errno.ENOSPC),
+    "full disk for states": no_file(errno.ENOSPC, DataError),
     "quota": no_file(errno.EDQUOT),
     "hours": ClosedHoursError("questions are answered 19:00 to 06:00"),
     "limits": LimitsError("limits.free_gb: 5 GB are to stay free"),
