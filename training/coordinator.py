@@ -4,12 +4,10 @@ Like `run.py` it puts the rooms together and decides nothing. Results, checkpoin
 whoever sent the job fetches what it wants to see.
 """
 
-import fcntl
 import json
 import logging
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -50,6 +48,7 @@ from training.engines.nvflare.registration import AwayError
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.session import ROSTER, CoordinatorSession, OwnPictures
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError
+from training.file_lock import locked_within
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
@@ -228,16 +227,8 @@ def run_lock(path: Path) -> Iterator[None]:
         CheckpointError: it is still held.
     """
     with (path / "lock").open("w") as file:
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > until:
-                    raise CheckpointError(f"{path} is held by another process; end it first") from error
-                time.sleep(0.2)
-            else:
-                break
+        if not locked_within(file, PATIENCE):
+            raise CheckpointError(f"{path} is held by another process; end it first")
         yield
 
 

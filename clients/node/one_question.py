@@ -6,19 +6,16 @@ whom sums were, whose keys are known, how often noise was drawn. Two processes t
 would both find nothing.
 """
 
-import fcntl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from clients.node.journal import private
 from training.errors import MessageError, tell
+from training.file_lock import locked_within
 
 FILE = "one-question.lock"  # in a kit's `private`
 PATIENCE = 300.0  # seconds that a process which is about to end may take
-PAUSE = 0.05  # seconds between two tries
 
 
 @contextmanager
@@ -35,23 +32,11 @@ def one_question(path: Path, patience: float = PATIENCE) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "wb", opener=private) as lock:
-        until = time.monotonic() + patience
-        while not _taken(lock):
-            if time.monotonic() > until:
-                raise tell(
-                    MessageError(
-                        f"another process of this node has been at work for {patience:g} seconds "
-                        "on a question of another job; stop that job, or ask again when it has answered"
-                    )
+        if not locked_within(lock, patience):
+            raise tell(
+                MessageError(
+                    f"another process of this node has been at work for {patience:g} seconds "
+                    "on a question of another job; stop that job, or ask again when it has answered"
                 )
-            time.sleep(PAUSE)
+            )
         yield
-
-
-def _taken(lock: IO[bytes]) -> bool:
-    """Whether the lock is ours now."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

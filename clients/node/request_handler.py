@@ -51,7 +51,7 @@ from training.engines.nvflare.wire import (
     write_lost,
 )
 from training.engines.together.trainers import TrainingProcesses
-from training.errors import MessageError, TrainingError, may_pass, public_message, tell
+from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.census_account import CensusAccount
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
@@ -343,7 +343,7 @@ class RequestHandler:
                 holds=question.named is not None and self._kept.there,
             )
             self._answer_bytes = size_of(written[1])
-            if not (isinstance(answer, Failure) and may_pass(answer.reason)):  # which is asked anew
+            if not (isinstance(answer, Failure) and answer.passes):  # which is asked anew
                 self._last = question, written
         seconds, sent = time.monotonic() - started, len(written[0].encode()) + self._answer_bytes
         self._say(task_line(self._job.name, question, answer, seconds, sent))

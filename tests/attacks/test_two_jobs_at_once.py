@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
+from multiprocessing import get_context
 
 import pytest
 
@@ -104,8 +105,7 @@ def test_a_run_that_joined_before_another_was_told_is_held_against_it(houses, mo
     assert house.ask(two, CENSUS).tensors[CENSUS].sum() > 0
 
 
-def test_who_was_killed_holds_the_lock_no_more(tmp_path):
-    """It is of the open file, which the system closes with the process."""
+def test_one_that_is_at_work_is_waited_for_and_not_for_ever(tmp_path):
     path = tmp_path / "private" / "lock"
     entered = threading.Event()
 
@@ -122,3 +122,25 @@ def test_who_was_killed_holds_the_lock_no_more(tmp_path):
     assert entered.wait(COMES)
     thread.join()
     assert path.stat().st_mode & 0o077 == 0
+
+
+def hold(path, pipe):
+    """Another process of the node, at work until it is killed."""
+    with one_question(path):
+        pipe.send("it is mine")
+        threading.Event().wait()
+
+
+def test_who_was_killed_holds_the_lock_no_more(tmp_path):
+    """It is of the open file, which the system closes with the process."""
+    path = tmp_path / "lock"
+    ours, theirs = get_context("spawn").Pipe()
+    other = get_context("spawn").Process(target=hold, args=(path, theirs), daemon=True)
+    other.start()
+    assert ours.recv() == "it is mine"
+    with pytest.raises(MessageError), one_question(path, 0.1):
+        pass
+    other.kill()
+    other.join()
+    with one_question(path, 0.1):
+        pass

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from training.errors import MessageError, tell
+from training.errors import MessageError, may_pass, tell
 
 Tensors = Mapping[str, torch.Tensor]
 Shapes = Mapping[str, torch.Size]
@@ -95,6 +95,11 @@ class Failure:
     client: str
     track: str
     reason: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether the client may be able to answer later, as where its disk is full."""
+        return may_pass(self.reason)
 
 
 Answer = Update | Failure

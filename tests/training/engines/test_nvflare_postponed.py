@@ -13,6 +13,7 @@ from training.errors import CheckpointError, DataError, QuorumError, may_pass, p
 from training.messages.message import Failure
 
 TIMES = 2  # that it cannot
+MANY = 60  # questions, that nobody is asked in so short a run
 
 
 def no_file(number, kind=CheckpointError):
@@ -38,7 +39,13 @@ def cannot(monkeypatch):
     monkeypatch.setattr(network_round, "AGAIN", 0.05)
 
     def arrange(net, name, ask, error, times=TIMES):
-        reception, attempts = net.channels[name].reception, []
+        reception, attempts, asked = net.channels[name].reception, [], []
+
+        def heard(header):
+            asked.append(header)
+            assert len(asked) < MANY, "asked again and again, and never answered anew"
+
+        net.channels[name].before_ask = heard
         answers = reception._allowed_answer
 
         def answer(question):

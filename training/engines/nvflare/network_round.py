@@ -15,7 +15,7 @@ from training.engines.nvflare.held_weights import HeldWeights, worth_holding
 from training.engines.nvflare.payload import CHUNK_BYTES, Payload, size_of
 from training.engines.nvflare.pending import Delivery, PendingRequest
 from training.engines.nvflare.wire import read_answer, read_answer_header, write_question
-from training.errors import MessageError, may_pass
+from training.errors import MessageError
 from training.federation.questions import FIT
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
 from training.messages.tensor_digest import tensor_digests
@@ -166,7 +166,7 @@ class NetworkRound:
                 self._held.forget(question.client)
                 answer = Failure(question.client, question.track, f"{error}")
             self._deliveries.put(Delivery(request, attempt, answer, reason, time.monotonic() - started))
-            if is_postponed(answer):
+            if isinstance(answer, Failure) and answer.passes:
                 return  # with what was to come after it
 
     def _exchange(self, channel: Channel, request: PendingRequest, attempt: int) -> Answer | None:
@@ -266,7 +266,7 @@ class NetworkRound:
             request.attempt += 1
             self._leave_out_if_possible(request, delivery.reason)
             return
-        if isinstance(answer, Failure) and is_postponed(answer):
+        if isinstance(answer, Failure) and answer.passes:
             self._postpone(request.question.client, answer.reason)
             return
         if isinstance(answer, Update):
@@ -343,8 +343,3 @@ class NetworkRound:
                 self._leave_out_if_possible(request, away[client])
                 waiting.append(client)
         self._rules.waits_for(list(dict.fromkeys(waiting)), {**not_now, **away})
-
-
-def is_postponed(answer: Answer | None) -> bool:
-    """Whether a site says that it cannot do this now, for a reason that passes."""
-    return isinstance(answer, Failure) and may_pass(answer.reason)

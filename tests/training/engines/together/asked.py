@@ -1,11 +1,14 @@
 """Trainings that processes which train together are asked for."""
 
 import threading
+from dataclasses import dataclass
 from time import monotonic, sleep
 
+from training.engines.in_process import ClientAppParts
 from training.messages.message import Broadcast
 from training.models import initial_model
 from training.models.groups import float_state
+from training.progress import unwatched
 
 WITHOUT_STATISTICS = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
 # The 18 pictures of `north` are batches of 8, 8 and 2: of the last one, one of three processes has none.
@@ -62,3 +65,25 @@ def when_it_trains(trainers, deed):
         deed(trainers._members[1].process.pid)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Parts of which one process fails, with one of our errors or another."""
+
+    parts: ClientAppParts
+    rank: int
+    error: Exception
+
+    @property
+    def job(self):
+        return self.parts.job
+
+    def build(self, watch=unwatched, share=None):
+        app = self.parts.build(watch, share)
+        if share.rank == self.rank:
+            app.fit = self.fail
+        return app
+
+    def fail(self, question, steps):
+        raise self.error

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from clients.store import ClientStore
-from tests.training.engines.together.asked import SETTLED, job_of, question, when_it_trains
+from tests.training.engines.together.asked import SETTLED, Failing, job_of, question, when_it_trains
 from training.engines.in_process import ClientAppParts
 from training.engines.together import trainers as of_trainers
 from training.engines.together.trainers import TrainingProcesses
@@ -173,28 +173,6 @@ def test_what_a_killed_process_left_is_not_in_the_way_of_the_next_one(
     finally:
         together.close()
     assert not (tmp_path / "t").exists()
-
-
-@dataclass(frozen=True)
-class Failing:
-    """Parts of which one process fails, with one of our errors or another."""
-
-    parts: ClientAppParts
-    rank: int
-    error: Exception
-
-    @property
-    def job(self):
-        return self.parts.job
-
-    def build(self, watch=unwatched, share=None):
-        app = self.parts.build(watch, share)
-        if share.rank == self.rank:
-            app.fit = self.fail
-        return app
-
-    def fail(self, question, steps):
-        raise self.error
 
 
 @pytest.mark.parametrize("rank", [0, 1])

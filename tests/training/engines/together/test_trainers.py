@@ -2,7 +2,6 @@
 
 import os
 import signal
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 
 from clients.store import ClientStore
 from tests.closeness import assert_close_in_norm
-from tests.training.engines.together.asked import NAMES, SETTLED, job_of, question, when_it_trains
+from tests.training.engines.together.asked import NAMES, SETTLED, Failing, job_of, question, when_it_trains
 from training.algorithms.sampling import epoch_order, in_batches
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.engines.together.trainers import TrainingProcesses
@@ -80,28 +79,6 @@ def test_two_processes_take_the_steps_of_plain_torch(answers, make_job, federate
     assert_close_in_norm(answers["two", "sgd"].tensors, float_state(model), 1e-5)
 
 
-@dataclass(frozen=True)
-class Meddling:
-    """Parts whose first objective fails in one process alone."""
-
-    parts: ClientAppParts
-    rank: int
-
-    @property
-    def job(self):
-        return self.parts.job
-
-    def build(self, watch=unwatched, share=None):
-        app = self.parts.build(watch, share)
-        if share.rank == self.rank:
-            app.fit = fail
-        return app
-
-
-def fail(question, steps):
-    raise DataError("north has lost a picture")
-
-
 def test_a_process_that_is_killed_ends_the_training_with_an_error_that_names_it(trainers):
     job, together = trainers()
     when_it_trains(together, lambda pid: os.kill(pid, signal.SIGKILL))
@@ -124,7 +101,7 @@ def test_a_process_that_falls_silent_is_not_waited_for_for_ever(trainers):
 
 
 def test_an_error_of_one_process_is_that_of_the_training(trainers):
-    job, together = trainers(partial(Meddling, rank=1))
+    job, together = trainers(partial(Failing, rank=1, error=DataError("north has lost a picture")))
     with pytest.raises(DataError, match="north has lost a picture"):
         together.fit(question(job, "for ever"), None, unwatched)
 
