@@ -151,19 +151,28 @@ def test_one_that_speaks_unasked_is_not_asked():
 
 
 def test_one_that_answers_a_byte_at_a_time_has_no_more_time_for_it(monkeypatch):
+    """Each byte comes once its time was looked at: bytes that come together are read together."""
     said = iter(answer_bytes(Refused(error="NotAPicture", said=Said(text="t" * 900))))
+    looked = threading.Semaphore(1)
 
     def work(line: socket.socket) -> None:
         hear(line)
         for number in said:
+            looked.acquire(timeout=60)
             try:
                 line.sendall(bytes([number]))
             except OSError:
                 return
 
     decoder = Decoder(Pretended(work), 2**20)  # type: ignore[arg-type]
-    looks = iter(range(10**6))
+    looks, look = iter(range(10**6)), decoder._look
+
+    def look_and_let_another_come() -> None:
+        look()
+        looked.release()
+
     monkeypatch.setattr(decoder, "_used", lambda: next(looks) / 10)
+    monkeypatch.setattr(decoder, "_look", look_and_let_another_come)
     with pytest.raises(DecoderEnded, match="time"):
         decoder.ask(QUESTION, 3.0)
     decoder.close()
