@@ -165,18 +165,19 @@ def test_one_that_answers_a_byte_at_a_time_has_no_more_time_for_it(monkeypatch):
                 return
 
     decoder = Decoder(Pretended(work), 2**20)  # type: ignore[arg-type]
-    looks, look = iter(range(10**6)), decoder._look
+    looks, look, end = iter(range(10**6)), decoder._look, decoder._end
 
     def look_and_let_another_come() -> None:
-        try:
-            look()
-            looked.release()
-        except DecoderEnded:
-            looked.release(2000)  # whatever is left may come now, and nobody hears it
-            raise
+        look()
+        looked.release()
+
+    def let_the_rest_come_and_end() -> None:
+        looked.release(2000)
+        end()
 
     monkeypatch.setattr(decoder, "_used", lambda: next(looks) / 10)
     monkeypatch.setattr(decoder, "_look", look_and_let_another_come)
+    monkeypatch.setattr(decoder, "_end", let_the_rest_come_and_end)
     with pytest.raises(DecoderEnded, match="time"):
         decoder.ask(QUESTION, 3.0)
     decoder.close()
