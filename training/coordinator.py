@@ -9,7 +9,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -47,7 +47,7 @@ from training.engines.nvflare.log_stream import LogStream
 from training.engines.nvflare.registration import AwayError
 from training.engines.nvflare.roster import Roster
 from training.engines.nvflare.session import ROSTER, CoordinatorSession, OwnPictures
-from training.errors import CheckpointError, JobError, QuorumError, TrainingError
+from training.errors import CheckpointError, JobError, QuorumError, TrainingError, is_of_a_full_disk
 from training.file_lock import locked_within
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
@@ -68,6 +68,7 @@ WIDTH = 200  # columns of a line of progress
 PATIENCE = 60.0  # seconds that a coordinator whose predecessor is still ending waits for it
 LOGS = "logs"  # of FLARE's jobs, in a run's folder
 DONE, AWAY, STOPPED, REFUSED, WRONG = "done", "away", "stopped", "refused", "wrong"
+FULL = "full"  # its own disk
 
 
 class Coordinator:
@@ -114,10 +115,11 @@ class Coordinator:
             outcome = {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
         LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
         place = Path(collab.workspace.get_run_dir(session))
-        keep_log(place, folder, session)
         results = place / RESULTS
-        publish_results(folder, results)
-        write_text(results / OUTCOME, json.dumps(outcome) + "\n")
+        write_text(results / OUTCOME, json.dumps(outcome) + "\n")  # first: there may be room for no more
+        with suppress(OSError) if outcome["state"] == FULL else nullcontext():
+            keep_log(place, folder, session)
+            publish_results(folder, results)
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
         context, silence = get_call_context(), job.engine.network.silence
@@ -178,6 +180,8 @@ def end_state(error: Exception) -> str:
         return AWAY
     if isinstance(error, StoppedError):
         return STOPPED
+    if is_of_a_full_disk(error):
+        return FULL
     return REFUSED if isinstance(error, QuorumError) else WRONG
 
 

@@ -128,6 +128,11 @@ def may_pass(message: str) -> bool:
     return any(each in message for each in [*full, *(f"{code}: {SENTENCES[code]}" for code in PASSING)])
 
 
+def is_of_a_full_disk(error: BaseException) -> bool:
+    """Whether what was behind an error is that there is no room, on the disk or in its owner's share of it."""
+    return errno_of(error) in FULL
+
+
 def tell(error: Told) -> Told:
     """Let an error's text leave its site as it is.
 

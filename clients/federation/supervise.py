@@ -42,7 +42,9 @@ BEGINNING = {  # what goes on in a FLARE job of which nothing is heard yet, by i
 }
 QUIET = 3.0  # seconds without a line after which it is said
 LOST, STOPPED = "lost", "stopped"  # the other ways in which following a job ends
-AWAY, AGAIN = "away", ("away", STOPPED)  # outcomes: a site is away; after these the job is sent again
+AWAY, FULL = "away", "full"  # outcomes: a site is away; the coordinator's disk is full
+AGAIN = (AWAY, FULL, STOPPED)  # after these the job is sent again
+ROOM = 120.0  # seconds until the job is sent again to a coordinator whose disk was full
 ATTEMPTS = 5  # of a job that gets no further for a reason of FLARE's own, before we give up
 
 
@@ -157,6 +159,9 @@ class Supervisor:
             if outcome is not None or how == STOPPED:
                 self._forget(job)
             self._update_record(job="")
+            if outcome is not None and outcome["state"] == FULL:
+                self.say(f"the coordinator's disk is full; the run waits, and is taken up in {ROOM:.0f} s")
+                self.sleep(ROOM)
 
     def _reached(self) -> int:
         """How far the run has got, as far as its metrics were fetched, in bytes of `metrics.jsonl`."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import torch
+
 from clients.federation.errors import ClosedHoursError, LimitsError, PolicyError
 from clients.node.policy import Policy, hours_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
@@ -70,6 +72,32 @@ class PolicyGuard:
         policy = self.policy()
         self._look(policy)
         return policy
+
+    @property
+    def census_apart(self) -> bool:
+        """Whether numbers of pictures are held against those of earlier runs."""
+        return self.policy().privacy.census_apart
+
+    @property
+    def gpu_memory(self) -> float | None:
+        """The share of a GPU's memory that a job may take; None for all of it."""
+        limits = self.policy().limits
+        return limits.gpu_memory if limits.gpu else None
+
+    def limited(self, job: Job, processes: int = 1) -> Job:
+        """The job within what it may take of this machine, whose GPU's memory is divided here.
+
+        Args:
+            job: the job.
+            processes: how many train together; the first of them is on the GPU of this one.
+
+        Raises:
+            LimitsError: there is no thread for each of them.
+        """
+        if self.gpu_memory is not None and torch.cuda.is_available():
+            share = self.gpu_memory if processes == 1 else self.gpu_memory / 2
+            torch.cuda.set_per_process_memory_fraction(share)
+        return within_limits(self.policy(), job, processes)
 
     def _look(self, policy: Policy) -> None:
         now = self.clock()

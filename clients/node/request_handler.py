@@ -13,20 +13,19 @@ from secrets import token_hex
 
 import torch
 
-from clients.data.errors import ClientDataError
 from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
 from clients.node.own_data import AgreedDataset, OwnData, read_own
-from clients.node.policy_guard import PolicyGuard, within_limits
+from clients.node.own_field import read_own_field
+from clients.node.policy import POLICY
+from clients.node.policy_guard import PolicyGuard
 from clients.node.rejoin import Rejoin
 from clients.node.removal import Removal
 from clients.node.run_pictures import RunPictures
 from clients.node.task_line import task_line
 from clients.store import ClientStore
-from registry.bundle.counts.field_counts import FieldFile, read_field_file
-from registry.bundle.errors import CountsError
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
 from training.data.told_before import ToldBefore
@@ -81,7 +80,7 @@ class RequestHandler:
         releases: where the account is kept of what this node told, in this run and in others.
         identity: with what it signs its part in sums.
         federation: the hospitals in its kit's federation file.
-        guard: holds jobs and questions against the hospital's own policy.
+        guard: holds jobs and questions against the hospital's own policy; by default it has none.
         field: the file of what its service knows of the field.
         rejoin: what the process of before had agreed on in the same job, and where that is kept.
         processes: how many processes of this machine train together.
@@ -124,7 +123,7 @@ class RequestHandler:
         self._say = say
         self._identity = identity
         self._federation = federation
-        self._guard = guard
+        self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
         self._field = field
         self._processes = processes
@@ -146,7 +145,7 @@ class RequestHandler:
         """Handshake: compare versions and the job; returns this side's as JSON, or a refusal."""
         try:
             theirs = Handshake.model_validate_json(greeting)
-            self._admit_job(self._decided)
+            self._guard.admit(self._decided)
             # A job may name any file of this machine: its digest is told to whoever has the same file alone.
             begins_with = theirs.versions.get(WEIGHTS)
             ours = shake_hands(self._job.digest, theirs.session, begins_with, holds=True)
@@ -187,7 +186,7 @@ class RequestHandler:
         """Read this node's pictures; returns its properties as JSON, or a refusal."""
         with self._busy():
             try:
-                self._admit_job(self._decided)
+                self._guard.admit(self._decided)
                 if self._manifest is None:
                     raise tell(
                         MessageError(f"{self._node} was started without --data; start it with its manifest")
@@ -217,12 +216,12 @@ class RequestHandler:
                 known = {*self._federation, *agreed.everybody}
                 job = decide_masks(self._job, known)
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
-                self._admit_job(job)
+                self._guard.admit(job)
                 self._decided = job
-                job = self._limited(job)
+                job = self._guard.limited(job, self._processes)
                 require_divided(job, job.stages, self._processes, job.engine.device)
-                field = self._field_counts()
-                data = AgreedDataset(self._own, agreed, tells_unused=not self._census_apart)
+                field = read_own_field(job, self._field, self._say)
+                data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
                 told = self._told_before(data, changed=agreed.changed(self._node))
                 keep_freed_memory()
                 torch.set_num_threads(job.engine.threads_per_client)
@@ -252,15 +251,10 @@ class RequestHandler:
         if self._processes > 1:
             parts = ClientAppParts(job, data, self._store)
             self._trainers = TrainingProcesses(
-                parts, self._processes, self._training, gpu_memory=self._gpu_memory()
+                parts, self._processes, self._training, gpu_memory=self._guard.gpu_memory
             )
             self._say(f"job {job.name}: {self._processes} processes train together and divide each batch")
         return self._trainers
-
-    def _gpu_memory(self) -> float | None:
-        """The share of a GPU's memory that this job may take; None for all of it."""
-        limits = None if self._guard is None else self._guard.policy().limits
-        return None if limits is None or not limits.gpu else limits.gpu_memory
 
     def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
         """What was told of this run's pictures before some were removed; see `Removal.take_up`."""
@@ -275,32 +269,8 @@ class RequestHandler:
         Raises:
             DataError: they are.
         """
-        if self._census_apart and not self._pictures.settled:
+        if self._guard.census_apart and not self._pictures.settled:
             CensusAccount(self._releases, self._node).refuse_near(now, self._job.privacy.min_count)
-
-    @property
-    def _census_apart(self) -> bool:
-        """Whether the hospital's policy has numbers of pictures held against those of earlier runs."""
-        return self._guard is not None and self._guard.policy().privacy.census_apart
-
-    def _field_counts(self) -> FieldFile | None:
-        """What this node's service knows of the field, where the job asks for it.
-
-        Raises:
-            ClientDataError: the file cannot be read.
-        """
-        if not any(stage.stage == "field" for stage in self._job.stages):
-            return None
-        if self._field is None:
-            self._say(f"job {self._job.name}: no outcomes were given (--field); zeros are sent")
-            return None
-        try:
-            found = read_field_file(self._field)
-        except CountsError as error:
-            raise ClientDataError(f"{error}") from error
-        outcomes = sum(cell.confirmed for cell in found.cells)
-        self._say(f"job {self._job.name}: {outcomes:,} outcomes of {found.model} until {found.until}")
-        return found
 
     def answer(self, header: str, body: Payload) -> tuple[str, Payload]:
         """Answer one question; a repeated one gets the same answer, a stale one is refused.
@@ -349,35 +319,16 @@ class RequestHandler:
         self._say(task_line(self._job.name, question, answer, seconds, sent))
         return written
 
-    def _admit_job(self, job: Job) -> None:
-        """Refuse a job that the hospital's policy does not allow, before anything is opened for it.
-
-        Raises:
-            PolicyError: naming every rule that it breaks.
-        """
-        if self._guard is not None:
-            self._guard.admit(job)
-
-    def _limited(self, job: Job) -> Job:
-        """The job within what the hospital's policy lets it take of this machine."""
-        if self._guard is None:
-            return job
-        share = self._gpu_memory()
-        if share is not None and torch.cuda.is_available():
-            # Where several processes train, the first of them is on the GPU of this one.
-            torch.cuda.set_per_process_memory_fraction(share if self._processes == 1 else share / 2)
-        return within_limits(self._guard.policy(), job, self._processes)
-
     def _allowed_answer(self, broadcast: Broadcast) -> Answer:
         """The answer to a question, or that the policy does not allow it, as it is at this moment."""
         assert self._app is not None, "asked after it joined"
         try:
             try:
-                self._admit_job(self._decided)
+                self._guard.admit(self._decided)
             except LimitsError:
                 if not self._kept.remove():
                     raise
-                self._admit_job(self._decided)  # what is kept for speed alone gives way
+                self._guard.admit(self._decided)  # what is kept for speed alone gives way
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_reason(error))
         return self._canary_guard.answer(broadcast, self._app.answer)

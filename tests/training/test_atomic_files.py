@@ -2,12 +2,13 @@
 
 import errno
 import os
+from unittest.mock import Mock
 
 import pytest
 from safetensors import SafetensorError
 
 from training.atomic_files import write_bytes, write_text, write_whole
-from training.errors import CheckpointError
+from training.errors import CheckpointError, is_of_a_full_disk
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -30,10 +31,18 @@ def test_a_failure_half_way_leaves_the_old_file_and_nothing_else(tmp_path, error
         temporary.write_text("ne")
         raise error
 
-    with pytest.raises(CheckpointError, match=r"cannot write .*name\.txt: .*No space left.*--resume"):
+    with pytest.raises(CheckpointError, match=r"cannot write .*name\.txt: .*No space left.*--resume") as failed:
         write_whole(path, half)
+    assert is_of_a_full_disk(failed.value)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_was_no_full_disk_is_not_taken_for_one(tmp_path):
+    for error in (OSError(errno.EROFS, "read-only"), SafetensorError("InvalidHeaderLength")):
+        with pytest.raises(CheckpointError) as failed:
+            write_whole(tmp_path / "name.txt", Mock(side_effect=error))
+        assert not is_of_a_full_disk(failed.value)
 
 
 def test_a_disk_that_refuses_the_sync_leaves_the_old_file(tmp_path, monkeypatch):

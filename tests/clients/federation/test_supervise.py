@@ -125,6 +125,16 @@ def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow, fetched):
     assert said[1:] == ["round 1", *(["round 2", "round 3"] if fetched else [])]
 
 
+def test_a_coordinator_whose_disk_is_full_gets_the_job_again_a_while_later(follow):
+    full = {"state": "full", "error": "CheckpointError", "text": "cannot write round-4.safetensors"}
+    admin = Script((["RUNNING"], full), (["RUNNING"], full), (["RUNNING"], DONE))
+    outcome, said = follow(admin)
+    assert outcome == DONE
+    assert len(admin.sent) == 3
+    assert said.count("cannot write round-4.safetensors") == 2
+    assert said.count("the coordinator's disk is full; the run waits, and is taken up in 120 s") == 2
+
+
 def test_it_waits_for_all_hospitals_before_it_sends(follow):
     admin = Script(([], DONE), connected=("north",))
     plain = admin.connected

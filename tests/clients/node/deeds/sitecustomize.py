@@ -3,9 +3,12 @@
 Python itself loads this file in every process that has its folder on `PYTHONPATH`. In the folder that
 `DERMFED_TEST_DEEDS` names, an empty file `east fit 2 nan` makes the node of east send NaN in its answer to
 `fit` of round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
-server, as it came.
+server, as it came; a folder `trained` what every hospital masks. While there is a file `forgetful`, hospitals
+do not remember over whom they let sums be unmasked. For each file `full 1`, `full 2` and so on a checkpoint of
+the coordinator finds its disk full, once; an admin then waits a second only.
 """
 
+import errno
 import importlib.abc
 import importlib.util
 import json
@@ -105,6 +108,53 @@ def listen(flare_channel):
     flare_channel.FlareChannel.ask = ask
 
 
+def forget(cohorts):
+    """A hospital that remembers no sum, while it is told so."""
+    real = cohorts.entries
+    cohorts.entries = lambda client: {} if (FOLDER / "forgetful").exists() else real(client)
+
+
+def show_what_is_masked(client):
+    """A hospital that leaves what it masks where a test finds it."""
+    real = client.withhold
+
+    def withhold(update, owner, *rest):
+        if (FOLDER / "trained").is_dir() and update.ask == "fit":
+            from safetensors.torch import save_file
+
+            tensors = {name: tensor.contiguous() for name, tensor in update.tensors.items()}
+            pictures = {"pictures": str(sum(update.num_examples.values()))}
+            save_file(tensors, FOLDER / "trained" / f"{owner.id} {update.round}.safetensors", pictures)
+        return real(update, owner, *rest)
+
+    client.withhold = withhold
+
+
+def fill(atomic_files):
+    """A coordinator whose disk is full."""
+    real = atomic_files.write_whole
+
+    def write_whole(path, write):
+        if path.parent.parent.name == "checkpoints" and "server" in path.parts:
+            for deed in sorted(FOLDER.glob("full *"))[:1]:
+                deed.unlink()
+                error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise atomic_files.CheckpointError(f"cannot write {path}: {error}") from error
+        return real(path, write)
+
+    atomic_files.write_whole = write_whole
+
+
+def hasten(supervise):
+    """An admin that does not wait for room for as long as it would."""
+    supervise.ROOM = 1.0
+
+
 if FOLDER.is_dir():
+    sys.meta_path.insert(0, AfterImport("training.atomic_files", fill))
+    sys.meta_path.insert(0, AfterImport("clients.federation.supervise", hasten))
+    package = "training.updates.secure_aggregation"
+    sys.meta_path.insert(0, AfterImport(f"{package}.cohorts", forget))
+    sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))
     sys.meta_path.insert(0, AfterImport("clients.node.request_handler", misbehave))
     sys.meta_path.insert(0, AfterImport("training.engines.nvflare.flare_channel", listen))
