@@ -129,7 +129,7 @@ def may_pass(message: str) -> bool:
 
 
 def is_of_a_full_disk(error: BaseException) -> bool:
-    """Whether what was behind an error is that there is no room, on the disk or in its owner's share of it."""
+    """Whether what was behind an error is that there is no room on the disk, or in a user's share of it."""
     return errno_of(error) in FULL
 
 

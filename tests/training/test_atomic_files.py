@@ -31,7 +31,9 @@ def test_a_failure_half_way_leaves_the_old_file_and_nothing_else(tmp_path, error
         temporary.write_text("ne")
         raise error
 
-    with pytest.raises(CheckpointError, match=r"cannot write .*name\.txt: .*No space left.*--resume") as failed:
+    with pytest.raises(
+        CheckpointError, match=r"cannot write .*name\.txt: .*No space left.*--resume"
+    ) as failed:
         write_whole(path, half)
     assert is_of_a_full_disk(failed.value)
     assert path.read_text() == "old"

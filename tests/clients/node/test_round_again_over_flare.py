@@ -60,7 +60,9 @@ def lay_back(net, described):
 
 
 def outcome(net, name):
-    return load_file(net.results(name) / "checkpoints" / "0-federate" / "outcome.safetensors")
+    """The one model's weights."""
+    model = load_file(net.results(name) / "checkpoints" / "0-federate" / "outcome.safetensors")
+    return {key.removeprefix("model-0/"): value for key, value in model.items()}
 
 
 def test_hospitals_give_no_second_sum_of_the_round(net, tiny):

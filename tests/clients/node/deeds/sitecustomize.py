@@ -4,8 +4,8 @@ Python itself loads this file in every process that has its folder on `PYTHONPAT
 `DERMFED_TEST_DEEDS` names, an empty file `east fit 2 nan` makes the node of east send NaN in its answer to
 `fit` of round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
 server, as it came; a folder `trained` what every hospital masks. While there is a file `forgetful`, hospitals
-do not remember over whom they let sums be unmasked. For each file `full 1`, `full 2` and so on a checkpoint of
-the coordinator finds its disk full, once; an admin then waits a second only.
+do not remember over whom they let sums be unmasked. For each file `full 1`, `full 2` and so on a checkpoint
+of the coordinator finds its disk full, once; an admin then waits a second only.
 """
 
 import errno
