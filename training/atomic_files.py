@@ -1,7 +1,6 @@
 """Atomic file writes: a file is there whole or not at all."""
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,13 +33,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         raise CheckpointError(
             f"cannot write {path}: {error}; nothing that was there is lost: free some disk space, or make "
             "the folder writable, and continue with --resume"
-        ) from os_error(error)
-
-
-def os_error(error: OSError | SafetensorError) -> Exception:
-    """The error of the operating system behind one of safetensors, which has its number in its text alone."""
-    number = None if isinstance(error, OSError) else re.search(r"\(os error (\d+)\)", f"{error}")
-    return error if number is None else OSError(int(number[1]), f"{error}")
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,8 +8,8 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -112,14 +112,9 @@ class Coordinator:
                 refuse_later(self._later)
                 self._work(kit, read_packed(self._packed), folder, session, console)
         except (TrainingError, OSError) as error:
-            outcome = {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
+            outcome = outcome_of(error)
         LOGGER.info("the job ended: %s", " ".join(filter(None, outcome.values())))
-        place = Path(collab.workspace.get_run_dir(session))
-        results = place / RESULTS
-        write_text(results / OUTCOME, json.dumps(outcome) + "\n")  # first: there may be room for no more
-        with suppress(OSError) if outcome["state"] == FULL else nullcontext():
-            keep_log(place, folder, session)
-            publish_results(folder, results)
+        leave_results(Path(collab.workspace.get_run_dir(session)), folder, session, outcome)
 
     def _work(self, kit: Kit, job: Job, folder: RunFolder, session: str, console: Console) -> None:
         context, silence = get_call_context(), job.engine.network.silence
@@ -172,6 +167,11 @@ class Coordinator:
         if isinstance(asked, dict) and "known" in asked:
             report |= log_delta(folder.metrics, asked["known"])
         return report
+
+
+def outcome_of(error: Exception) -> dict[str, str]:
+    """How the job ended that an error ended, for whoever sent it."""
+    return {"state": end_state(error), "error": type(error).__name__, "text": f"{error}"}
 
 
 def end_state(error: Exception) -> str:
@@ -234,6 +234,23 @@ def run_lock(path: Path) -> Iterator[None]:
         if not locked_within(file, PATIENCE):
             raise CheckpointError(f"{path} is held by another process; end it first")
         yield
+
+
+def leave_results(place: Path, folder: RunFolder, session: str, outcome: Mapping[str, str]) -> None:
+    """Leave what may be fetched, and how the job ended: well only where all of it is there.
+
+    Where the disk has no room for it, what was copied makes room for the line that says so.
+    """
+    results = place / RESULTS
+    try:
+        keep_log(place, folder, session)
+        publish_results(folder, results)
+    except OSError as error:
+        if not is_of_a_full_disk(error):
+            raise
+        shutil.rmtree(results, ignore_errors=True)
+        outcome = outcome_of(error)
+    write_text(results / OUTCOME, json.dumps(outcome) + "\n")
 
 
 def keep_log(place: Path, folder: RunFolder, session: str) -> None:

@@ -13,7 +13,10 @@ TrainingError
 
 import errno
 import os
+import re
 from typing import ClassVar, TypeVar
+
+from safetensors import SafetensorError
 
 
 class TrainingError(Exception):
@@ -117,6 +120,7 @@ SENTENCES = {
 
 PASSING = ("hours", "limits", "journal")
 FULL = ("ENOSPC", "EDQUOT")
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def may_pass(message: str) -> bool:
@@ -168,10 +172,15 @@ def code_of(error: BaseException) -> str:
 
 
 def errno_of(error: BaseException) -> str | None:
-    """The name of the operating system's number for what was behind an error, e.g. `ENOSPC`."""
+    """The name of the operating system's number for what was behind an error, e.g. `ENOSPC`.
+
+    Errors of safetensors have the number in their text alone.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and isinstance(seen.errno, int):
             return errno.errorcode.get(seen.errno)
+        if isinstance(seen, SafetensorError) and (number := OS_ERROR.search(f"{seen}")):
+            return errno.errorcode.get(int(number[1]))
         seen = seen.__cause__
     return None

@@ -94,9 +94,9 @@ class PolicyGuard:
         Raises:
             LimitsError: there is no thread for each of them.
         """
-        if self.gpu_memory is not None and torch.cuda.is_available():
-            share = self.gpu_memory if processes == 1 else self.gpu_memory / 2
-            torch.cuda.set_per_process_memory_fraction(share)
+        share = self.gpu_memory
+        if share is not None and torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(share if processes == 1 else share / 2)
         return within_limits(self.policy(), job, processes)
 
     def _look(self, policy: Policy) -> None:

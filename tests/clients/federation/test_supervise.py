@@ -7,7 +7,7 @@ import pytest
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.federation_file import Federation
 from clients.federation.kit import Kit, KitFacts
-from clients.federation.supervise import Supervisor
+from clients.federation.supervise import ROOM, Supervisor
 from training.errors import CheckpointError
 from training.jobs.job import Job
 from training.progress import in_words
@@ -22,7 +22,7 @@ class Script:
         self.jobs = list(jobs)
         self.here = set(connected)
         self.running = {}
-        self.sent, self.stopped, self.looks = [], [], 0
+        self.sent, self.stopped, self.looks, self.slept = [], [], 0, []
         self.forgotten, self.asked_from = [], []
         self.lost = 0
 
@@ -84,6 +84,7 @@ def follow(tmp_path, tiny):
         def sleep(seconds):
             now[0] += seconds
             admin.looks += 1
+            admin.slept.append(seconds)
             assert admin.looks < 500
 
         supervisor = Supervisor(
@@ -131,6 +132,7 @@ def test_a_coordinator_whose_disk_is_full_gets_the_job_again_a_while_later(follo
     outcome, said = follow(admin)
     assert outcome == DONE
     assert len(admin.sent) == 3
+    assert admin.slept.count(ROOM) == 2
     assert said.count("cannot write round-4.safetensors") == 2
     assert said.count("the coordinator's disk is full; the run waits, and is taken up in 120 s") == 2
 

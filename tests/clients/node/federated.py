@@ -13,6 +13,7 @@ from benchmarks.loopback.federated import ADMIN, ROOT, Federated
 
 HOSPITALS = ("north", "south", "east", "west")
 DEEDS = Path(__file__).parent / "deeds"
+MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}
 
 
 class Misbehaving(Federated):
@@ -44,6 +45,16 @@ class Misbehaving(Federated):
         path.write_text(json.dumps(job))
         out = self.folder / "there" / job["name"]
         return self.run(path, out, "--engine", "nvflare", "--kit", str(self.kits / ADMIN), *options), out
+
+
+def data_of(names=HOSPITALS):
+    """The `data` block of a job of these hospitals' pictures."""
+    return {
+        "manifest": [f"{name}.csv" for name in names],
+        "label_map": "malignancy",
+        "image_size": 16,
+        "clients": {"by": "manifest"},
+    }
 
 
 def start_another(net, kit, data):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.clients.node.federated import HOSPITALS, running, weights
-from tests.clients.node.test_over_flare_private import MASKS, assert_near
+from tests.clients.node.federated import HOSPITALS, MASKS, data_of, running, weights
+from tests.clients.node.test_over_flare_private import assert_near
 from tests.families import FAMILIES
 
 pytestmark = pytest.mark.long
@@ -42,13 +42,7 @@ def test_a_round_under_masks_is_as_near_to_one_machine_as_is_promised(net, tiny,
 def job_of(tiny, family):
     """A family's job of all hospitals' pictures."""
     changes = FAMILIES[family]
-    data = {
-        "manifest": [f"{name}.csv" for name in HOSPITALS],
-        "label_map": "malignancy",
-        "image_size": 16,
-        "clients": {"by": "manifest"},
-    }
-    return {**tiny, **changes, "name": family, "data": {**data, **changes.get("data", {})}}
+    return {**tiny, **changes, "name": family, "data": {**data_of(), **changes.get("data", {})}}
 
 
 def here(net, job):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.loopback.federated import ROOT
-from tests.clients.node.federated import HOSPITALS, alike, running, weights
+from tests.clients.node.federated import HOSPITALS, MASKS, alike, data_of, running, weights
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.canary import CANARY
@@ -20,7 +20,6 @@ from training.updates.secure_aggregation.messages import KEYS, LAYOUT, QUESTIONS
 from training.updates.settings import SecureAggregationConfig
 
 pytestmark = pytest.mark.long
-MASKS = {"min_count": 2, "secure_aggregation": {"fewest": 3}}
 QUICK = {"silence": 20}
 FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once
 
@@ -40,12 +39,7 @@ def job(tiny):
         return {
             **tiny,
             "name": name,
-            "data": {
-                "manifest": [f"{each}.csv" for each in names],
-                "label_map": "malignancy",
-                "image_size": 16,
-                "clients": {"by": "manifest"},
-            },
+            "data": data_of(names),
             "stages": [stage],
             **changes,
         }

@@ -11,8 +11,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from tests.clients.node.federated import HOSPITALS, running
-from tests.clients.node.test_over_flare_private import MASKS, until
+from tests.clients.node.federated import HOSPITALS, MASKS, data_of, running
 
 pytestmark = pytest.mark.long
 VICTIM, ROUND = "east", 2
@@ -29,25 +28,20 @@ def job(tiny, name):
     return {
         **tiny,
         "name": name,
-        "data": {
-            "manifest": [f"{each}.csv" for each in HOSPITALS],
-            "label_map": "malignancy",
-            "image_size": 16,
-            "clients": {"by": "manifest"},
-        },
+        "data": data_of(),
         "stages": [{**tiny["stages"][0], "rounds": ROUND, "evaluate_on": None}],
         "privacy": MASKS,
     }
 
 
-def lay_back(net, described):
+def lay_back(net, described, wait_until):
     """The run until its end, and then as it was after the first round; the weights of its end."""
     name = described["name"]
     path, out = net.folder / f"{name}.json", net.folder / "there" / name
     path.write_text(json.dumps(described))
     (net.deeds / f"west fit {ROUND} crash").touch()  # round 2 takes until it is back: time for a copy
     net.send(path, out)
-    until(lambda: len(net.metrics_log(name)) == ROUND - 1)
+    wait_until(lambda: len(net.metrics_log(name)) == ROUND - 1, "the first round")
     before = net.folder / f"{name} before"
     shutil.copytree(net.results(name), before / "coordinator")
     shutil.copytree(out, before / "admin")
@@ -65,9 +59,9 @@ def outcome(net, name):
     return {key.removeprefix("model-0/"): value for key, value in model.items()}
 
 
-def test_hospitals_give_no_second_sum_of_the_round(net, tiny):
+def test_hospitals_give_no_second_sum_of_the_round(net, tiny, wait_until):
     described = job(tiny, "again")
-    lay_back(net, described)
+    lay_back(net, described, wait_until)
     ended, _ = net.there(described, "--resume", "--without", VICTIM)
     assert ended.returncode != 0
     assert f"the sum of `fit` over {', '.join(sorted(HOSPITALS))} was unmasked in this run" in ended.stderr
@@ -75,11 +69,11 @@ def test_hospitals_give_no_second_sum_of_the_round(net, tiny):
     assert len(net.metrics_log("again")) == ROUND - 1
 
 
-def test_the_control_of_hospitals_that_forget_their_sums_it_has_the_weights(net, tiny):
+def test_the_control_of_hospitals_that_forget_their_sums_it_has_the_weights(net, tiny, wait_until):
     described = job(tiny, "forgotten")
     (net.deeds / "forgetful").touch()
     (net.deeds / "trained").mkdir()
-    whole = lay_back(net, described)
+    whole = lay_back(net, described, wait_until)
     ended, _ = net.there(described, "--resume", "--without", VICTIM)
     assert ended.returncode == 0, ended.stderr
     without = outcome(net, "forgotten")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
-from training.errors import CheckpointError
+from training.errors import CheckpointError, may_pass, public_message
 from training.messages import spool as module
 from training.messages.message import Update
 from training.messages.spool import Spool
@@ -81,11 +82,19 @@ def test_a_spool_starts_empty_and_forgets_all_when_cleared(tmp_path):
     assert spool.write(TENSORS) not in (first, second)
 
 
-def test_a_full_disk_is_said(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_said_and_passes(tmp_path, monkeypatch, error):
     def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     spool = Spool(tmp_path / "spool")
     monkeypatch.setattr(module, "save_tensors", full)
-    with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume"):
+    with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume") as failed:
         spool.write(TENSORS)
+    assert may_pass(public_message(failed.value))
