@@ -4,8 +4,10 @@ A script says `from dermfed.commands import serve`. Were it `from serving.cli im
 would fail there, or run, before anything of ours could say so.
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 from dermfed.own_names import refuse_foreign
@@ -30,5 +32,9 @@ def __getattr__(name: str) -> Callable[[], Any]:
     if name not in COMMANDS:
         raise AttributeError(f"dermfed has no command {name}; it has {', '.join(COMMANDS)}")
     refuse_foreign()
+    if isinstance(
+        sys.stdout, TextIOWrapper
+    ):  # a file on Windows takes few letters; standard error spells them
+        sys.stdout.reconfigure(errors="backslashreplace")
     main: Callable[[], Any] = import_module(COMMANDS[name]).main
     return main

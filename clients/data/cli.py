@@ -426,7 +426,8 @@ def report(
         for note in quality.notes:
             _say(note)
         with write_atomically(out.absolute()) as temporary:
-            temporary.write_text(quality_page(quality, names=names), encoding="utf-8")
+            page = quality_page(quality, names=names)
+            temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
     found = {finding.title: finding.count for finding in quality.broken}
     missing = {column: count for column, count, _ in quality.missing}
     answer = {"report": str(out), "pictures": quality.pictures, "broken": found, "missing": missing}

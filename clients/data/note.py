@@ -19,6 +19,10 @@ class Note(str):
         made.plain = plain
         return made
 
+    def __reduce__(self) -> tuple[type["Note"], tuple[str, str]]:
+        """Copies, also those of `asdict` and in other processes, are made with both texts."""
+        return type(self), (str(self), self.plain)
+
 
 def plain_notes(notes: Sequence[str]) -> tuple[str, ...]:
     """What may be handed on of notes; of those that do not say it, how many there are."""

@@ -1,6 +1,7 @@
 """Partitioning one manifest into a manifest per client, before any job (`dermfed-data partition`)."""
 
 import re
+import unicodedata
 
 from clients.data.errors import PartitionError
 from clients.data.manifests.groups import components, linkage_keys
@@ -9,6 +10,7 @@ from clients.data.partition.assign import name_of
 from clients.data.partition.divide_sites import divide_sites
 from clients.data.partition.rules import Partition, by_value, dirichlet, iid
 from training.data.settings import ClientsConfig
+from training.plain_text import on_one_line
 
 
 def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) -> dict[str, Manifest]:
@@ -20,9 +22,12 @@ def partition_manifest(manifest: Manifest, rule: ClientsConfig, *, seed: int) ->
             has values, or leaves a client without pictures.
     """
     partition = _partition(manifest, rule, seed)
-    names = [re.sub(r"[^\w.-]+", "-", client).strip("-.") or "client" for client in partition.clients]
-    if len(set(names)) < len(names):
-        raise PartitionError(f"clients {', '.join(partition.clients)} cannot be told apart as file names")
+    composed = [unicodedata.normalize("NFC", client) for client in partition.clients]
+    names = [re.sub(r"[^\w.-]+", "-", client).strip("-.") or "client" for client in composed]
+    files = [name.casefold() for name in names]  # which Windows and macOS do not tell apart
+    if alike := [one for one, file in zip(partition.clients, files, strict=True) if files.count(file) > 1]:
+        shown = ", ".join(map(on_one_line, alike))
+        raise PartitionError(f"clients {shown} cannot be told apart as file names; rename them in the column")
     return {
         name: manifest.keep([manifest.rows[row] for row in (partition.holders == number).nonzero()[0]])
         for number, name in enumerate(names)

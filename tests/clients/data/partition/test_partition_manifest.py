@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,13 @@ def test_columns_become_names_that_files_may_have() -> None:
     assert {name: len(part.rows) for name, part in parts.items()} == {"St.-Anna-2": 6, "b": 18}
 
 
-def test_names_that_would_be_one_file_are_refused() -> None:
-    rows = [Row("a", extra={"clinic": "x/y"}), Row("b", extra={"clinic": "x y"})]
-    with pytest.raises(PartitionError, match="x y, x/y cannot be told apart"):
+@pytest.mark.parametrize(
+    ("one", "other"), [("x y", "x/y"), ("Anna", "anna"), ("Su\u0308d", "S\u00fcd"), ("x\ny", "x y")]
+)
+def test_names_that_would_be_one_file_are_refused(one: str, other: str) -> None:
+    rows = [Row(f"{n}", extra={"clinic": name}) for n, name in enumerate((one, other, "third"))]
+    shown = re.escape(f"clients {one}, {other} cannot be told apart".replace("\n", "\\n"))
+    with pytest.raises(PartitionError, match=shown):
         partition_manifest(Manifest.of(rows, Path("/p")), ClientsConfig(by="column", column="clinic"), seed=0)
 
 
