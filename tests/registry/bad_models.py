@@ -151,6 +151,15 @@ def fails_in_batches() -> bytes:
     return with_logits(nodes, {"one_row": np.array([1, 3])})
 
 
+def stack_traces() -> bytes:
+    """Says where on its maker's machine each node was made, as `torch.onnx.export` leaves it."""
+    model = onnx.load_from_string(draw_graph())
+    for node in model.graph.node:
+        entry = node.metadata_props.add()
+        entry.key, entry.value = "pkg.torch.onnx.stack_trace", 'File "/home/lovelace/model.py", line 1'
+    return model.SerializeToString()
+
+
 def empty_slots_count() -> bytes:
     """Of cases: what lies in empty slots tips the balance."""
     nodes = [
@@ -185,6 +194,7 @@ MADE: dict[str, Callable[[], bytes]] = {
         out_of_unit,
         other_width,
         fails_in_batches,
+        stack_traces,
     )
 }
 """Each for `draw_manifest`."""

@@ -6,10 +6,12 @@ cells it gives a `map` too, where each class's logit comes from (`class_activati
 does not touch. See `registry.bundle.model_file.graph`. The temperature of a case is that of its pattern; the
 embedding of one is the mean of its pictures' features, by which an unfamiliar picture is known whatever else
 is given. What the encoder makes of pictures has a name in the graph, at which `graph_parts` cuts it in two.
+Of the machine, its folders and its user nothing is in the graph: torch leaves stack traces in it.
 """
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,6 +40,13 @@ from training.models.classifier import Classifier
 TEMPERATURE = "temperature"
 FEATURES = "features"  # the tensor of a graph of cases that has what the encoder makes of every slot
 OPSET = 20
+
+# What a message of a graph says besides what it computes: its remarks, and with some its name.
+_REMARKS = ("doc_string", "metadata_props")
+_SAID = {
+    "ModelProto": (*_REMARKS, "producer_name", "producer_version", "domain", "model_version"),
+    "NodeProto": (*_REMARKS, "name"),
+}
 
 
 class ServedModel(nn.Module):
@@ -178,7 +187,19 @@ def export_graph(classifier: Classifier, size: int) -> bytes:
     for output in [output for output in model_file.graph.output if output.name in cut]:
         model_file.graph.output.remove(output)  # a name inside the graph, and no answer
         model_file.graph.value_info.append(output)
+    _strip(model_file)
     return set_temperature(model_file.SerializeToString(), 1.0)
+
+
+def _strip(message: Any) -> None:
+    """Clear what computes nothing and says where, when and with what a graph was made, also within it."""
+    for name in _SAID.get(message.DESCRIPTOR.name, _REMARKS):
+        if name in message.DESCRIPTOR.fields_by_name:
+            message.ClearField(name)
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in [value] if hasattr(value, "ListFields") else value:
+                _strip(inner)
 
 
 def set_temperature(graph: bytes, temperature: float | Sequence[float]) -> bytes:

@@ -1,4 +1,4 @@
-"""The header of `model.onnx`, read before anything loads it: operators, opsets and where weights lie.
+"""The header of `model.onnx`, read before anything loads it: operators, opsets, remarks, where weights lie.
 
 ONNX is protocol buffers; a reader of just these fields needs no library and runs nothing. It follows lengths
 within the bytes alone, copies no weights, and goes no deeper than graphs nest in earnest. Field numbers are
@@ -6,7 +6,8 @@ those of onnx.proto3 (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
 
 ONNX Runtime refuses what it cannot run. This refuses what another ONNX Runtime than ours might not run, or
 might run otherwise: operators outside the standard, and versions of the standard that are newer than what
-the oldest ONNX Runtime that dermfed works with (1.20) knows.
+the oldest ONNX Runtime that dermfed works with (1.20) knows. And it refuses remarks: texts that compute
+nothing, in which exporters leave the folders of the machine that they ran on.
 """
 
 from collections import Counter
@@ -50,6 +51,18 @@ _RANDOM: Final = frozenset(
     )
 )
 
+# The fields of each message that are remarks: no answer depends on them. Graphs for training are among them.
+_DOC_STRING, _METADATA = "doc_string", "metadata_props"
+_REMARKS: Final = {
+    "model": {6: _DOC_STRING, 14: _METADATA, 20: "training_info", 26: "configuration"},
+    "graph": {10: _DOC_STRING, 16: _METADATA},
+    "function": {8: _DOC_STRING, 14: _METADATA},
+    "node": {6: _DOC_STRING, 9: _METADATA, 10: "device_configurations"},
+    "attribute": {13: _DOC_STRING},
+    "tensor": {12: _DOC_STRING, 16: _METADATA},
+    "value": {3: _DOC_STRING, 4: _METADATA},
+}
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
@@ -61,15 +74,28 @@ class Header:
         opsets: the version of each domain that it was written for.
         operators: how often each operator is used, by domain and name.
         external: names of tensors whose values lie in other files.
+        remarks: how many texts there are that compute nothing, by field and kind of message.
     """
 
     opsets: dict[str, int] = field(default_factory=dict)
     operators: Counter[tuple[str, str]] = field(default_factory=Counter)
     external: list[str] = field(default_factory=list)
+    remarks: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def parts(self, message: memoryview, kind: str) -> Iterator[tuple[int, memoryview | int]]:
+        """The fields of a message of that kind, its remarks counted and left out."""
+        remarks = _REMARKS[kind]
+        for number, value in fields(message):
+            if number not in remarks:
+                yield number, value
+            elif as_message(value):
+                self.remarks[remarks[number], kind] += 1
 
 
 def check_header(content: bytes) -> None:
     """Checks that a file is ONNX alone, in standard operators of known opsets, with all weights in it.
+
+    And that it holds no remarks.
 
     Raises:
         GraphError: saying what it holds, what is allowed, and what to do.
@@ -87,6 +113,12 @@ def check_header(content: bytes) -> None:
         raise GraphError(
             f"it keeps weights in other files ({_few(header.external)}); save the model with all weights "
             "inside it (external_data=False)"
+        )
+    if header.remarks:
+        found = [f"{name} of {kind}: {count}" for (name, kind), count in sorted(header.remarks.items())]
+        raise GraphError(
+            f"it holds texts that compute nothing ({_few(found)}), which may name a folder, a machine or a "
+            "person; export it with this version of dermfed, or clear these fields with the onnx package"
         )
     if custom := sorted({domain for domain, _ in header.operators} - set(OPSETS)):
         found = [f"{domain}::{name}" for domain, name in sorted(header.operators) if domain in custom]
@@ -118,7 +150,7 @@ def read_header(content: bytes) -> Header:
     """
     header = Header()
     graphs = 0
-    for number, value in fields(memoryview(content)):
+    for number, value in header.parts(memoryview(content), "model"):
         if number == 7:  # graph
             graphs += 1
             _read_graph(as_message(value), header, 1)
@@ -126,9 +158,13 @@ def read_header(content: bytes) -> Header:
             parts = dict(fields(as_message(value)))
             header.opsets[_domain(parts.get(1))] = _number(parts.get(2, 0))
         elif number == 25:  # functions: operators that the file brings along
-            for inner, node in fields(as_message(value)):
-                if inner == 7:
-                    _read_node(as_message(node), header, 1)
+            for inner, part in header.parts(as_message(value), "function"):
+                if inner == 7:  # node
+                    _read_node(as_message(part), header, 1)
+                elif inner == 11:  # attribute_proto
+                    _read_attribute(as_message(part), header, 1)
+                elif inner == 12:  # value_info
+                    _read_value(as_message(part), header)
     if graphs != 1:
         raise _damaged(f"it holds {graphs} graphs")
     return header
@@ -137,9 +173,11 @@ def read_header(content: bytes) -> Header:
 def _read_graph(graph: memoryview, header: Header, depth: int) -> None:
     if depth > DEEPEST:
         raise GraphError(f"it nests more than {DEEPEST} graphs; export it without such loops")
-    for number, value in fields(graph):
+    for number, value in header.parts(graph, "graph"):
         if number == 1:  # node
             _read_node(as_message(value), header, depth)
+        elif number in (11, 12, 13):  # input, output, value_info
+            _read_value(as_message(value), header)
         elif number == 5:  # initializer
             _read_tensor(as_message(value), header)
         elif number == 15:  # sparse_initializer
@@ -148,20 +186,29 @@ def _read_graph(graph: memoryview, header: Header, depth: int) -> None:
 
 def _read_node(node: memoryview, header: Header, depth: int) -> None:
     name, domain = "", STANDARD
-    for number, value in fields(node):
+    for number, value in header.parts(node, "node"):
         if number == 4:  # op_type
             name = _text(value)
         elif number == 7:  # domain
             domain = _domain(value)
         elif number == 5:  # attribute
-            for inner, part in fields(as_message(value)):
-                if inner in (5, 10):  # t, tensors
-                    _read_tensor(as_message(part), header)
-                elif inner in (6, 11):  # g, graphs
-                    _read_graph(as_message(part), header, depth + 1)
-                elif inner in (22, 23):  # sparse_tensor, sparse_tensors
-                    _read_sparse(as_message(part), header)
+            _read_attribute(as_message(value), header, depth)
     header.operators[domain, name] += 1
+
+
+def _read_attribute(attribute: memoryview, header: Header, depth: int) -> None:
+    for number, value in header.parts(attribute, "attribute"):
+        if number in (5, 10):  # t, tensors
+            _read_tensor(as_message(value), header)
+        elif number in (6, 11):  # g, graphs
+            _read_graph(as_message(value), header, depth + 1)
+        elif number in (22, 23):  # sparse_tensor, sparse_tensors
+            _read_sparse(as_message(value), header)
+
+
+def _read_value(value: memoryview, header: Header) -> None:
+    for _ in header.parts(value, "value"):
+        pass
 
 
 def _read_sparse(sparse: memoryview, header: Header) -> None:
@@ -172,7 +219,7 @@ def _read_sparse(sparse: memoryview, header: Header) -> None:
 
 def _read_tensor(tensor: memoryview, header: Header) -> None:
     name, outside = "", False
-    for number, value in fields(tensor):
+    for number, value in header.parts(tensor, "tensor"):
         if number == 8:  # name
             name = _text(value)
         elif number == 13 or (number == 14 and value == 1):  # external_data, data_location

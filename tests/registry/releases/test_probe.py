@@ -49,6 +49,10 @@ SAID = {
     "out_of_unit": ("probabilities from -1 to 3 that sum to 1;", "export the model with its softmax"),
     "other_width": ("does not load", "a fixed width"),
     "fails_in_batches": ("shown noise, black, white, the graph fails", "export the model again"),
+    "stack_traces": (
+        "is refused: it holds texts that compute nothing (metadata_props of node: ",
+        "clear these",
+    ),
     "empty_slots_count": ("shown a case of 1 picture alone and among others", "or in empty slots"),
     "missing_facts_spread": ("shown a case of 1 picture, ", "not finite"),
 }

@@ -1,17 +1,26 @@
 """A model as the graph of a bundle: it computes what torch computes, at the temperature it is given."""
 
+import getpass
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 import torch
 
 from registry.bundle.model_file.graph import Graph
+from registry.bundle.model_file.header import check_header, read_header
 from tests.closeness import assert_close_in_norm
+from tests.training.models.test_export_cases import CASE, MODEL
 from training.data.dataset import Examples
 from training.errors import ExportError
-from training.models import ModelConfig, build_model
+from training.models import ModelConfig, build_model, initial_model
 from training.models.export import ServedModel, export_graph, largest_differences, set_temperature
 
 SIZE = 16
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +125,52 @@ def test_the_graph_of_an_encoder_shows_it_pictures_as_it_was_trained(images):
     with torch.no_grad():
         expected = model.encoder(as_trained)
     assert_close_in_norm(torch.from_numpy(answers.logits), expected, 1e-4)
+
+
+def texts(message):
+    """Every text of a message and of those within it; weights are none."""
+    for field, value in message.ListFields():
+        inner = [value] if isinstance(value, str) or hasattr(value, "ListFields") else value
+        if field.message_type is not None:
+            for one in inner:
+                yield from texts(one)
+        elif field.type == field.TYPE_STRING:
+            yield from inner
+
+
+def of_pictures(classifier):
+    return export_graph(classifier, SIZE)
+
+
+def with_a_map(classifier):
+    content = export_graph(classifier, 2 * SIZE + 32)
+    assert Graph(content).map_shape is not None
+    return content
+
+
+def of_cases(_):
+    return export_graph(initial_model(MODEL, 0, SIZE, 3, CASE), SIZE)
+
+
+@pytest.mark.parametrize("exported", [of_pictures, with_a_map, of_cases])
+def test_a_graph_names_no_folder_no_machine_and_nobody(exported, classifier):
+    content = set_temperature(exported(classifier), 1.5)
+    check_header(content)
+    model = onnx.load_from_string(content)
+    said = list(texts(model))
+    assert any(text.startswith("classifier.encoder.") for text in said)  # weights keep their names
+    hidden = ("/", "\\", ".py", "torch", "training.", "File ")
+    assert [text for text in said if any(word in text for word in hidden)] == []
+    assert (model.producer_name, model.producer_version, model.domain) == ("", "", "")
+    assert {node.name for node in model.graph.node} == {""}
+    places = {str(ROOT), str(Path.home()), os.uname().nodename, sys.prefix, getpass.getuser()}
+    assert [place for place in places if len(place) > 4 and place.encode() in content] == []
+
+
+def test_without_the_guard_torch_names_the_folder(classifier, monkeypatch):
+    """The control: what is stripped was there, at nodes and values."""
+    monkeypatch.setattr("training.models.export._strip", lambda model: None)
+    content = export_graph(classifier, SIZE)
+    assert str(ROOT).encode() in content
+    counts = read_header(content).remarks
+    assert min(counts["metadata_props", kind] for kind in ("graph", "node", "value")) > 0

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, onnx_ml_pb2
 
 from registry.bundle.errors import GraphError
 from registry.bundle.model_file.header import DEEPEST, OPSETS, check_header, read_header
@@ -221,3 +221,91 @@ def test_any_changed_byte_is_read_or_refused(place, value):
         read_header(bytes(content))
     except GraphError as error:
         assert "export" in str(error)  # noqa: PT017 - reading may also succeed
+
+
+def sparse(name):
+    ones = numpy_helper.from_array(np.ones(1, np.float32), name)
+    return helper.make_sparse_tensor(ones, numpy_helper.from_array(np.zeros(1, np.int64), "indices"), [3])
+
+
+def with_every_message():
+    """A graph that has each kind of message somewhere."""
+    weights = numpy_helper.from_array(np.ones(3, np.float32), "w")
+    own = helper.make_function("own", "Fancy", ["x"], ["y"], [node()], [helper.make_opsetid("", 20)])
+    own.value_info.append(FLOATS)
+    own.attribute_proto.append(helper.make_attribute("alpha", 1.0))
+    made = model(
+        nested(2, node("Constant", value=weights)),
+        node("Constant", sparse_value=sparse("few")),
+        node("Optional", type=helper.make_tensor_type_proto(TensorProto.FLOAT, [1])),
+        initializers=[weights],
+        functions=[own],
+    )
+    made.graph.value_info.append(OUT)
+    made.graph.sparse_initializer.append(sparse("fewer"))
+    return made
+
+
+def messages(message, path=""):
+    """Every message within one, with the way to it, as the onnx package has them."""
+    yield path, message
+    for described, value in message.ListFields():
+        if described.message_type is not None:
+            many = not hasattr(value, "ListFields")
+            for number, inner in enumerate(value if many else [value]):
+                yield from messages(inner, f"{path}/{described.name}{number if many else ''}")
+
+
+def remarks_of(message):
+    known = message.DESCRIPTOR.fields_by_name
+    return [name for name in ("doc_string", "metadata_props") if name in known]
+
+
+REMARKS = [(path, name) for path, one in messages(with_every_message()) for name in remarks_of(one)]
+KINDS = {type(one).__name__ for _, one in messages(with_every_message()) if remarks_of(one)}
+
+
+def test_there_is_a_remark_of_every_kind():
+    kinds = [kind for kind in vars(onnx_ml_pb2).values() if hasattr(kind, "ListFields")]
+    assert {kind.__name__ for kind in kinds if remarks_of(kind)} == KINDS
+    check_header(with_every_message().SerializeToString())  # the control: without a remark it passes
+
+
+@pytest.mark.parametrize(("path", "name"), REMARKS)
+def test_a_remark_is_refused_wherever_it_is(path, name):
+    made = with_every_message()
+    message = dict(messages(made))[path]
+    if name == "doc_string":
+        message.doc_string = "by /home/lovelace"
+    else:
+        entry = message.metadata_props.add()
+        entry.key, entry.value = "pkg.torch.onnx.stack_trace", 'File "/home/lovelace/model.py"'
+    with pytest.raises(GraphError, match=rf"texts that compute nothing \({name} of [a-z]+: 1\)") as caught:
+        check_header(made.SerializeToString())
+    assert "clear these fields with the onnx package" in str(caught.value)
+    assert "lovelace" not in str(caught.value)
+
+
+def test_remarks_are_counted_and_empty_ones_are_none():
+    made = with_every_message()
+    for one in (made.graph.input[0], made.graph.output[0]):
+        one.doc_string = "Ada's"
+    made.doc_string = ""
+    made.graph.node[0].doc_string = "x"
+    with pytest.raises(GraphError, match=r"\(doc_string of node: 1, doc_string of value: 2\)"):
+        check_header(made.SerializeToString())
+
+
+@pytest.mark.parametrize("name", ["training_info", "configuration", "device_configurations"])
+def test_what_is_for_training_or_of_devices_is_refused(name):
+    made = with_every_message()
+    place = made.graph.node[0] if name == "device_configurations" else made
+    one = getattr(place, name).add()
+    if name == "training_info":
+        one.algorithm.name = "/home/ada"
+    elif name == "configuration":
+        one.name = "ada's laptop"
+    else:
+        one.configuration_id = "ada's laptop"
+    with pytest.raises(GraphError, match=f"{name} of (model|node): 1"):
+        check_header(made.SerializeToString())
