@@ -7,8 +7,10 @@ RegistryError
 ├── GateSetInvalid         a file of gates that does not hold
 ├── Refused                a rule says no
 │   ├── GateRefusal        a gate judges the release that would result
+│   ├── AliasMoved         the alias points to another release than was compared or expected
+│   ├── ApprovalsMissing   fewer people have approved an action than a gate set asks for
 │   ├── ReleaseRefused     the versions do not make a release
-│   ├── NothingToApprove   the release runs already, or has this person's approval
+│   ├── NothingToApprove   it is so already, or has this person's approval
 │   ├── NothingToRollBack  the alias has no release before this one
 │   ├── VersionWithdrawn   the version was withdrawn and may answer no more
 │   ├── OutcomesNotNamed   a database of outcomes is not the one that history names for the model
@@ -89,12 +91,32 @@ class GateRefusal(Refused):
         self.comparison = comparison
 
 
+class AliasMoved(Refused):
+    """The alias points to another release than the action was compared with, or was expected.
+
+    Attributes:
+        report: what every gate says of the release that the promotion would make now; None of a rollback.
+        comparison: that release beside the one that runs now; None of a rollback.
+    """
+
+    def __init__(
+        self, message: str, report: "GateReport | None" = None, comparison: "Comparison | None" = None
+    ) -> None:
+        super().__init__(message)
+        self.report = report
+        self.comparison = comparison
+
+
+class ApprovalsMissing(Refused):
+    """Fewer people have approved an action than a gate set asks for."""
+
+
 class ReleaseRefused(Refused):
     """The versions do not make a release; nothing overrides this."""
 
 
 class NothingToApprove(Refused):
-    """The alias points to exactly this release already, or the same person has approved it before."""
+    """It is so already, or the same person has approved it before."""
 
 
 class NothingToRollBack(Refused):

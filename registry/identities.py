@@ -12,8 +12,8 @@ from registry.database.connection import reading
 from registry.database.queries import all_keys
 from registry.keys.changes import Rotated, create_key, key_limits, revoke_key, rotate_key
 from registry.names import check_title
-from registry.people.changes import add_person, new_person, read_people, revoke_person
-from registry.records import ROTATION_GRACE, SCOPES, ApiKey, Person
+from registry.people.changes import add_person, approve_person, new_person, read_people, revoke_person
+from registry.records import ROTATION_GRACE, SCOPES, ApiKey, Event, Person
 
 
 class Identities(Acting):
@@ -26,9 +26,19 @@ class Identities(Acting):
             InvalidName: a name that nobody could read in a list, or a role that there is not.
             KeyUnusable: the file holds no public key that can be used.
             PersonRefused: an operator has to sign it, the name or key is known, or the first is no operator.
+            ApprovalsMissing: a gate set asks for approvals, and fewer have approved exactly this person.
         """
         person = new_person(check_title("person", name), public_key, roles)
         return add_person(self._engine, self._context(), person)
+
+    def approve_person(self, name: str, public_key: Path, *, roles: Iterable[str]) -> Event:
+        """Approves adding exactly this person, for an operator to add; raises as `add_person` does.
+
+        Raises:
+            NothingToApprove: the same person has approved it before.
+        """
+        person = new_person(check_title("person", name), public_key, roles)
+        return approve_person(self._engine, self._context(), person)
 
     def people(self) -> tuple[Person, ...]:
         """Everybody whom the registry knows, those whose key was revoked too."""

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from registry.acting import Acting
 from registry.gate_report import GateReport
+from registry.gates import GateSet
 from registry.outcomes.store import OutcomeStore
 from registry.records import Event
 from registry.releases import canary, going_back, labels, promote
 from registry.releases.canary import ON_ALARM, own_alarms
+from registry.releases.gate_sets import approve_gates
 
 
 class Marking(Acting):
@@ -23,9 +25,12 @@ class Marking(Acting):
         *,
         to: str,
         reason: str | None = None,
+        override_gates: bool = False,
         without: Sequence[str] = (),
     ) -> Event:
         """Approves exactly the release that this promotion would make, until the alias moves.
+
+        With `override_gates`, approves promoting it although gates refuse, and nothing else.
 
         Raises:
             NotFound: there is no such model or version.
@@ -33,20 +38,40 @@ class Marking(Acting):
             NothingToApprove: the alias points to it already, or the same person has approved it.
             StoreError: a manifest is missing or was altered.
         """
-        context = self._context(reason)
-        return promote.approve(self._engine, self._store, model, numbers, to, context, without)
+        where = (self._engine, self._store, model, numbers, to, self._context(reason), without)
+        return promote.approve(*where, over_gates=override_gates)
 
-    def rollback(self, model: str, *, alias: str, reason: str | None = None) -> Event:
+    def approve_gates(
+        self,
+        gates: GateSet,
+        *,
+        model: str | None = None,
+        alias: str | None = None,
+        reason: str | None = None,
+    ) -> Event:
+        """Approves putting exactly this gate set in force in place of exactly those that are asked there.
+
+        Raises:
+            NotFound: there is no such model.
+            NothingToApprove: it is asked there already, or the same person has approved it.
+        """
+        return approve_gates(self._engine, gates, model, self._context(reason), alias)
+
+    def rollback(
+        self, model: str, *, alias: str, reason: str | None = None, expect: int | None = None
+    ) -> Event:
         """Rolls the alias back to the release before the one it points to; gates are not asked.
 
         Releases that hold a withdrawn version are skipped. Of an alias that was stopped, that is the release
-        that ran before.
+        that ran before. `expect` is the number of the release that the alias points to, 0 for none; by
+        default the one that it points to when this is called.
 
         Raises:
+            AliasMoved: the alias points to another release by then.
             NotFound: there is no such model or alias.
             NothingToRollBack: there is no release before it that may answer.
         """
-        return going_back.roll_back(self._engine, model, alias, self._context(reason))
+        return going_back.roll_back(self._engine, model, alias, self._context(reason), expect)
 
     def end_canary(self, model: str, *, alias: str, reason: str, alarms: Sequence[str] = ()) -> Event:
         """Ends the canary beside the alias: what the alias points to answers everybody again.

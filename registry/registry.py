@@ -156,15 +156,19 @@ class Registry(Marking, Identities, Watching):
         override_gates: bool = False,
         without: Sequence[str] = (),
         share: Share | None = None,
+        expect: int | None = None,
     ) -> Event | None:
         """Promotes versions to an alias: they replace those of the same subgroups, others are carried over.
 
         The versions of subgroups in `without` are left out: the global one answers for them. The gates judge
         the whole release that results. With a share it answers that beside what the alias points to, which
         stays: a canary. Returns None where the alias points to exactly this already, or exactly this canary
-        runs.
+        runs. `expect` is the number of the release that the alias points to, 0 for none; by default the one
+        that it points to when this is called.
 
         Raises:
+            AliasMoved: the alias points to another release by then.
+            ApprovalsMissing: the gate set asks for approvals, and fewer have approved the override.
             NotFound: there is no such model or version, or a subgroup without one of its own.
             ReleaseRefused: the versions do not make a release, or an override has no reason.
             GateRefusal: a gate refuses and is not overridden.
@@ -179,6 +183,7 @@ class Registry(Marking, Identities, Watching):
             override_gates=override_gates,
             without=without,
             share=share,
+            expect=expect,
         ).event
 
     def promote_and_tell(
@@ -191,6 +196,7 @@ class Registry(Marking, Identities, Watching):
         override_gates: bool = False,
         without: Sequence[str] = (),
         share: Share | None = None,
+        expect: int | None = None,
     ) -> Promotion:
         """Promotes as `promote`, and returns also the new release beside the one that it replaced."""
         return promote.promote(
@@ -203,6 +209,7 @@ class Registry(Marking, Identities, Watching):
             override_gates=override_gates,
             without=without,
             share=share,
+            expect=expect,
         )
 
     def gates(
@@ -225,6 +232,8 @@ class Registry(Marking, Identities, Watching):
         Raises:
             NotFound: there is no such model.
             ReleaseRefused: there is no reason.
+            ApprovalsMissing: a set that it takes the place of asks for approvals, and fewer have approved
+                this; or the registry knows fewer approvers than the new set would ask for.
         """
         context = self._context(reason)
         return change_gates(self._engine, gates, model, context, alias)

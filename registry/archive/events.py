@@ -28,7 +28,7 @@ _TOLD: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "origin": ("list", "alias", "release", "registry", "time", "key", "versions"),
     },
     "signed": {"signatures": _SIGNATURE},
-    "approved": {"candidate": (), "members": _MEMBER, "without": ()},
+    "approved": {"candidate": (), "members": _MEMBER, "without": (), "over_gates": ()},
     "promoted": {"made": (), "members": _MEMBER, "without": ()},
     "rolled-back": {
         "made": (),

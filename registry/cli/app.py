@@ -29,9 +29,11 @@ from registry.cli.garbage import gc
 from registry.cli.gates import (
     APPROVE_EXAMPLES,
     CHECK_EXAMPLES,
+    GATES_APPROVE_EXAMPLES,
     GATES_SHOW_EXAMPLES,
     SET_EXAMPLES,
     approve,
+    gates_approve,
     gates_check,
     gates_set,
     gates_show,
@@ -62,8 +64,16 @@ from registry.cli.maps import JUDGE_EXAMPLES, maps_judge
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
+from registry.cli.people import APPROVE_EXAMPLES as APPROVE_PERSON_EXAMPLES
 from registry.cli.people import LIST_EXAMPLES as PEOPLE_EXAMPLES
-from registry.cli.people import NEW_KEY_EXAMPLES, people_add, people_list, people_new_key, people_revoke
+from registry.cli.people import (
+    NEW_KEY_EXAMPLES,
+    people_add,
+    people_approve,
+    people_list,
+    people_new_key,
+    people_revoke,
+)
 from registry.cli.people import REVOKE_EXAMPLES as REVOKE_PERSON_EXAMPLES
 from registry.cli.releases import (
     COMPARE_EXAMPLES,
@@ -218,6 +228,7 @@ _command(app, "head", *HEAD_EXAMPLES)(head)
 _command(canary_app, "end", *CANARY_END_EXAMPLES)(canary_end)
 _command(canary_app, "check", *CANARY_CHECK_EXAMPLES)(canary_check)
 _command(gates_app, "set", *SET_EXAMPLES)(gates_set)
+_command(gates_app, "approve", *GATES_APPROVE_EXAMPLES)(gates_approve)
 _command(gates_app, "show", *GATES_SHOW_EXAMPLES)(gates_show)
 _command(gates_app, "check", *CHECK_EXAMPLES)(gates_check)
 _command(app, "approve", *APPROVE_EXAMPLES)(approve)
@@ -243,6 +254,7 @@ _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)
 _command(keys_app, "revoke", *REVOKE_EXAMPLES)(keys_revoke)
 _command(people_app, "new-key", *NEW_KEY_EXAMPLES)(people_new_key)
 _command(people_app, "add", *PERSON_EXAMPLES)(people_add)
+_command(people_app, "approve", *APPROVE_PERSON_EXAMPLES)(people_approve)
 _command(people_app, "list", *PEOPLE_EXAMPLES)(people_list)
 _command(people_app, "revoke", *REVOKE_PERSON_EXAMPLES)(people_revoke)
 

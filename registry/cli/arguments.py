@@ -15,6 +15,16 @@ Named = Annotated[
     list[int] | None,
     typer.Argument(metavar="VERSION...", help="Numbers of versions; none where --without is enough."),
 ]
+Expect = Annotated[
+    int | None,
+    typer.Option(
+        "--expect",
+        metavar="RELEASE",
+        min=0,
+        help="Only if the alias points to this release, 0 for none; else exit code 1. By default the one "
+        "that it points to when the command begins.",
+    ),
+]
 Without = Annotated[
     list[str] | None,
     typer.Option(

@@ -20,29 +20,40 @@ SET_EXAMPLES = (
     "gates.yaml --model demo --reason 'the board wants two approvals'",
     "strict.yaml --model demo --alias production --reason 'staging may try more'",
 )
+GATES_APPROVE_EXAMPLES = ("strict.yaml --model demo --alias production --key ben.key",)
 GATES_SHOW_EXAMPLES = ("", "demo", "demo --alias production", "demo --number 2 > gates.yaml", "--json")
 CHECK_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --json")
-APPROVE_EXAMPLES = ("demo 1 2 3 4 --to production", "demo 5 --to production --reason 'seen by the ward'")
+APPROVE_EXAMPLES = (
+    "demo 1 2 3 4 --to production",
+    "demo 5 --to production --reason 'seen by the ward'",
+    "demo 5 --to production --override-gates --reason 'for a month, until more are tested'",
+)
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="A gate set in YAML.")]
+_Model = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="For this model alone; else for all without their own.")
+]
+_Alias = Annotated[
+    str | None, typer.Option(metavar="ALIAS", help="For this alias alone; else for all without their own.")
+]
 
 
 def gates_set(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A gate set in YAML.")],
+    file: _File,
     reason: NeededReason,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="For this model alone; else for all without their own."),
-    ] = None,
-    alias: Annotated[
-        str | None,
-        typer.Option(metavar="ALIAS", help="For this alias alone; else for all without their own."),
-    ] = None,
+    model: _Model = None,
+    alias: _Alias = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask other gates from now on.
 
     The set gets the next number; earlier ones are kept. What runs is not judged anew.
+
+    Where a set that is asked now asks for approvals, another one in its place takes as many of exactly this
+    change (`gates approve`). A set that asks for approvals needs as many approvers in the registry. Exit code
+    1 if they are missing.
     """
     gates = read_gate_set(_text(file), str(file))
     with open_signing(context, key) as registry:
@@ -51,6 +62,26 @@ def gates_set(
     found = {"event": None if event is None else as_data(event), "model": kept.model, "number": kept.number}
     found["alias"] = kept.alias
     answer(found, f"nothing to do: {kept} asks this" if event is None else event_lines(event), as_json)
+
+
+def gates_approve(
+    context: typer.Context,
+    file: _File,
+    model: _Model = None,
+    alias: _Alias = None,
+    reason: Reason = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a gate set that somebody else will set with the same FILE, --model and --alias.
+
+    It counts for exactly this set in place of exactly those that are asked there now, and only where it is
+    signed with the key of an approver. Exit code 1 if you have approved it before.
+    """
+    gates = read_gate_set(_text(file), str(file))
+    with open_signing(context, key) as registry:
+        event = registry.approve_gates(gates, model=model, alias=alias, reason=reason)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
 
 
 def gates_show(
@@ -113,6 +144,10 @@ def approve(
     numbers: Named = None,
     without: Without = None,
     reason: Reason = None,
+    override_gates: Annotated[
+        bool,
+        typer.Option("--override-gates", help="Approve promoting it although gates refuse, and only that."),
+    ] = False,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -120,11 +155,13 @@ def approve(
 
     It counts for exactly the bundles that would answer under the alias, those carried over included, and
     until the alias moves. Only an approval that is signed with the key of an approver counts; your own does
-    not where you promote. Exit code 1 if you have approved it before.
+    not where you promote. An override takes approvals of its own. Exit code 1 if you have approved it before.
     """
     named, left_out = named_or_without(numbers, without)
     with open_signing(context, key) as registry:
-        event = registry.approve(model, named, to=to, reason=reason, without=left_out)
+        event = registry.approve(
+            model, named, to=to, reason=reason, override_gates=override_gates, without=left_out
+        )
     answer({"event": as_data(event)}, event_lines(event), as_json)
 
 

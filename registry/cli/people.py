@@ -10,7 +10,7 @@ from registry.cli.open import Key, open_registry, open_signing
 from registry.cli.output import answer, as_data
 from registry.environment import key_password
 from registry.records import ROLES
-from registry.rendering.records import people_table
+from registry.rendering.records import event_lines, people_table
 from registry.rendering.table import printable
 
 NEW_KEY_EXAMPLES = ("anna.key",)
@@ -18,8 +18,15 @@ ADD_EXAMPLES = (
     "anna --public anna.pub --role operator --role uploader",
     "ben --public ben.pub --role approver --key anna.key",
 )
+APPROVE_EXAMPLES = ("carla --public carla.pub --role approver --key ben.key",)
 LIST_EXAMPLES = ("", "--json")
 REVOKE_EXAMPLES = ("ben --reason 'left the ward' --key anna.key",)
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="As history calls them.")]
+_Public = Annotated[Path, typer.Option(metavar="FILE", help="Their public key in PEM.")]
+_Roles = Annotated[
+    list[str], typer.Option("--role", metavar="ROLE", help=f"What they may do: {', '.join(ROLES)}.")
+]
 
 _FIRST = (
     "\nfrom now on additions, approvals, promotions and the like have to be signed, and only the owner of "
@@ -43,11 +50,9 @@ def people_new_key(
 
 def people_add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As history calls them.")],
-    public: Annotated[Path, typer.Option(metavar="FILE", help="Their public key in PEM.")],
-    roles: Annotated[
-        list[str], typer.Option("--role", metavar="ROLE", help=f"What they may do: {', '.join(ROLES)}.")
-    ],
+    name: _Name,
+    public: _Public,
+    roles: _Roles,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,11 +63,32 @@ def people_add(
     people and makes API keys. The first person is an operator; from then on all of this has to be signed,
     and an operator signs for each further person. Compare the fingerprint with the person, by telephone or
     on paper.
+
+    Where a gate set asks for approvals, a person takes as many (`people approve`). Exit code 1 if they are
+    missing.
     """
     with open_signing(context, key) as registry:
         person = registry.add_person(name, public, roles=roles)
         first = len(registry.people()) == 1
     answer(as_data(person), people_table([person]) + (_FIRST if first else ""), as_json)
+
+
+def people_approve(
+    context: typer.Context,
+    name: _Name,
+    public: _Public,
+    roles: _Roles,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a person whom an operator will add, with exactly this name, key and roles.
+
+    Only an approval that is signed with the key of an approver counts. Compare the fingerprint with the
+    person first, by telephone or on paper. Exit code 1 if you have approved it before.
+    """
+    with open_signing(context, key) as registry:
+        event = registry.approve_person(name, public, roles=roles)
+    answer({"event": as_data(event)}, event_lines(event), as_json)
 
 
 def people_list(context: typer.Context, as_json: AsJson = False) -> None:

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from registry.cli.arguments import AsJson, Model, Named, Reason, To, Without, named_or_without
+from registry.cli.arguments import AsJson, Expect, Model, Named, Reason, To, Without, named_or_without
 from registry.cli.canary import canary_data, share_of
 from registry.cli.gates import refused_data
 from registry.cli.open import AsPromoter, Key, open_signing
 from registry.cli.output import REFUSED, answer, as_data, terminal_columns
-from registry.errors import GateRefusal
+from registry.errors import AliasMoved, GateRefusal
 from registry.rendering.comparison import comparison_text
 from registry.rendering.records import canary_line, event_lines, release_line
 
@@ -20,7 +20,7 @@ COMPARE_EXAMPLES = (
 )
 PROMOTE_EXAMPLES = (
     "demo 1 2 3 4 --to production",
-    "demo 5 --to production --reason 'retrained for type V'",
+    "demo 5 --to production --expect 1 --reason 'retrained for type V'",
     "demo --without dark --to production --reason 'worse than the global one'",
     "demo 5 --to production --override-gates --reason 'board decision 7, until March'",
     "demo 5 --to production --share 0.05 --reason 'a canary: one in twenty'",
@@ -28,7 +28,7 @@ PROMOTE_EXAMPLES = (
 )
 ROLLBACK_EXAMPLES = (
     "demo --alias production",
-    "demo --alias production --reason 'too many referrals'",
+    "demo --alias production --expect 7 --reason 'too many referrals'",
 )
 
 
@@ -63,8 +63,14 @@ def promote(
     without: Without = None,
     reason: Reason = None,
     override_gates: Annotated[
-        bool, typer.Option("--override-gates", help="Promote although a gate refuses; needs --reason.")
+        bool,
+        typer.Option(
+            "--override-gates",
+            help="Promote although a gate refuses; needs --reason, and approvals of its own where the gates "
+            "ask for any.",
+        ),
     ] = False,
+    expect: Expect = None,
     share: Annotated[
         float | None,
         typer.Option(
@@ -87,6 +93,10 @@ def promote(
     The gates judge the whole release that results. To promote a personalized model, name its version; the
     release needs a version for everybody (global), named together with it or promoted before.
 
+    What is promoted is what was compared: if the alias moves meanwhile, nothing is changed, the new
+    comparison is shown, and the exit code is 1. After `compare`, give the release that it was made with as
+    --expect.
+
     With --share the alias stays, and the release that results answers a share of the requests beside it:
     until it is promoted in full, the alias moves, a promise of it is broken in the field, or `canary end`.
     The gates are the same. Again with another share changes that.
@@ -104,9 +114,10 @@ def promote(
                 override_gates=override_gates,
                 without=left_out,
                 share=None if share is None else share_of(share, whose),
+                expect=expect,
             )
-        except GateRefusal as refusal:
-            told = refused_data(refusal.report)
+        except (AliasMoved, GateRefusal) as refusal:
+            told = {} if refusal.report is None else refused_data(refusal.report)
             if refusal.comparison is not None:
                 told["comparison"] = as_data(refusal.comparison)
                 text = comparison_text(refusal.comparison, terminal=terminal_columns(), refusals=False)
@@ -132,6 +143,7 @@ def rollback(
     model: Model,
     alias: Annotated[str, typer.Option(metavar="ALIAS", help="The alias that goes back.")],
     reason: Reason = None,
+    expect: Expect = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -139,8 +151,8 @@ def rollback(
 
     The alias points to the release before the one it points to; gates are not asked. Twice goes two
     releases back. What was done stays in history, and so does this. A canary beside it ends with it; to end
-    that alone, `canary end`.
+    that alone, `canary end`. If the alias moves meanwhile, nothing is changed and the exit code is 1.
     """
     with open_signing(context, key) as registry:
-        event = registry.rollback(model, alias=alias, reason=reason)
+        event = registry.rollback(model, alias=alias, reason=reason, expect=expect)
     answer({"event": as_data(event)}, event_lines(event), as_json)

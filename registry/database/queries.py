@@ -168,9 +168,9 @@ def last_move(
 
 
 def events_since(
-    connection: Connection, model: str, alias: str, after: int, kinds: Sequence[EventKind] = ()
+    connection: Connection, model: str, alias: str | None, after: int, kinds: Sequence[EventKind] = ()
 ) -> tuple[Event, ...]:
-    """The events of an alias after one of this id, or of some kinds alone, the oldest first."""
+    """The events of an alias, or of none, after one of this id, or of some kinds alone, the oldest first."""
     query = select(*EventRow.__table__.columns).where(
         EventRow.model == model, EventRow.alias == alias, EventRow.id > after
     )

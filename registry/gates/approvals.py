@@ -7,11 +7,12 @@ An approval names the bundles of the whole release that would result, and the al
 makes it another release. Two approvals by one person are one. An approval holds until the alias moves.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from registry.gate_report import OVERRIDE, GateFinding, GateResult
+from registry.gate_report import GateFinding, GateResult
 from registry.gates.case import Case
 from registry.gates.gate import GateConfig
 
@@ -32,13 +33,14 @@ class ApprovalsGate(GateConfig):
             f"at least {self.people}"
         )
 
+    def others(self, people: Mapping[str, str], acting: str) -> list[str]:
+        """The names of the people, by their keys, whose approval counts where the owner of a key acts."""
+        counted = [key for key in people if key != acting and (not self.keys or key in self.keys)]
+        return sorted(people[key] for key in counted)
+
     def judge(self, case: Case) -> GateResult:
         """What the gate says of a release."""
-        others = sorted(
-            name
-            for key, name in case.approvals.items()
-            if key != case.promoter_key and (not self.keys or key in self.keys)
-        )
+        others = self.others(case.approvals, case.promoter_key)
         told = f"approved by {', '.join(others)}" if others else "approved by nobody"
         if case.promoter_key in case.approvals:
             told += f" (the approval of {case.promoter}, who promotes, does not count)"
@@ -54,7 +56,7 @@ class ApprovalsGate(GateConfig):
             f"exactly this release was {told}; at least {self.people} other than the promoter must approve it"
         )
         if not enough:
-            detail += f". Ask them for `{case.approve_with} --key FILE`, {OVERRIDE}"
+            detail += f". Ask them for `{case.approve_with} --key FILE`"
         finding = GateFinding(
             subgroup="",
             measure="approvals",

@@ -2,12 +2,15 @@
 
 The first person is added by whoever has the registry, and must be an operator: from then on an operator signs
 for every other. So whom a registry knows is as good as its first operator's key; compare its fingerprint.
+Once a gate set asks for approvals, adding a person takes these too: an operator with two keys would be two.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
 from sqlalchemy import Engine, insert, update
 
@@ -19,7 +22,15 @@ from registry.database.people import acting_person, active_people, all_people
 from registry.database.tables import PersonRow, stored_time
 from registry.errors import InvalidName, PersonRefused
 from registry.names import not_found
-from registry.records import ROLES, Person, Role
+from registry.people.approvals import (
+    action_digest,
+    approvals_of,
+    asked_by,
+    insert_approval,
+    require_approved,
+    sets_in_force,
+)
+from registry.records import ROLES, Event, Person, Role
 
 
 def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
@@ -47,6 +58,7 @@ def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
     Raises:
         PersonRefused: an operator has to sign it, or the name or key is known already, or the first person
             is no operator.
+        ApprovalsMissing: a gate set asks for approvals, and fewer have approved exactly this person.
     """
     with writing(engine) as connection:
         acting_person(connection, "person-added", context.signatory)
@@ -57,13 +69,11 @@ def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
                 f"{person.name} is the first person of this registry, as {' and '.join(person.roles)}; the "
                 "first must be an operator, who signs for the others: add --role operator"
             )
+        found = approvals_of(connection, action_digest(_facts(person)), "", None)
+        asked = asked_by(sets_in_force(connection))
+        approved = require_approved(asked, found, context, f"adding {person.name}", _approve_with(person))
         # The event first: until then the first person is nobody, whose key would have to sign it.
-        details = {
-            "name": person.name,
-            "fingerprint": person.fingerprint,
-            "public_key": person.public_key,
-            "roles": list(person.roles),
-        }
+        details = {**_facts(person), **approved}
         insert_event(connection, "person-added", "", context, details=details)
         connection.execute(
             insert(PersonRow).values(
@@ -76,6 +86,38 @@ def add_person(engine: Engine, context: AuditContext, person: Person) -> Person:
             )
         )
     return person
+
+
+def approve_person(engine: Engine, context: AuditContext, person: Person) -> Event:
+    """Records the approval of adding exactly this person, with this key and these roles.
+
+    Raises:
+        PersonRefused: an approver has to sign it, or the name or key is known already.
+        NothingToApprove: the same person has approved it before.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "approved", context.signatory)
+        _require_new(person, all_people(connection))
+        digest = action_digest(_facts(person))
+        found = approvals_of(connection, digest, "", None)
+        details = {"candidate": digest, **_facts(person)}
+        return insert_approval(connection, context, found, f"adding {person.name}", "", None, details)
+
+
+def _facts(person: Person) -> dict[str, Any]:
+    """All that the events of adding a person say of them."""
+    return {
+        "name": person.name,
+        "fingerprint": person.fingerprint,
+        "public_key": person.public_key,
+        "roles": list(person.roles),
+    }
+
+
+def _approve_with(person: Person) -> str:
+    """The command that approves adding a person."""
+    roles = " ".join(f"--role {role}" for role in person.roles)
+    return f"dermfed-registry people approve {quote(person.name)} --public FILE {roles}"
 
 
 def revoke_person(engine: Engine, context: AuditContext, who: str) -> Person:

@@ -1,13 +1,14 @@
 """Composes the release that a promotion would make, and checks that its versions fit together."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from registry.bundle.manifest.schema import GLOBAL, BundleManifest, sha256
+from registry.bundle.manifest.schema import GLOBAL, BundleManifest
 from registry.bundle.skin_tone.scales import canonical_tone
 from registry.errors import ReleaseRefused
 from registry.names import not_found
+from registry.people.approvals import action_digest
 from registry.records import Release, Version
 from registry.releases.validate_bundle import alike_among, subgroup_names
 
@@ -40,11 +41,16 @@ class Candidate:
         without = f"without a version for {', '.join(self.without)}"
         return f"{named} {without}" if self.named else f"{self.model} {without}"
 
-    def digest(self, alias: str) -> str:
-        """The digest that an approval is for: of the bundles of the whole release, and the alias."""
-        named = {"alias": alias, "bundles": sorted(version.digest for version in self.versions)}
-        text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return sha256(text.encode())
+    def digest(self, alias: str, *, over_gates: bool = False) -> str:
+        """The digest that an approval is for: of the bundles of the whole release, and the alias.
+
+        With `over_gates`, that of the same although gates refuse it.
+        """
+        named: dict[str, Any] = {
+            "alias": alias,
+            "bundles": sorted(version.digest for version in self.versions),
+        }
+        return action_digest({**named, "over_gates": True} if over_gates else named)
 
     @property
     def changes_nothing(self) -> bool:

@@ -4,18 +4,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
 from registry.bundle.manifest.schema import BundleManifest
-from registry.database.action import registry_id
+from registry.database.changes import AuditContext
 from registry.database.connection import reading
 from registry.database.people import active_people
-from registry.database.queries import events_since, last_move
-from registry.people.signed_events import SignedBy, who_signed
+from registry.database.queries import last_move
+from registry.gates.approvals import ApprovalsGate
+from registry.people.approvals import Approvals, Asked, approvals_of, require_approved
 from registry.records import MOVES, Person, Version
 from registry.releases.compose import Candidate
+from registry.releases.gate_sets import StoredGateSet
 from registry.signing.attestation import check_attestation
 from registry.signing.envelope import TRUSTED_KEYS
 from registry.signing.rows import signatures_of_version
@@ -25,45 +28,50 @@ from registry.store.base import Store
 if TYPE_CHECKING:  # signing needs an extra
     from registry.signing.pem import Trust
 
-
-@dataclass(frozen=True)
-class Approvals:
-    """Who stands for a release.
-
-    Attributes:
-        signed: the people whose approval is signed with a key that holds, each once.
-        unsigned: names of others, as the operating system told them; they count for nothing.
-    """
-
-    signed: tuple[SignedBy, ...] = ()
-    unsigned: tuple[str, ...] = ()
+OVER_GATES: Final = "overriding the gates for"
+"""What an action is called that needs approvals of its own."""
 
 
 def approvals(
-    connection: Connection, candidate: Candidate, alias: str, *, before: int | None = None
+    connection: Connection,
+    candidate: Candidate,
+    alias: str,
+    *,
+    before: int | None = None,
+    over_gates: bool = False,
 ) -> Approvals:
     """Who approved exactly this release for the alias since that last moved or a canary beside it ended.
 
-    As it was before an event, where one is named.
+    As it was before an event, where one is named; with `over_gates`, who approved it although gates refuse.
 
     An approval weighs a release against the one that runs; where that has changed, and be it by a rollback
     of the very release that was approved, it has to be weighed anew. So one that was signed before is none,
     wherever somebody may have put it since.
     """
     moved = last_move(connection, candidate.model, alias, (*MOVES, "canary-ended"), before=before)
-    digest = candidate.digest(alias)
-    events = [
-        event
-        for event in events_since(connection, candidate.model, alias, moved, kinds=("approved",))
-        if (before is None or event.id < before) and (event.details or {}).get("candidate") == digest
-    ]
-    people = {key: one for key, one in active_people(connection).items() if "approver" in one.roles}
-    registry = registry_id(connection)
-    signed = {event.id: who_signed(event, registry, people, since=moved) for event in events}
-    return Approvals(
-        tuple(dict.fromkeys(one for one in signed.values() if one is not None)),
-        tuple(dict.fromkeys(event.actor for event in events if signed[event.id] is None)),
-    )
+    action = candidate.digest(alias, over_gates=over_gates)
+    return approvals_of(connection, action, candidate.model, alias, since=moved, before=before)
+
+
+def approve_with(candidate: Candidate, alias: str) -> str:
+    """The command that approves the candidate."""
+    numbers = [str(one.number) for one in candidate.named]
+    without = [f"--without {quote(name)}" for name in candidate.without]
+    return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
+
+
+def override_approved(
+    connection: Connection, candidate: Candidate, alias: str, gates: StoredGateSet, context: AuditContext
+) -> dict[str, list[str]]:
+    """What the event of a promotion says of who approved it although gates refuse.
+
+    Raises:
+        ApprovalsMissing: they are fewer than the gate set asks for.
+    """
+    asked = [Asked(str(gates), gate) for gate in gates.gates.gates if isinstance(gate, ApprovalsGate)]
+    found = approvals(connection, candidate, alias, over_gates=True)
+    command = f"{approve_with(candidate, alias)} --override-gates"
+    return require_approved(asked, found, context, f"{OVER_GATES} {candidate.title}", command)
 
 
 @dataclass(frozen=True)

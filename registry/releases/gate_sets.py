@@ -5,6 +5,7 @@ of the model under this alias, of the model, of all models under this alias, of 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +15,26 @@ from sqlalchemy import Connection, Engine, Row, insert, select
 from registry.bundle.manifest.schema import sha256
 from registry.database.changes import AuditContext, insert_event
 from registry.database.connection import reading, writing
+from registry.database.people import acting_person
 from registry.database.queries import require_model
 from registry.database.tables import GateSetRow
-from registry.errors import ReleaseRefused
+from registry.errors import NothingToApprove, ReleaseRefused
 from registry.gate_report import set_title
 from registry.gates.gate_set import DEFAULT, GateSet, gate_set_of
 from registry.gates.narrowest import ALL_ALIASES, ALL_MODELS, narrowest_first
 from registry.names import check_name, no_such_number
+from registry.people.approvals import (
+    Place,
+    action_digest,
+    approvals_gate,
+    approvals_of,
+    asked_by,
+    insert_approval,
+    newest_sets,
+    require_approved,
+    require_approvers,
+    sets_in_force,
+)
 from registry.records import Event
 
 
@@ -116,35 +130,131 @@ def change_gates(
 ) -> Event | None:
     """Puts a gate set in force for a model or for all, under one alias or under all.
 
-    Returns None where it is in force already.
+    Returns None where it is in force already. Where any set that it takes the place of asks for approvals, it
+    takes as many of exactly this change.
 
     Raises:
         NotFound: there is no such model.
         InvalidName: the alias cannot be one.
         ReleaseRefused: there is no reason.
+        ApprovalsMissing: fewer have approved it than are asked for, or the registry knows fewer approvers
+            than the new set would ask for.
     """
     if context.reason is None:
         raise ReleaseRefused("changing the gates needs a reason, which history keeps; add --reason TEXT")
-    if alias is not None:
-        check_name("alias", alias)
-    under = alias or ALL_ALIASES
     with writing(engine) as connection:
-        if model is not None:
-            require_model(connection, model)
-        whose = model or ALL_MODELS
-        # Not read as gates: one whose package is gone must not keep others from being asked.
-        before = newest_row(connection, whose, under)
-        content = gates.model_dump(mode="json")
-        if before is not None and (before.model, before.alias, before.content) == (whose, under, content):
+        acting_person(connection, "gates-changed", context.signatory)
+        change = _change(connection, gates, model, alias)
+        if change.is_in_force:
             return None
-        after = insert_gates(connection, whose, gates, context.actor, under)
+        found = approvals_of(connection, change.digest, change.model, alias)
+        asked = asked_by(change.replaced)
+        approved = require_approved(asked, found, context, change.title, change.approve_with)
+        require_approvers(connection, approvals_gate(change.content), context)
+        before = change.before
+        after = insert_gates(connection, change.model, gates, context.actor, change.alias)
         details = {
             "before": _named(ALL_MODELS, 0, DEFAULT.model_dump(mode="json"))
             if before is None
             else _named(before.model, before.number, before.content, before.alias),
-            "after": _named(after.model, after.number, content, after.alias),
+            "after": _named(after.model, after.number, change.content, after.alias),
+            **approved,
         }
         return insert_event(connection, "gates-changed", after.model, context, alias=alias, details=details)
+
+
+def approve_gates(
+    engine: Engine, gates: GateSet, model: str | None, context: AuditContext, alias: str | None = None
+) -> Event:
+    """Records the approval of exactly this change of the gates, for somebody else to make.
+
+    Raises:
+        NotFound: there is no such model.
+        InvalidName: the alias cannot be one.
+        NothingToApprove: the set is in force already, or the same person has approved it.
+    """
+    with writing(engine) as connection:
+        acting_person(connection, "approved", context.signatory)
+        change = _change(connection, gates, model, alias)
+        if change.is_in_force:
+            raise NothingToApprove(f"{change.title} asks what is asked already")
+        found = approvals_of(connection, change.digest, change.model, alias)
+        details = {"candidate": change.digest, **change.facts}
+        return insert_approval(connection, context, found, change.title, change.model, alias, details)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of the gates.
+
+    Attributes:
+        model, alias: whose set is changed, and under which alias; empty for all.
+        content: the new set.
+        before: the set that is asked there; None for the one that a registry begins with.
+        replaced: every set in whose place the new one would be asked, by place.
+    """
+
+    model: str
+    alias: str
+    content: dict[str, Any]
+    before: Row[Any] | None
+    replaced: Mapping[Place, Row[Any] | None]
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether exactly this is asked there already."""
+        here = (self.model, self.alias, self.content)
+        return self.before is not None and (self.before.model, self.before.alias, self.before.content) == here
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that it would do, and the state that it would change."""
+        replaced = [
+            [model, alias, 0 if row is None else row.number] for (model, alias), row in self.replaced.items()
+        ]
+        return {
+            "gates": gate_set_digest(self.content),
+            "model": self.model,
+            "alias": self.alias,
+            "in_place_of": sorted(replaced),
+        }
+
+    @property
+    def digest(self) -> str:
+        """The digest that an approval is for."""
+        return action_digest(self.facts)
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        whose = f"of {self.model}" if self.model else "for all models"
+        return f"this gate set {whose}{f' under {self.alias}' if self.alias else ''}"
+
+    @property
+    def approve_with(self) -> str:
+        """The command that approves it."""
+        whose = [
+            *(["--model", self.model] if self.model else []),
+            *(["--alias", self.alias] if self.alias else []),
+        ]
+        return " ".join(["dermfed-registry gates approve FILE", *whose])
+
+
+def _change(connection: Connection, gates: GateSet, model: str | None, alias: str | None) -> _Change:
+    """The change that putting a set in force would be.
+
+    Raises:
+        NotFound: there is no such model.
+        InvalidName: the alias cannot be one.
+    """
+    if alias is not None:
+        check_name("alias", alias)
+    if model is not None:
+        require_model(connection, model)
+    place = (model or ALL_MODELS, alias or ALL_ALIASES)
+    # Not read as gates: one whose package is gone must not keep others from being asked.
+    before, replaced = newest_row(connection, *place), sets_in_force(connection, place)
+    return _Change(*place, gates.model_dump(mode="json"), before, replaced)
 
 
 def gate_set_digest(content: Any) -> str:
@@ -165,11 +275,8 @@ def _rows(connection: Connection, model: str) -> list[Row[Any]]:
 
 def newest_row(connection: Connection, model: str, alias: str) -> Row[Any] | None:
     """The set that a model is asked under an alias, of the narrowest kind; None where nobody has set any."""
-    rows = {whose: _rows(connection, whose) for whose in dict.fromkeys((model, ALL_MODELS))}
-    for whose, under in narrowest_first(model, alias):
-        if found := [row for row in rows[whose] if row.alias == under]:
-            return found[-1]
-    return None
+    newest = newest_sets(connection)
+    return next((newest[place] for place in narrowest_first(model, alias) if place in newest), None)
 
 
 def _read(row: Row[Any]) -> StoredGateSet:

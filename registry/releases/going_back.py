@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from registry.database.canaries import ended_with, running_canary
 from registry.database.changes import AuditContext, insert_event, insert_withdrawal, point_alias
-from registry.database.connection import writing
+from registry.database.connection import reading, writing
 from registry.database.event_facts import version_facts
 from registry.database.queries import (
     alias_names,
@@ -26,7 +26,7 @@ from registry.database.queries import (
     withdrawals,
     withdrawn_members,
 )
-from registry.errors import NotFound, NothingToRollBack, ReleaseRefused
+from registry.errors import AliasMoved, NotFound, NothingToRollBack, ReleaseRefused
 from registry.names import not_found
 from registry.records import Canary, Event, Release, moment
 from registry.releases.canary import write_end
@@ -48,18 +48,26 @@ class Withdrawn:
     same_file: tuple[tuple[str, int], ...]
 
 
-def roll_back(engine: Engine, model: str, alias: str, context: AuditContext) -> Event:
+def roll_back(
+    engine: Engine, model: str, alias: str, context: AuditContext, expect: int | None = None
+) -> Event:
     """Rolls an alias back to the release before the one it points to, or before it was stopped.
 
     Raises:
+        AliasMoved: the alias points to another release than `expect`, by default the one at the beginning.
         NotFound: there is no such model or alias.
         NothingToRollBack: there is no release before it that may answer.
     """
+    if expect is None:
+        with reading(engine) as connection:
+            expect = release_number(current_release(connection, model, alias))
     with writing(engine) as connection:
         require_model(connection, model)
         stack = stack_of(moves_of(connection, model, alias))
         if not stack:
             raise not_found("alias", alias, known_aliases(connection, model), of=f" of model {model!r}")
+        if release_number(running := current_release(connection, model, alias)) != expect:
+            raise AliasMoved(f"nothing was rolled back: {alias_moved(model, alias, expect, running)}")
         withdrawn = withdrawn_members(connection, model)
         release, skipped = _before(stack, withdrawn)
         if release is None:
@@ -146,6 +154,20 @@ def withdraw(engine: Engine, model: str, numbers: Sequence[int], context: AuditC
         same = {other for one in facts for other in same_model_file(connection, one["model_digest"])}
         same -= {(one.model, one.number) for one in withdrawals(connection)}
         return Withdrawn(event, tuple(one for one in moved if one is not None), tuple(sorted(same)))
+
+
+def release_number(release: Release | None) -> int:
+    """The number of a release; 0 for none."""
+    return 0 if release is None else release.id
+
+
+def alias_moved(model: str, alias: str, expected: int, running: Release | None) -> str:
+    """That an alias points to another release than was expected, and what to do."""
+    there, number = (f"release {one}" if one else "nothing" for one in (expected, release_number(running)))
+    return (
+        f"{alias} of {model} was expected to point to {there}, and points to {number} now. Look at what "
+        f"would change there, and do it again with --expect {release_number(running)}"
+    )
 
 
 def required_release(connection: Connection, model: str, alias: str) -> Release:

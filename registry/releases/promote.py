@@ -1,9 +1,13 @@
-"""Promotion: composes a release, asks the gates, and moves the alias only if nothing changed meanwhile."""
+"""Promotion: composes a release, asks the gates, and moves the alias only if nothing changed meanwhile.
+
+A promotion holds for the release that it was compared with: where the alias points to another one by then, it
+is refused with the new comparison.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from shlex import quote
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 
@@ -20,19 +24,27 @@ from registry.database.queries import (
     require_model,
     versions_by_number,
 )
-from registry.errors import GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
+from registry.errors import AliasMoved, GateRefusal, NotFound, NothingToApprove, ReleaseRefused, StoreError
 from registry.gate_report import GateReport
 from registry.gates import Case
 from registry.gates.let_through import let_through
 from registry.names import check_name
+from registry.people.approvals import Approvals, insert_approval
 from registry.people.signed_events import SignedBy
 from registry.records import Event
 from registry.releases.canary import Share, check_share, runs_as_asked, start
 from registry.releases.compare import compare_releases
 from registry.releases.compose import Candidate, check_integrity, compose
-from registry.releases.gate_inputs import Approvals, approvals, measurers, signers
+from registry.releases.gate_inputs import (
+    OVER_GATES,
+    approvals,
+    approve_with,
+    measurers,
+    override_approved,
+    signers,
+)
 from registry.releases.gate_sets import StoredGateSet, current_gates
-from registry.releases.going_back import required_release
+from registry.releases.going_back import alias_moved, release_number, required_release
 from registry.releases.outcomes_of import Outcomes, outcomes_of
 from registry.releases.probe import probe_file
 from registry.releases.withdrawn import refuse_withdrawn, shared_files
@@ -130,7 +142,7 @@ def judge(
         unreadable=unreadable,
         promoter=promoter.name,
         promoter_key=promoter.fingerprint,
-        approvals={one.fingerprint: one.name for one in stood.signed},
+        approvals=stood.names,
         approved_unsigned=stood.unsigned,
         signed_by={name: one.proven for name, one in signed_by.items()},
         claimed_by={name: one.claimed for name, one in signed_by.items()},
@@ -138,7 +150,7 @@ def judge(
         in_field=in_field.candidate,
         running_in_field=in_field.running,
         outcomes_unread=in_field.unread,
-        approve_with=_approve_with(candidate, alias),
+        approve_with=approve_with(candidate, alias),
     )
     results = gates.gates.judge(case)
     report = GateReport(
@@ -171,13 +183,6 @@ def _manifest_of(engine: Engine, store: Store, model: str, number: int) -> Bundl
         return stored_manifest(store, version)
     except (NotFound, StoreError):
         return None
-
-
-def _approve_with(candidate: Candidate, alias: str) -> str:
-    """The command that approves the candidate."""
-    numbers = [str(one.number) for one in candidate.named]
-    without = [f"--without {quote(name)}" for name in candidate.without]
-    return " ".join(["dermfed-registry approve", candidate.model, *numbers, *without, "--to", alias])
 
 
 def let_through_now(connection: Connection, candidate: Candidate, alias: str) -> tuple[str, ...]:
@@ -231,10 +236,13 @@ def promote(
     override_gates: bool,
     without: Sequence[str] = (),
     share: Share | None = None,
+    expect: int | None = None,
 ) -> Promotion:
-    """Judges and promotes, and retries where the alias moved meanwhile; with a share, as a canary.
+    """Judges and promotes, and judges again where gates or approvals changed; with a share, as a canary.
 
     Raises:
+        AliasMoved: the alias points to another release than `expect`, by default the one at the beginning.
+        ApprovalsMissing: the gate set asks for approvals, and fewer have approved the override.
         NotFound: there is no such model or version, or a subgroup without one of its own.
         ReleaseRefused: the versions do not make a release, or an override has no reason.
         GateRefusal: a gate refuses and is not overridden.
@@ -248,13 +256,15 @@ def promote(
         acting_person(connection, "promoted", context.signatory)
         require_own(connection, store)
         named = versions_by_number(connection, model, numbers)
+        expected = release_number(current_release(connection, model, alias)) if expect is None else expect
     for version in named:
         # What answers from now on must be whole, and answer here.
         with stored_model(store, version) as (manifest, path):
             probe_file(path, manifest, f"version {version.number} of {model}")
     while True:
         candidate = candidate_for(engine, model, numbers, alias, without)
-        if candidate.changes_nothing and share is None:
+        moved = release_number(candidate.before) != expected
+        if candidate.changes_nothing and share is None and not (moved and expect is not None):
             return Promotion(None, None)
         evaluation = judge(engine, store, candidate, alias, promoter_of(context))
         if share is not None:
@@ -263,6 +273,9 @@ def promote(
                 if runs_as_asked(running_canary(connection, model, alias), candidate, share):
                     return Promotion(None, None)
         report, comparison = evaluation.report, compare(engine, candidate, alias, evaluation)
+        if moved:
+            detail = alias_moved(model, alias, expected, candidate.before)
+            raise AliasMoved(f"{candidate.title} was not promoted: {detail}", report, comparison)
         if report.refused and not override_gates:
             detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
             raise GateRefusal(detail, report, comparison)
@@ -282,6 +295,9 @@ def swap(
     """Moves the alias to the candidate, unless alias, gates or approvals changed since it was judged.
 
     With a share, the alias stays where it is, and the candidate is its canary.
+
+    Raises:
+        ApprovalsMissing: the gates are overridden, and fewer have approved that than their set asks for.
     """
     model, before = candidate.model, candidate.before
     with writing(engine) as connection:
@@ -292,13 +308,16 @@ def swap(
         ):
             return None
         refuse_withdrawn(connection, candidate.versions)
+        details: dict[str, Any] = _left_out(candidate)
+        if context.overridden:
+            details |= override_approved(connection, candidate, alias, evaluation.gates, context)
         if context.reason is None and (shared := shared_files(connection, candidate.named)):
             raise ReleaseRefused(
                 f"{'; '.join(shared)}. To promote it all the same, say why with --reason TEXT, which history "
                 "keeps"
             )
         if share is not None:
-            return start(connection, candidate, alias, share, context, _left_out(candidate))
+            return start(connection, candidate, alias, share, context, details)
         canary = running_canary(connection, model, alias)
         release = insert_release(connection, model, candidate.versions)
         point_alias(connection, model, alias, release)
@@ -311,7 +330,7 @@ def swap(
             alias=alias,
             release=release,
             before=None if before is None else before.id,
-            details={**_left_out(candidate), **ended_with(canary)},
+            details={**details, **ended_with(canary)},
         )
 
 
@@ -323,8 +342,12 @@ def approve(
     alias: str,
     context: AuditContext,
     without: Sequence[str] = (),
+    *,
+    over_gates: bool = False,
 ) -> Event:
     """Records the approval of exactly the release that this promotion would make.
+
+    With `over_gates`, of promoting it although gates refuse.
 
     Raises:
         NotFound: there is no such model or version.
@@ -350,28 +373,18 @@ def approve(
         refuse_withdrawn(connection, candidate.versions)
         if candidate.changes_nothing:
             raise NothingToApprove(f"{alias} of {model} points to {candidate.title} already")
-        if _has_approved(approvals(connection, candidate, alias), context):
-            raise NothingToApprove(
-                f"{context.actor} has approved {candidate.title} for {alias} already; two approvals by one "
-                "person are one"
-            )
-        return insert_event(
-            connection,
-            "approved",
-            model,
-            context,
-            versions=[one.number for one in candidate.named],
-            alias=alias,
-            details={"candidate": candidate.digest(alias), "members": members, **_left_out(candidate)},
-        )
+        details = {
+            "candidate": candidate.digest(alias, over_gates=over_gates),
+            "members": members,
+            **_left_out(candidate),
+            **({"over_gates": True} if over_gates else {}),
+        }
+        found = approvals(connection, candidate, alias, over_gates=over_gates)
+        what = f"{f'{OVER_GATES} ' if over_gates else ''}{candidate.title} for {alias}"
+        named = [one.number for one in candidate.named]
+        return insert_approval(connection, context, found, what, model, alias, details, named)
 
 
 def _left_out(candidate: Candidate) -> dict[str, list[str]]:
     """The subgroups that lose their version, for the event, where there are any."""
     return {"without": list(candidate.without)} if candidate.without else {}
-
-
-def _has_approved(found: Approvals, context: AuditContext) -> bool:
-    if context.signatory is None:
-        return context.actor in found.unsigned
-    return context.signatory.fingerprint in {one.fingerprint for one in found.signed}

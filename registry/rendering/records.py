@@ -137,12 +137,25 @@ def event_title(event: Event) -> str:
         title += f", {event.alias}: release {event.before or 'none'} -> nothing"
     elif event.alias is not None and event.kind != "gates-changed":
         title += f" for {event.alias}"
+    if event.kind == "approved":
+        title += _approved_title(details)
     if event.kind in ("tagged", "untagged") and details:
         title += f": {', '.join(details['tags'])}"
     if event.kind == "gates-changed" and details:
         before, after = (_set_name(details[end]) for end in ("before", "after"))
         title += f": {before} -> {after}"
     return title
+
+
+def _approved_title(details: Mapping[str, Any]) -> str:
+    """What was approved, where it is more than a release."""
+    if "gates" in details:
+        whose = f"of {details['model']}" if details["model"] else "for all models"
+        return f": the gate set {details['gates']} {whose}"
+    if "fingerprint" in details:
+        roles = ", ".join(details["roles"])
+        return f": adding {shown_name(details['name'])} ({roles}) with the key {details['fingerprint']}"
+    return " although gates refuse" if details.get("over_gates") else ""
 
 
 def event_said(event: Event) -> list[str]:
@@ -160,6 +173,8 @@ def event_said(event: Event) -> list[str]:
         lines.append(f"without a version for: {', '.join(without)}")
     if event.kind == "imported" and details:
         lines.append(f"from: {_origin(details['origin'])}")
+    if approved_by := details.get("approved_by"):
+        lines.append(f"approved by: {', '.join(map(shown_name, approved_by))}")
     if event.reason is not None:
         lines.append(f"reason: {event.reason}")
     if event.kind == "withdrawn":

@@ -73,6 +73,11 @@ def test_a_first_release_takes_two_people(tmp_path):
     said = typed(page.replace("1 2 3 4", "1 2 3"), tmp_path)  # these bundles have no medium
     assert "GateRefusal: versions 1, 2, 3 of first cannot go to demonstration: gate approvals" in said
     assert "approved by nobody" in said
+    for action in ("overriding the gates for", "this gate set of first under demonstration", "adding carla"):
+        assert re.search(
+            rf"^ApprovalsMissing: {action}.* takes the approval of 1 person other than olga", said, re.M
+        )
+    assert len(re.findall(r"approved by: ben", said)) >= 1
     assert "ben (signed)  approved versions 1, 2, 3 for demonstration" in said
     assert "olga (signed)  promoted versions 1, 2, 3, demonstration: release none -> 1" in said
     assert "(not signed)" not in said.partition("ben (signed)")[2]

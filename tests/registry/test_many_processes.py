@@ -1,4 +1,4 @@
-"""Sixteen processes add and promote at once; nothing that one of them was told is lost."""
+"""Many processes add and promote at once; nothing that one of them was told is lost."""
 
 import json
 from collections import Counter
@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 MODEL = "skin-lesion"
-PROCESSES = 16
 
 # Everything is imported once and before the processes part: that takes longer than their work.
 WORK = """
@@ -16,6 +15,7 @@ import alembic.autogenerate
 import registry.bundle.graph
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
 from registry.bundle.manifest.schema import Subgroup
+from registry.errors import AliasMoved
 from registry.registry import Registry
 
 url, store, folder, told, processes, seconds = sys.argv[1:]
@@ -46,7 +46,12 @@ with Registry.open(url, store, actor=f"worker {worker}") as registry:
         shared = draw(rounds)  # every process adds this one
         versions = registry.add([mine, everybody, shared])
         added += [[version.number, version.digest] for version in versions]
-        event = registry.promote(model, [versions[0].number], to="production")
+        event = None
+        while event is None:
+            try:
+                event = registry.promote(model, [versions[0].number], to="production")
+            except AliasMoved:  # another process was faster: compare anew
+                continue
         promoted.append([event.id, event.release, event.before, versions[0].number])
 (Path(told) / f"{worker}.json").write_text(json.dumps({"added": added, "promoted": promoted}))
 """
@@ -54,18 +59,18 @@ with Registry.open(url, store, actor=f"worker {worker}") as registry:
 
 @pytest.mark.sqlite_first
 # Two rounds each at least, so with 0 seconds two.
-@pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.long)])
-def test_nothing_is_lost(places, start, folders, bundle, tmp_path, seconds):
+@pytest.mark.parametrize(("processes", "seconds"), [(8, 0), pytest.param(16, 60, marks=pytest.mark.long)])
+def test_nothing_is_lost(places, start, folders, bundle, tmp_path, processes, seconds):
     with places.open() as registry:
         registry.add([bundle(seed=-1)])
         first = registry.promote(MODEL, [1], to="production")
     (folder,) = folders(bundle())
     (tmp_path / "told").mkdir()
-    process = start(WORK, places.url, places.store, folder, tmp_path / "told", PROCESSES, seconds)
+    process = start(WORK, places.url, places.store, folder, tmp_path / "told", processes, seconds)
     printed, errors = process.communicate(timeout=400)
     assert (process.returncode, printed, errors) == (0, "", "")
     told = [json.loads(path.read_text()) for path in (tmp_path / "told").iterdir()]
-    assert len(told) == PROCESSES
+    assert len(told) == processes
 
     with places.open() as registry:
         versions, history = registry.versions(MODEL), registry.history(MODEL)
@@ -94,7 +99,7 @@ def test_nothing_is_lost(places, start, folders, bundle, tmp_path, seconds):
     assert places.rows("SELECT events, hash FROM audit_head") == [(len(history), history[-1].hash)]
 
     last = {event.actor: event.versions[0] for event in promotions[1:]}
-    assert len(last) == PROCESSES
+    assert len(last) == processes
     assert {version.number for version in release.versions} == {1, *last.values()}
     assert len(places.rows("SELECT * FROM releases")) == len(promotions)
-    assert len(promotions) >= PROCESSES * 2
+    assert len(promotions) >= processes * 2

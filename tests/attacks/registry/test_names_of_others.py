@@ -15,7 +15,7 @@ pytest.importorskip("cryptography", reason="signing needs the extra sign")
 
 from registry.database import changes
 from registry.database.connection import reading, undone, writing
-from registry.errors import GateRefusal, PersonRefused
+from registry.errors import ApprovalsMissing, GateRefusal, PersonRefused
 from registry.gates import GateSet
 from registry.gates.approvals import ApprovalsGate
 from registry.gates.spread import SpreadGate
@@ -44,23 +44,29 @@ def as_somebody(places, name, *arguments):
 
 
 @pytest.mark.sqlite
-def test_one_who_says_to_be_two_approves_nothing(places, registry, bundle):
+def test_one_who_says_to_be_two_approves_nothing(places, registry, person, bundle):
     registry.add([bundle(seed=1)])
-    registry.set_gates(TWO, reason="two pairs of eyes")
     for name in ("anna", "ben"):
         assert as_somebody(places, name, "approve", MODEL, "1", "--to", "production").returncode == 0
-    ended = as_somebody(places, "chris", "promote", MODEL, "1", "--to", "production")
-    assert ended.returncode == 1
-    assert "anna, ben does not count: it is signed with no approver" in ended.stderr
+    with pytest.raises(ApprovalsMissing, match="the registry knows none whose approval counts"):
+        registry.set_gates(TWO, reason="two pairs of eyes")
+    for name in ("dora", "emil"):
+        olga = person("olga")
+        person(name, "approver")
+    olga.set_gates(TWO, reason="two pairs of eyes")
+    for name in ("anna", "ben"):
+        assert as_somebody(places, name, "approve", MODEL, "1", "--to", "production").returncode == 1
+    with pytest.raises(GateRefusal, match="anna, ben does not count: it is signed with no approver"):
+        olga.promote(MODEL, [1], to="production")
     assert registry.release(MODEL, "production") is None
 
 
 def test_two_who_have_keys_do(registry, person, bundle):
     olga = person("olga")
     olga.add([bundle(seed=1)])
-    olga.set_gates(TWO, reason="two pairs of eyes")
     for name in ("anna", "ben"):
         person(name, "approver").approve(MODEL, [1], to="production")
+    olga.set_gates(TWO, reason="two pairs of eyes")
     event = olga.promote(MODEL, [1], to="production")
     assert event.signed_with is not None
     assert (event.actor, event.overridden) == ("olga", False)
@@ -129,8 +135,8 @@ def test_an_event_that_somebody_else_wrote_in_her_name_is_found_and_counts_for_n
     """Mallory may do anything in the database, and has no key."""
     olga = person("olga")
     olga.add([bundle(seed=1)])
-    olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
     anna = person("anna", "approver")
+    olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
     anna.approve(MODEL, [1], to="staging")
     forge(registry, lambda facts: {**facts, "alias": "production"})
     with pytest.raises(GateRefusal):
@@ -143,8 +149,9 @@ def test_an_approval_from_before_the_alias_moved_counts_nowhere_again(registry, 
     olga = person("olga")
     olga.add([bundle(seed=1), bundle(seed=2)])
     olga.promote(MODEL, [1], to="production", override_gates=True, reason="now")
+    anna = person("anna", "approver")
     olga.set_gates(GateSet(gates=(ApprovalsGate(people=1),)), reason="two eyes")
-    person("anna", "approver").approve(MODEL, [2], to="production")
+    anna.approve(MODEL, [2], to="production")
     approval = registry.audit()[-1]
     olga.promote(MODEL, [2], to="production")
     olga.rollback(MODEL, alias="production", reason="complaints")

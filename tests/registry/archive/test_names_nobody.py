@@ -28,8 +28,9 @@ def named(person, pair, monkeypatch):
     anna.import_release(OLD)
     anna.add(pair)
     numbers = [one.number for one in anna.versions(MODEL)][-2:]
+    boris = person("boris", "approver")
     anna.set_gates(gate_set_of({"gates": [{"name": "approvals", "people": 1}]}), reason="board")
-    person("boris", "approver").approve(MODEL, numbers, to="production", reason="seen by Dr. Meyer")
+    boris.approve(MODEL, numbers, to="production", reason="seen by Dr. Meyer")
     anna.promote(MODEL, numbers, to="production", reason="nurse Ines asked")
     return anna
 

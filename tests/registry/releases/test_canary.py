@@ -10,6 +10,7 @@ from registry.archive.import_release import read_release
 from registry.database.canaries import running_canary
 from registry.database.connection import reading
 from registry.errors import (
+    AliasMoved,
     GateRefusal,
     InvalidName,
     NotFound,
@@ -219,7 +220,7 @@ def test_what_no_dermfed_of_today_writes_is_no_canary(released, places, said):
     assert released.standing().canaries == {}
 
 
-def test_a_canary_that_moves_meanwhile_is_judged_anew(released, monkeypatch):
+def test_a_canary_beside_an_alias_that_moves_meanwhile_is_refused(released, monkeypatch):
     judge, begun = promote.judge, []
 
     def judged(*arguments):
@@ -230,6 +231,9 @@ def test_a_canary_that_moves_meanwhile_is_judged_anew(released, monkeypatch):
         return found
 
     monkeypatch.setattr(promote, "judge", judged)
+    with pytest.raises(AliasMoved):
+        released.promote(MODEL, [3], **TO, share=FEW)
+    assert canary(released) is None
     event = released.promote(MODEL, [3], **TO, share=FEW)
     assert event.before == released.release(MODEL, "production").id
     assert numbers(canary(released).release) == [3, 2]
@@ -248,7 +252,7 @@ def test_many_promote_and_end_at_once_and_the_chain_holds(released):
                     released.promote(MODEL, [3 + turn % 2], **TO, share=Share(0.1 + number / 20))
                 else:
                     released.end_canary(MODEL, alias="production", reason="a test")
-            except (NotFound, ReleaseRefused) as error:
+            except (AliasMoved, NotFound, ReleaseRefused) as error:
                 refused.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]

@@ -102,6 +102,17 @@ class Desk:
     service: Service
     people: Callable[[str], Somebody]
 
+    def vouch(self, *numbers: int, alias: str = "production") -> None:
+        """Has Anna approve that these versions are promoted although gates refuse, as the command does."""
+        anna = self.registry.signed_by(self.people("anna").signatory)
+        anna.approve(MODEL, numbers, to=alias, override_gates=True)
+
+    def set_other_gates(self) -> None:
+        """Has Olga set another gate set, as Anna approves it."""
+        other = GateSet(gates=(WorstMalignantSensitivityGate(limit=0.99), ApprovalsGate(people=1)))
+        self.registry.signed_by(self.people("anna").signatory).approve_gates(other)
+        self.olga.set_gates(other, reason="stricter")
+
     @property
     def olga(self) -> Registry:
         """The registry as its operator uses it."""
@@ -179,4 +190,7 @@ def desk_over(places: Places, people: Callable[[str], Somebody]) -> Iterator[Des
         gates = GateSet(gates=(WorstMalignantSensitivityGate(limit=0.8), ApprovalsGate(people=1)))
         registry.signed_by(people("olga").signatory).set_gates(gates, reason="the board")
         with running(places.open) as service:
-            yield Desk(registry, service, people)
+            desk = Desk(registry, service, people)
+            desk.vouch(1, 2)
+            desk.vouch(1, 3)
+            yield desk

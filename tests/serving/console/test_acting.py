@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
 from registry.people.signatory import TakesDown
 from serving.console import signing
 from tests.serving.conftest import MODEL, running
@@ -40,6 +38,12 @@ def test_two_people_release_a_version_and_one_takes_it_back(desk, problem):
     assert done.status_code == 200
     assert "promoted versions 1, 3, production" in done.json()["done"][0][0]
     assert running_now(desk) == [1, 3]
+    alone = {"action": "promote", **BOTH, "override": True, "reason": "a trial"}
+    assert (
+        "takes the approval of 1 person other than olga"
+        in problem(desk.prepare("olga", alone), 409)["detail"]
+    )
+    desk.vouch(1, 2)
     assert (
         desk.act("olga", {"action": "promote", **BOTH, "override": True, "reason": "a trial"}).status_code
         == 200
@@ -76,6 +80,7 @@ def test_preparing_does_nothing(desk, action):
 
 
 def test_every_statement_of_a_withdrawal_is_signed(desk):
+    desk.vouch(1, 3, alias="staging")
     for alias in ("production", "staging"):
         assert (
             desk.act("olga", {**PROMOTE, "alias": alias, "override": True, "reason": "now"}).status_code
@@ -115,6 +120,7 @@ def test_who_may_not_is_refused_before_anything_is_signed(desk, problem, who, ac
     desk.registry.signed_by(desk.people("olga").signatory).promote(
         MODEL, [1, 3], to="production", reason="now", override_gates=True
     )
+    desk.vouch(2)
     desk.registry.signed_by(desk.people("olga").signatory).promote(
         MODEL, [2], to="production", reason="now", override_gates=True
     )
@@ -157,9 +163,11 @@ def test_a_signature_is_good_once_and_for_what_was_signed_alone(desk, problem):
         assert desk.send("act", {**sent, "action": action}).status_code in (404, 409)
     assert running_now(desk) is None
     assert desk.send("act", sent).status_code == 200
+    desk.vouch(1, 3)
     assert desk.act("olga", {**PROMOTE, "override": True, "reason": "better"}).status_code == 200
     assert desk.act("olga", BACK).status_code == 200
     assert desk.act("olga", {**STOP}).status_code == 200
+    desk.vouch(1, 2)
     replayed = problem(desk.send("act", sent), 409)
     assert replayed["type"].endswith(":signed-for-another")
     assert "look again" in replayed["detail"]
@@ -170,9 +178,7 @@ def test_what_changed_meanwhile_has_to_be_signed_anew(desk, problem):
     desk.registry.signed_by(desk.people("anna").signatory).approve(MODEL, [1], to="production")
     assert problem(desk.send("act", sent), 409)["type"].endswith(":signed-for-another")
     sent = desk.sign("olga", OVERRIDE)
-    desk.registry.signed_by(desk.people("olga").signatory).set_gates(
-        GateSet(gates=(ApprovalsGate(people=2),)), reason="stricter"
-    )
+    desk.set_other_gates()
     assert problem(desk.send("act", sent), 409)["type"].endswith(":signed-for-another")
     assert running_now(desk) is None
 

@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from registry.bundle.manifest.schema import Subgroup
-from registry.gates import GateSet
-from registry.gates.approvals import ApprovalsGate
 from tests.serving.conftest import MODEL, draw_bundle
 from tests.serving.console.conftest import LONG, figures, text
 
@@ -112,6 +110,7 @@ def test_a_release_is_refused_approved_by_another_promoted_and_taken_back(tab, d
     assert "Release 1: version 1 (global), version 3 (dark)" in page.inner_text("#state")
     assert page.evaluate("document.querySelector('#key').files.length") == 1  # the key is still there
 
+    desk.vouch(2)
     choose(page, "", "2")
     page.check("#override")
     words, said = signed(page, "promote", "until March")
@@ -233,8 +232,7 @@ def test_nothing_is_done_where_nobody_agrees_or_something_changed_meanwhile(tab,
     assert told(page) == "Nothing was done."
     press(page, "promote")
     page.wait_for_selector("dialog[open]")
-    olga = desk.registry.signed_by(desk.people("olga").signatory)
-    olga.set_gates(GateSet(gates=(ApprovalsGate(people=2),)), reason="stricter")
+    desk.set_other_gates()
     page.click("#sign-yes")
     assert "Changed since it was signed" in told(page)
     assert desk.registry.release(MODEL, "production") is None
@@ -242,6 +240,7 @@ def test_nothing_is_done_where_nobody_agrees_or_something_changed_meanwhile(tab,
 
 
 def test_what_needs_a_reason_asks_for_one(tab, desk):
+    desk.vouch(1)
     desk.registry.signed_by(desk.people("olga").signatory).promote(
         MODEL, [1], to="production", reason="now", override_gates=True
     )
@@ -286,6 +285,7 @@ def test_axe_finds_nothing_serious_and_a_phone_does_not_scroll_the_page(tab, des
     )
     page = tab(viewport, color_scheme=scheme, bypass_csp=True)  # axe itself is a script
     take_key(page, desk.people("olga").file)
+    desk.vouch(1, 4, 2)
     choose(page, "1", "4", "2")
     found = axe.run(page).response["violations"]
     assert page.evaluate("document.scrollingElement.scrollWidth") <= viewport["width"]
