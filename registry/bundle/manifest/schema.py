@@ -35,7 +35,7 @@ from registry.bundle.manifest.schema_numbers import (
     SCHEMA_VERSION,
     SIGNED_SCHEMA,
 )
-from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Subgroup
+from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Counted, Subgroup, TonePatients
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
@@ -50,6 +50,7 @@ __all__ = [
     "PatternCalibration",
     "Subgroup",
     "Temperature",
+    "TonePatients",
     "WorkingPoint",
 ]
 
@@ -155,6 +156,9 @@ class BundleManifest(Frozen):
             None where that is not told, as in bundles of older versions, and then not written either.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
             of older versions, and then not written either. Nothing is routed by it.
+        patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the
+            subgroup's tones, or of those of every subgroup for the global model; None where nobody counted
+            them, and then not written. No tone is represented then.
         case: which pictures and facts of a case the model takes; None for a model of single pictures, and
             then not written.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
@@ -177,6 +181,7 @@ class BundleManifest(Frozen):
     out_of_distribution: OutOfDistribution | None = None
     parity: float | None = Field(None, ge=0, le=1)
     tones: ToneRanges | None = None
+    patients_by_tone: TonePatients | None = None
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
     patterns: tuple[PatternCalibration, ...] = ()
@@ -214,16 +219,26 @@ class BundleManifest(Frozen):
     def figures_for(self, skin_tone: str | None, scale: str | None) -> Mapping[str, JsonValue]:
         """The test figures that tell most of a person of this tone.
 
-        Those of the tone's subgroup; of the model for everybody, where it was not tested on that by itself,
-        those of everybody; of a subgroup's model none for other tones.
+        Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
+        not tested on that by itself, those of everybody; of a subgroup's model none for other tones.
         """
         if not self.subgroup.is_global:
-            return self.metrics if self.subgroup.covers(skin_tone, scale) else {}
+            return self.metrics if self.represents(self.subgroup, skin_tone, scale, "test") else {}
         known = self.reference.by_subgroup if self.reference else ()
-        name = next((one.subgroup.name for one in known if one.subgroup.covers(skin_tone, scale)), None)
+        tested = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
+        name = next((one.name for one in tested), None)
         of_each = self.metrics.get("by_subgroup")
         own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
         return own if isinstance(own, Mapping) else self.metrics
+
+    def represents(
+        self, subgroup: Subgroup, skin_tone: str | None, scale: str | None, part: Counted = "calibration"
+    ) -> bool:
+        """Whether patients of a declared tone of this subgroup stand behind the calibration, or the test."""
+        if self.patients_by_tone is None or skin_tone is None or scale is None:
+            return False
+        counted = self.patients_by_tone.count(part, skin_tone, scale)
+        return subgroup.covers(skin_tone, scale) and counted is not None
 
     @property
     def refers_all(self) -> bool:

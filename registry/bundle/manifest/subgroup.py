@@ -1,12 +1,17 @@
 """The subgroup that a bundle's model is for: skin tones declared on one scale, or on several."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from registry.bundle.frozen import Frozen
 from registry.bundle.skin_tone.scales import canonical_tone
+
+Counted = Literal["calibration", "test"]
+"""The parts of the data whose patients a bundle counts by skin tone."""
+
+Patients = Annotated[int, Field(ge=1)]
 
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
@@ -93,3 +98,36 @@ class Subgroup(Frozen):
         for name in ("scale", "values") if self.tones else ("tones",):
             plain.pop(name, None)
         return plain
+
+
+class TonePatients(Frozen):
+    """How many patients of each skin tone a subgroup's calibration and test rest on, by scale and tone.
+
+    A tone without a number is not represented: no hospital had enough patients of it to tell of, or none had
+    any. Numbers are lower bounds: a hospital with too few patients of a tone is not in them, and one whose
+    number would give away another tells that it has at least the least number.
+
+    Attributes:
+        calibration: the patients that temperature and thresholds rest on.
+        test: the patients that the test figures rest on.
+    """
+
+    calibration: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+    test: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+
+    def count(self, part: Counted, skin_tone: str, scale: str) -> int | None:
+        """The patients of a declared tone behind a part; None where it is not represented."""
+        counts = self.calibration if part == "calibration" else self.test
+        return counts.get(scale, {}).get(canonical_tone(skin_tone, scale))
+
+    def of(self, subgroup: Subgroup) -> "TonePatients":
+        """The numbers of the tones of one subgroup."""
+
+        def own(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+            kept = {
+                scale: {tone: n for tone, n in counts.get(scale, {}).items() if subgroup.covers(tone, scale)}
+                for scale in subgroup.by_scale
+            }
+            return {scale: tones for scale, tones in kept.items() if tones}
+
+        return TonePatients(calibration=own(self.calibration), test=own(self.test))
