@@ -74,6 +74,7 @@ from training.messages.message import (
 )
 from training.updates.settings import PrivacyConfig
 
+PATIENTS_BY_TONE = "patients_by_tone"  # the fact of how many patients of each skin tone there are
 PASSES = 3  # through all models: thresholds, counts and distances
 
 
@@ -175,6 +176,7 @@ class Calibrate(Stage):
                 place: {**earlier.get(place, {}), **decided(decisions_of(block))}
                 for place, block in test.items()
             },
+            **({} if counted_tones is None else {PATIENTS_BY_TONE: counted_tones.model_dump(mode="json")}),
             **figures_by_name(context, "patterns", poll.together, by_pattern),
             **figures_by_name(context, "left_out", poll.parts, left_out),
         }

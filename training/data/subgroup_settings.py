@@ -60,7 +60,7 @@ class ToneGroups(FrozenConfig):
 
     @property
     def claimed(self) -> tuple[tuple[str, str], ...]:
-        """Every scale and tone that a group names, each tone as its scale spells it, in the order of groups."""
+        """Every scale and tone that a group names, as the scale spells it, in the order of groups."""
         return tuple(
             (scale, read_tone(value, scale))
             for by_scale in self.tones.values()

@@ -23,8 +23,8 @@ class Traits:
 
     Attributes:
         values: by column, what is said there: the values of bands in their order, others sorted, unknown
-            last. Under `DECLARED_TONE`, the last column, the tones that subgroups name as `scale tone`, and ""
-            for every other tone.
+            last. The last column, `DECLARED_TONE`, has the tones that subgroups name as `scale tone`, and ""
+            for every other.
         members: for each row and column an index into the column's values, `(rows, columns)`.
     """
 

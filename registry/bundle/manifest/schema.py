@@ -35,7 +35,15 @@ from registry.bundle.manifest.schema_numbers import (
     SCHEMA_VERSION,
     SIGNED_SCHEMA,
 )
-from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Counted, Subgroup, TonePatients
+from registry.bundle.manifest.subgroup import (
+    GLOBAL,
+    UNDECLARED,
+    ClaimedTone,
+    Counted,
+    Subgroup,
+    TonePatients,
+    claimed_tones,
+)
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
@@ -230,6 +238,11 @@ class BundleManifest(Frozen):
         of_each = self.metrics.get("by_subgroup")
         own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
         return own if isinstance(own, Mapping) else self.metrics
+
+    @property
+    def claimed_tones(self) -> tuple[ClaimedTone, ...]:
+        """The tones of its subgroup, or of those that the global model was tested on, with their patients."""
+        return claimed_tones(self.named_subgroups, self.patients_by_tone)
 
     def represents(
         self, subgroup: Subgroup, skin_tone: str | None, scale: str | None, part: Counted = "calibration"

@@ -1,6 +1,7 @@
 """The subgroup that a bundle's model is for: skin tones declared on one scale, or on several."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -131,3 +132,44 @@ class TonePatients(Frozen):
             return {scale: tones for scale, tones in kept.items() if tones}
 
         return TonePatients(calibration=own(self.calibration), test=own(self.test))
+
+
+@dataclass(frozen=True)
+class ClaimedTone:
+    """A skin tone that a subgroup is for, with the patients behind it; None where it is not represented.
+
+    Attributes:
+        subgroup: the subgroup's name.
+        scale: the scale of the tone.
+        tone: as the scale spells it.
+        calibration: patients of the tone in the calibration.
+        test: patients of the tone in the test.
+    """
+
+    subgroup: str
+    scale: str
+    tone: str
+    calibration: int | None
+    test: int | None
+
+    @property
+    def called(self) -> str:
+        """The tone as sentences name it: `6 (fitzpatrick)`."""
+        return f"{self.tone} ({self.scale})"
+
+
+def claimed_tones(subgroups: Iterable[Subgroup], counted: TonePatients | None) -> tuple[ClaimedTone, ...]:
+    """Every tone of some subgroups, each with its patients."""
+    counted = counted or TonePatients()
+    return tuple(
+        ClaimedTone(
+            subgroup.name,
+            scale,
+            canonical_tone(tone, scale),
+            counted.count("calibration", tone, scale),
+            counted.count("test", tone, scale),
+        )
+        for subgroup in subgroups
+        for scale, tones in subgroup.by_scale.items()
+        for tone in tones
+    )
