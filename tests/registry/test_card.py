@@ -30,7 +30,7 @@ NAMES = {
     "labels",
     "picture", "data", "metrics", "intervals", "by_subgroup", "by_class", "fairness", "differences",
     "intersections", "calibration", "out_of_distribution", "limits", "not_understood", "file", "lineage",
-    "measured_by",
+    "measured_by", "tones",
 }  # fmt: skip
 
 METRICS = {

@@ -166,9 +166,10 @@ def admitted_traits(
 def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[np.int64]:
     """How many patients of each skin tone that a subgroup names some parts have, `(tones,)`.
 
-    A tone of fewer patients than the job's minimum is 0. Nor may it follow from the subgroup's number: where
-    it would, the smallest other tone is told as the minimum, which is at least true, or as 0 where even that
-    would leave fewer than the minimum open.
+    A tone of fewer patients than the job's minimum is 0, and must not follow from how many the subgroup has:
+    where there is one, every other tone of the subgroup is told as the minimum, which it has at least, or as
+    0 where even that would leave too few numbers open. So it is where exact numbers would tell a few patients
+    apart beside what was told before.
     """
     traits, least = traits_of(client.dataset), max(client.min_count, 1)
     tones = list(traits.get(DECLARED_TONE, ()))[:-1]
@@ -178,13 +179,12 @@ def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[n
             continue
         of_each = part.traits[:, list(traits).index(DECLARED_TONE)]
         sizes = count_people(of_each, part.people, len(tones) + 1)[:-1]
-        exact = admitted_traits(client, part, traits, [DECLARED_TONE])
-        places = [tones.index(tone) for _, tone in exact if tone]
-        told[places] = sizes[places]
-        withheld = np.setdiff1d(np.flatnonzero(sizes >= least), places)
-        rest = len(np.unique(part.people[~np.isin(of_each, places)]))
-        if rest >= (len(withheld) + 1) * least - 1:
-            told[withheld] = least
+        enough, few = sizes >= least, int(((sizes > 0) & (sizes < least)).sum())
+        exact = {} if few else admitted_traits(client, part, traits, [DECLARED_TONE])
+        if len(exact) == enough.sum():
+            told[enough] = sizes[enough]
+        elif part.num_people >= enough.sum() * least + few * (least - 1):
+            told[enough] = least
     return told
 
 
