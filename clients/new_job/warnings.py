@@ -15,8 +15,8 @@ from registry.bundle.manifest.schema import UNDECLARED
 
 TO_TELL = 30  # malignant test lesions; of fewer a sensitivity has an interval that says next to nothing
 OF_TONES = (
-    "Collect more of them, take fewer clients, or run with other hospitals; docs/metrics.md says what helps and "
-    "what does not (Few pictures of dark skin)"
+    "Collect more of them, take fewer clients, or run with other hospitals; docs/metrics.md says what helps "
+    "and what does not (Few pictures of dark skin)"
 )
 ADVICE = (
     "Collect more of them, put groups together in `data.subgroups`, or run with other hospitals; "

@@ -156,7 +156,10 @@ def test_a_mild_issue_is_no_ground(ask):
         (
             "tone-not-represented",
             Parameters("6"),
-            ["Too few patients of skin tone 6 (fitzpatrick), or none, were in the calibration", "for everybody"],
+            [
+                "Too few patients of skin tone 6 (fitzpatrick), or none, were in the calibration",
+                "for everybody",
+            ],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""How many patients of each skin tone a client tells of, and what somebody who knows the rule can find out."""
+"""How many patients of each skin tone a client tells of, and what can be found out from it."""
 
 from itertools import product
 from types import SimpleNamespace
