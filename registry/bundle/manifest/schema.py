@@ -6,9 +6,9 @@ that the same job gives the same digest.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern
@@ -18,6 +18,7 @@ from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.lineage import Digest, EncoderOrigin, Lineage
 from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.rules import (
     Abstention,
@@ -47,13 +48,15 @@ from registry.bundle.manifest.subgroup import (
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
-# Rules and subgroups are a part of the schema; they have files of their own for its length alone.
+# Lineage, rules and subgroups are a part of the schema; they have files of their own for its length alone.
 __all__ = [
     "GLOBAL",
     "UNDECLARED",
     "Abstention",
     "Conformal",
+    "EncoderOrigin",
     "Guarantee",
+    "Lineage",
     "OutOfDistribution",
     "PatternCalibration",
     "Subgroup",
@@ -61,8 +64,6 @@ __all__ = [
     "TonePatients",
     "WorkingPoint",
 ]
-
-Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 def sha256(content: bytes) -> str:
@@ -103,55 +104,6 @@ class ReferenceHistograms(ScoreHistograms):
 
     distances: tuple[int, ...] | None = Field(None, min_length=DISTANCE_BINS, max_length=DISTANCE_BINS)
     by_subgroup: tuple[SubgroupHistograms, ...] = ()
-
-
-class EncoderOrigin(Frozen):
-    """What an encoder was before the run.
-
-    Attributes:
-        name: the timm model.
-        source: as the job named it: a file, `package:…` or `hub:…`.
-        sha256: of the file of weights.
-        licence: under which they are given; None where nobody said.
-    """
-
-    name: str
-    source: str
-    sha256: Digest
-    licence: str | None = None
-
-
-class Lineage(Frozen):
-    """The lineage of a model: its job, data, seed and parent.
-
-    Attributes:
-        job: digest of the resolved job.
-        recipe: the recipe's name, or the job's own.
-        data: the fingerprint of each client's data, by client.
-        seed: the job's seed.
-        parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
-            for a global model, of the file of weights that the job named, if it named one.
-        encoder: what its encoder was before the run; None for one of random weights, and in bundles of older
-            versions, and then not written.
-        code_version: the dermfed that made it.
-        created: when, if the maker says so; left out, the digest does not depend on time.
-    """
-
-    job: Digest
-    recipe: str
-    data: Mapping[str, str] = Field(default_factory=dict)
-    seed: int
-    parent: Digest | None = None
-    encoder: EncoderOrigin | None = None
-    code_version: str
-    created: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if self.encoder is None:
-            plain.pop("encoder", None)
-        return plain
 
 
 class BundleManifest(Frozen):
