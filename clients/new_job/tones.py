@@ -49,12 +49,9 @@ class Tones:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """The tones of too few patients for any group, each with its labelled patients; none has nobody."""
-        return {
-            tone: n
-            for tone, n in self.by_tone.items()
-            if 0 < n < FEWEST_PATIENTS or (n and tone in self.untold)
-        }
+        """The tones that occur and are of too few patients for any group, with their labelled patients."""
+        named = {tone for tones in self.groups.values() for tone in tones}
+        return {tone: n for tone, n in self.by_tone.items() if n and tone not in named}
 
     @property
     def patients(self) -> dict[str, int]:
@@ -65,9 +62,10 @@ class Tones:
     def groups(self) -> dict[str, tuple[str, ...]]:
         """The groups that are proposed, from light to dark."""
         kept = {
-            name: tuple(tone for tone in tones if tone not in self.left_out)
+            name: tuple(
+                tone for tone in tones if self.by_tone[tone] >= FEWEST_PATIENTS and tone not in self.untold
+            )
             for name, tones in GROUPS[self.scale].items()
-            if self.patients[name]
         }
         return {name: tones for name, tones in kept.items() if tones}
 
