@@ -21,9 +21,11 @@ from registry.bundle.manifest.schema import (
     Lineage,
     ModelFile,
     PatternCalibration,
+    Subgroup,
     Temperature,
 )
 from registry.bundle.pictures.rule import PictureRule
+from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
 SIZE = 8
@@ -145,6 +147,7 @@ def case_bundle(*, model: str = "skin-lesion", case: CaseInput = CASE, seed: int
         "labels": LABELS,
         "picture": PictureRule(size=SIZE),
         "case": case,
+        "patients_by_tone": patients_of(parts.get("subgroup", Subgroup())),
         "patterns": tuple(one for one in PATTERNS if one.pattern.within(case)),
         "conformal": Conformal(alpha=0.1, threshold_bin=at_log_odds(-1.5), n=412, guarantee="global"),
         "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),

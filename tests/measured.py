@@ -25,6 +25,7 @@ from registry.bundle.manifest.subgroup import UNDECLARED, Subgroup
 from registry.bundle.metrics.decided import decided
 from registry.bundle.metrics.summary import summarise
 from registry.bundle.pictures.rule import PictureRule
+from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
 TWO = (
@@ -113,6 +114,7 @@ def manifest_of(
         "labels": tuple(labels),
         "picture": PictureRule(size=8),
         "subgroup": subgroup,
+        "patients_by_tone": patients_of(subgroup),
         "conformal": Conformal(
             alpha=0.1,
             threshold_bin=rules.set_from,

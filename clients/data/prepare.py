@@ -105,7 +105,7 @@ def prepare(
     held = assignment.partition.holders != NOBODY
     notes = tuple(note for source in sources for note in source.manifest.notes)
     notes += _judged_by_outcomes(usable, assignment, held)
-    traits = read_traits([picture.row for picture in pictures], intersections)
+    traits = read_traits([picture.row for picture in pictures], intersections, config.subgroups)
     table = PictureTable(
         rows=places[held],
         labels=np.where(assignment.labelled, np.array(classes, dtype=np.int64), UNLABELLED)[held],
@@ -113,7 +113,7 @@ def prepare(
         lesions=number_lesions([picture.row for picture in pictures])[held],
         clients=assignment.partition.holders[held],
         splits=assignment.splits[held],
-        traits=traits.members[held] if intersections else None,
+        traits=traits.members[held] if traits.values else None,
         names=name_pictures([picture.row for picture in pictures], decoded.contents[places])[held],
     )
     shown, beyond_slots = len(table.rows), 0

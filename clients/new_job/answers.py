@@ -1,6 +1,6 @@
 """The five questions that a job is made of: what is proposed, and what was answered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -57,6 +57,13 @@ class Answers:
 
 
 Ask = Callable[[Question], str]
+
+
+def without_tones(answers: Answers, untold: Collection[str]) -> Answers:
+    """The answers with further skin tones left out of every group."""
+    assert answers.tones is not None, "no tone is told of where subgroups are not by tone"
+    tones = answers.tones.without(untold)
+    return replace(answers, tones=tones, subgroups=tones.setting)
 
 
 def answered(manifests: Manifests, lesions: Lesions, given: Mapping[str, str | None], ask: Ask) -> Answers:
@@ -164,9 +171,7 @@ def _tones_question(manifests: Manifests) -> Question:
         told = ", ".join(f"{patients} {name}" for name, patients in of_scale.patients.items())
         facts.append(f"{count} pictures have a tone on the scale {scale}; labelled patients: {told}")
         if of_scale.setting is not None:
-            choices[scale] = ", ".join(
-                f"{name} ({', '.join(values)})" for name, values in of_scale.groups.items()
-            )
+            choices[scale] = of_scale.described
             proposal = scale if proposal == "none" else proposal
     undeclared = sum(not row.skin_tone for row in manifests.rows)
     if undeclared:
@@ -229,8 +234,9 @@ def _subgroups(
     of_scale = tones.tones_of(manifests, answer)
     if of_scale.setting is None:
         raise ManifestError(
-            f"on the scale {answer} all labelled pictures are of {', '.join(of_scale.groups)}, so there "
-            "is nothing to compare; take --subgroups none"
+            f"on the scale {answer} skin tones of {tones.FEWEST_PATIENTS} labelled patients or more are of "
+            f"{', '.join(of_scale.groups) or 'no group'}, so there is nothing to compare; take --subgroups "
+            "none"
         )
     return of_scale, of_scale.setting
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from clients.data.atomic_files import write_atomically
 from clients.data.errors import ClientDataError
 from clients.data.wording import listing
-from clients.new_job.answers import Answers, Ask, Question, answered
+from clients.new_job.answers import Answers, Ask, Question, answered, without_tones
 from clients.new_job.labels import read_given
 from clients.new_job.lesions import lesions_of
 from clients.new_job.machines import work_on
@@ -97,8 +97,13 @@ def init(
         data = DataConfig.model_validate(yaml.safe_load(text_of(plan))["data"])
         return rehearse(data, out.absolute().parent, seed=SEED, min_count=MIN_COUNT)
 
-    tried = [*plans(answers, work.split, fixed=clients is not None or answers.parties.clients.count != PARTS)]
-    plan, rehearsal = chosen(tried, rehearsed)
+    fixed = clients is not None or answers.parties.clients.count != PARTS
+    plan, rehearsal = chosen([*plans(answers, work.split, fixed=fixed)], rehearsed)
+    while mixed := rehearsal.partly_told:
+        answers = without_tones(answers, mixed)
+        if answers.tones:
+            taken[f"--subgroups {answers.tones.scale}"] = answers.tones.described
+        plan, rehearsal = chosen([*plans(answers, work.split, fixed=fixed)], rehearsed)
     text = text_of(plan)
     _check(text)
     _write(text, out)

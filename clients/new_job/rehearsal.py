@@ -5,8 +5,8 @@ counted here.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from registry.bundle.manifest.labels import malignant_classes
 from registry.bundle.manifest.schema import UNDECLARED
 from training.data.dataset import SPLITS
 from training.data.settings import DataConfig
+from training.data.subgroup_settings import ToneGroups
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,27 @@ class Rehearsal:
         groups: what each subgroup would have in each split.
         left_out: pictures that `label_map` leaves out.
         of_nobody: pictures that no client would hold.
+        tones: by group of declared skin tones, its tones; empty where subgroups are not by tone.
+        untold: by group, those of its tones of which no client has `min_count` patients in calibration and in
+            test.
     """
 
     clients: dict[str, int]
     groups: tuple[GroupCounts, ...]
     left_out: int
     of_nobody: int
+    tones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def partly_told(self) -> tuple[str, ...]:
+        """The untold tones of groups of which another tone is told of: the group cannot speak for them."""
+        return tuple(
+            tone
+            for name, tones in self.untold.items()
+            if len(tones) < len(self.tones[name])
+            for tone in tones
+        )
 
     def of(self, subgroup: str, split: str) -> GroupCounts:
         """The counts of one subgroup in one split."""
@@ -120,7 +136,36 @@ def rehearse(config: DataConfig, folder: Path, *, seed: int, min_count: int) -> 
                     sum(count for count in at_clients if count >= min_count),
                 )
             )
-    counted = Rehearsal(clients, tuple(groups), len(matched) - len(kept), int((~held).sum()))
+
+    def told(scale: str, tone: str, split: str) -> bool:
+        declared = np.array([(row.skin_tone_scale, row.skin_tone) == (scale, tone) for row in rows])
+        here = held & declared & (drawn.splits == SPLITS.index(split)) & (classes >= 0)
+        return any(
+            len(np.unique(patients[here & (drawn.partition.holders == client)])) >= min_count
+            for client in range(len(clients))
+        )
+
+    by_group = config.subgroups.tones if isinstance(config.subgroups, ToneGroups) else {}
+    tones = {
+        name: [(scale, tone) for scale, values in by_scale.items() for tone in values]
+        for name, by_scale in by_group.items()
+    }
+    untold = {
+        name: tuple(
+            tone
+            for scale, tone in claimed
+            if not all(told(scale, tone, split) for split in ("calibration", "test"))
+        )
+        for name, claimed in tones.items()
+    }
+    counted = Rehearsal(
+        clients,
+        tuple(groups),
+        len(matched) - len(kept),
+        int((~held).sum()),
+        {name: tuple(tone for _, tone in claimed) for name, claimed in tones.items()},
+        untold,
+    )
     _refuse_untrained(counted, grouping.names)
     return counted
 

@@ -1,20 +1,23 @@
 """Subgroups: groups proposed from the skin tones that occur.
 
 Scales are never mixed: the groups are of the scale that most pictures have, and tones of another count as
-undeclared. A group of very few patients is put together with its neighbour, since nothing could be told of
-it; one without any is not there, and is said to be missing.
+undeclared. A group speaks for the tones that it has seen: one of too few patients is left out of every group,
+and said to be. Its pictures train the model for everybody all the same.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from clients.data.errors import SubgroupError
 from clients.new_job.manifests import Manifests
 from registry.bundle.nearest import nearest
+from registry.bundle.skin_tone.scales import SCALES
 from training.data.settings import ColumnSubgroups, ToneSubgroups
+from training.updates.settings import PrivacyConfig
 
-FEWEST = 10  # labelled patients; of fewer a group's splits would be all but empty
+FEWEST_PATIENTS = PrivacyConfig().min_count
+"""Patients of a tone that a group may name: at one client in calibration and in test alike, and so in all."""
 
 # From light to dark, so that neighbours stand side by side.
 GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -31,17 +34,45 @@ class Tones:
 
     Attributes:
         scale: the scale.
-        patients: labelled patients of each group as it would be without putting any together.
-        groups: the groups that are proposed, from light to dark.
+        by_tone: labelled patients of each tone of the scale.
         others: pictures whose tone is of another scale.
         undeclared: pictures without a tone.
+        untold: tones of which no client could tell in calibration or test, though others of their group are
+            told of.
     """
 
     scale: str
-    patients: Mapping[str, int]
-    groups: Mapping[str, tuple[str, ...]]
+    by_tone: Mapping[str, int]
     others: int
     undeclared: int
+    untold: frozenset[str] = frozenset()
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The tones that occur and are of too few patients for any group, with their labelled patients."""
+        named = {tone for tones in self.groups.values() for tone in tones}
+        return {tone: n for tone, n in self.by_tone.items() if n and tone not in named}
+
+    @property
+    def patients(self) -> dict[str, int]:
+        """Labelled patients of each group with all its tones; one of several tones counts for each."""
+        return {name: sum(self.by_tone[tone] for tone in tones) for name, tones in GROUPS[self.scale].items()}
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The groups that are proposed, from light to dark."""
+        kept = {
+            name: tuple(
+                tone for tone in tones if self.by_tone[tone] >= FEWEST_PATIENTS and tone not in self.untold
+            )
+            for name, tones in GROUPS[self.scale].items()
+        }
+        return {name: tones for name, tones in kept.items() if tones}
+
+    @property
+    def described(self) -> str:
+        """The groups as a line: `light (1, 2), dark (5)`."""
+        return ", ".join(f"{name} ({', '.join(tones)})" for name, tones in self.groups.items())
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -49,14 +80,13 @@ class Tones:
         return tuple(name for name, count in self.patients.items() if not count)
 
     @property
-    def joined(self) -> tuple[str, ...]:
-        """Groups of very few patients, which are put together with a neighbour."""
-        return tuple(name for name, count in self.patients.items() if count and name not in self.groups)
-
-    @property
     def setting(self) -> ToneSubgroups | None:
         """The job's `subgroups`; None where there is one group or none, since there is nothing to compare."""
         return ToneSubgroups(scale=self.scale, groups=self.groups) if len(self.groups) > 1 else None
+
+    def without(self, untold: Iterable[str]) -> "Tones":
+        """The same with further tones left out of every group."""
+        return replace(self, untold=self.untold | frozenset(untold))
 
 
 def scales_by_pictures(manifests: Manifests) -> dict[str, int]:
@@ -76,35 +106,20 @@ def tones_of(manifests: Manifests, scale: str) -> Tones:
         known = ", ".join(found) or "none"
         raise SubgroupError(f"no picture has a skin tone of the scale {scale}; scales that occur: {known}")
 
-    def patients(tones: tuple[str, ...]) -> int:
+    def patients(tone: str) -> int:
         return manifests.patients_of(
             [
-                bool(row.label) and row.skin_tone_scale == scale and row.skin_tone in tones
+                bool(row.label) and row.skin_tone_scale == scale and row.skin_tone == tone
                 for row in manifests.rows
             ]
         )
 
-    whole = {name: patients(tones) for name, tones in GROUPS[scale].items()}
     return Tones(
         scale=scale,
-        patients=whole,
-        groups=_joined([(name, GROUPS[scale][name], count) for name, count in whole.items() if count]),
+        by_tone={tone: patients(tone) for tone in SCALES[scale]},
         others=sum(count for name, count in found.items() if name != scale),
         undeclared=sum(not row.skin_tone for row in manifests.rows),
     )
-
-
-def _joined(groups: list[tuple[str, tuple[str, ...], int]]) -> dict[str, tuple[str, ...]]:
-    """Groups with those of too few patients put together with the smaller of their neighbours."""
-    groups = list(groups)
-    while len(groups) > 1 and min(count for *_, count in groups) < FEWEST:
-        place = min(range(len(groups)), key=lambda number: groups[number][2])
-        beside = [number for number in (place - 1, place + 1) if 0 <= number < len(groups)]
-        other = min(beside, key=lambda number: groups[number][2])
-        first, second = sorted((place, other))
-        one, two = groups[first], groups[second]
-        groups[first : second + 1] = [(f"{one[0]}-{two[0]}", (*one[1], *two[1]), one[2] + two[2])]
-    return {name: tones for name, tones, _ in groups}
 
 
 def column_setting(manifests: Manifests, column: str) -> ColumnSubgroups:

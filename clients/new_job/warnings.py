@@ -9,10 +9,15 @@ from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests
 from clients.new_job.plans import Plan
 from clients.new_job.rehearsal import Rehearsal
+from clients.new_job.tones import FEWEST_PATIENTS
 from clients.new_job.writing import MIN_COUNT
 from registry.bundle.manifest.schema import UNDECLARED
 
 TO_TELL = 30  # malignant test lesions; of fewer a sensitivity has an interval that says next to nothing
+OF_TONES = (
+    "Collect more of them, take fewer clients, or run with other hospitals; docs/metrics.md says what helps "
+    "and what does not (Few pictures of dark skin)"
+)
 ADVICE = (
     "Collect more of them, put groups together in `data.subgroups`, or run with other hospitals; "
     "docs/metrics.md says what helps and what does not (Few pictures of dark skin)"
@@ -78,11 +83,13 @@ def _of_tones(answers: Answers) -> list[str]:
         told.append(
             f"no labelled picture of {' or '.join(tones.absent)} skin: nothing can be said of it. {ADVICE}"
         )
-    if tones and tones.joined:
-        few = ", ".join(f"{tones.patients[name]} of {name}" for name in tones.joined)
+    if tones and tones.left_out:
+        few = ", ".join(f"{tone} ({n})" for tone, n in tones.left_out.items())
         told.append(
-            f"labelled patients of some tones are too few for a group, {few}: they are in one with their "
-            f"neighbours. {ADVICE}"
+            f"in no group, for too few labelled patients: {tones.scale} {few}. A group names a skin tone of "
+            f"which one client has {FEWEST_PATIENTS} patients in calibration and in test; pictures of others "
+            "train the model for everybody, which answers for them without a guarantee of their own. "
+            f"{OF_TONES}"
         )
     if tones and tones.others:
         told.append(
@@ -107,6 +114,12 @@ def _of_groups(answers: Answers, work: Work, rehearsal: Rehearsal) -> list[str]:
         elif malignancy and test.malignant < TO_TELL:
             few.append(f"{test.subgroup} ({test.malignant})")
     told = []
+    if untold := [tone for tones in rehearsal.untold.values() for tone in tones]:
+        told.append(
+            f"skin tone {', '.join(untold)}: no client has {FEWEST_PATIENTS} patients of it in calibration "
+            "and in test, nor of another of its group. The model for everybody answers for it, and the gate "
+            f"`tones` refuses the release. {OF_TONES}"
+        )
     if silent:
         told.append(
             f"nothing will be told of {', '.join(silent)}: no client has {MIN_COUNT} test patients "

@@ -14,6 +14,7 @@ from clients.new_job.answers import Answers
 from clients.new_job.machines import SENSITIVITY, Work
 from clients.new_job.manifests import Manifests
 from clients.new_job.plans import Plan
+from clients.new_job.tones import FEWEST_PATIENTS
 from training.plain_text import on_one_line
 from training.updates.settings import PrivacyConfig
 
@@ -55,6 +56,7 @@ def job_text(manifests: Manifests, answers: Answers, work: Work, plan: Plan, out
         "cases": answers.cases.model_dump(mode="json") if answers.cases else None,
         "subgroups": answers.subgroups.model_dump(mode="json") if answers.subgroups else None,
         "tones": answers.tones,
+        "fewest": FEWEST_PATIENTS,
         "clients": clients.model_dump(mode="json", exclude_none=True),
         "values": {on_one_line(value): count for value, count in parties.values.items()},
         "has_splits": any(row.split for row in manifests.rows),

@@ -86,8 +86,8 @@ class CalibrationCounts:
             MessageError: they are none, or not of the same pictures.
         """
         nothing = cls.none()
-        truth = _read(update, TRUTH, nothing.truth.shape)
-        confidence = _read(update, CONFIDENCE, nothing.confidence.shape)
+        truth = read_counts(update, TRUTH, nothing.truth.shape)
+        confidence = read_counts(update, CONFIDENCE, nothing.confidence.shape)
         if truth.sum() != confidence.sum():
             raise MessageError(
                 f"{update.client} counts {truth.sum()} pictures by the probability of their class and "
@@ -96,7 +96,12 @@ class CalibrationCounts:
         return cls(truth, confidence)
 
 
-def _read(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def read_counts(update: Update, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The counts of this name and shape in an update.
+
+    Raises:
+        MessageError: they are none.
+    """
     tensors: Tensors = update.tensors
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != shape or tensor.is_floating_point() or (tensor < 0).any():

@@ -14,6 +14,7 @@ from personalization.selection.select import ChosenEpochs, Selection
 from registry.bundle.counts.count import Block
 from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
 from registry.bundle.manifest.labels import Label
+from registry.bundle.manifest.subgroup import ClaimedTone
 from training.messages.message import GLOBAL
 
 Communities = Mapping[str, Sequence[str]]
@@ -216,6 +217,8 @@ class ReportData:
         smallest_cell: scores of fewer patients than this, of a subgroup at a client, were counted together in
             histograms of the last stage; 1 where none were, as in runs of the version before.
         tones: per subgroup by declared skin tone, its values by scale; empty where there is none.
+        claimed_tones: every skin tone of a subgroup, with the patients behind calibration and test; empty
+            where the job does not calibrate.
         notes: sentences that the run wants read, such as how many broken pictures were left out.
     """
 
@@ -229,6 +232,7 @@ class ReportData:
     calibration: Sequence[CalibratedModel] = ()
     smallest_cell: int = 1
     tones: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    claimed_tones: Sequence[ClaimedTone] = ()
     notes: Sequence[str] = ()
 
     @property

@@ -23,7 +23,7 @@ from personalization.report.overview import overview
 from personalization.report.palette import MUTED, KeyEntry, key_entry, series_colour
 from personalization.report.svg import Panel
 from personalization.report.table import Table
-from personalization.report.tables.calibration import calibration_table, working_point_table
+from personalization.report.tables.calibration import calibration_table, tones_table, working_point_table
 from personalization.report.tables.calibration_error import calibration_error_table
 from personalization.report.tables.classes import class_table, class_tables_over_clients
 from personalization.report.tables.clients import client_tables
@@ -90,6 +90,7 @@ def render_report(run: ReportData) -> str:
         reliability=_reliability_panels(run, order),
         risk_coverage=risk_coverage(run.counts[last], order, _target_risk(run)),
         calibration=calibration_table(run.calibration) if run.calibration else None,
+        tones=tones_table(run.claimed_tones),
         working_point=working_point_table(run.calibration, run.counts[last], run.labels),
         served=served_table(run.calibration, run.counts[last]) if run.calibration else None,
         calibration_errors=calibration_error_table(run),

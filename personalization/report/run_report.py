@@ -17,10 +17,12 @@ from personalization.report.data import (
 )
 from personalization.selection.proof import Proof
 from personalization.selection.select import SelectionConfig, select, with_proofs
+from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.counts.merged_bins import smallest_cell
 from registry.bundle.counts.score_bins import LOGIT_BINS, ScoreBins
+from registry.bundle.manifest.subgroup import ClaimedTone, Subgroup, TonePatients, claimed_tones
 from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks
 from training.jobs.pipeline import RunResult
@@ -60,6 +62,9 @@ def report_data(result: RunResult) -> ReportData:
         ),
         smallest_cell=smallest_cell(result.job.privacy.min_count) if last is LOGIT_BINS else 1,
         tones=groups.tones if isinstance(groups, ToneGroups) else {},
+        claimed_tones=next(
+            (tones_of(groups, found[TONES]) for found in facts.values() if TONES in found), ()
+        ),
         notes=[
             *dismissed(result.summary),
             *changed_data(result.summary, result.job.privacy.min_count),
@@ -71,6 +76,13 @@ def report_data(result: RunResult) -> ReportData:
             *no_working_point(result),
         ],
     )
+
+
+def tones_of(groups: Any, counted: Mapping[str, Any]) -> tuple[ClaimedTone, ...]:
+    """The skin tones of a job's subgroups with their patients, as the stage `calibrate` counted them."""
+    named = groups.tones if isinstance(groups, ToneGroups) else {}
+    subgroups = [Subgroup.of_tones(name, tones) for name, tones in named.items()]
+    return claimed_tones(subgroups, TonePatients.model_validate(counted))
 
 
 def dismissed(summary: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,8 @@ Exchanges, each answered by sums: log-likelihoods over a grid of temperatures; t
 set in the graph, histograms of the calibration split, by malignancy for the working point where a sensitivity
 is asked for, then for prediction sets and abstention, with what the working point refers; sums of the
 embeddings of the training split, and histograms of the distances from them, for what is unfamiliar; then
-the counts of the test split, with what the thresholds do there. Every question about the calibration split is
+the counts of the test split, with what the thresholds do there; and how many patients of each skin tone that
+a subgroup names stand behind calibration and test. Every question about the calibration split is
 about one picture of each lesion, the same ones: two questions of which one asks for all would tell the rest.
 
 A subgroup's model is calibrated on its subgroup's pictures, the global model on everybody's.
@@ -44,6 +45,7 @@ from personalization.stages.calibrated_bundle import (
     decisions_of,
     with_detector,
     with_figures,
+    with_patients,
     with_pattern_figures,
     with_temperature,
     with_thresholds,
@@ -72,6 +74,7 @@ from training.messages.message import (
 )
 from training.updates.settings import PrivacyConfig
 
+PATIENTS_BY_TONE = "patients_by_tone"  # the fact of how many patients of each skin tone there are
 PASSES = 3  # through all models: thresholds, counts and distances
 
 
@@ -153,8 +156,9 @@ class Calibrate(Stage):
             for name in progress.each(bundles)
         }
         progress.end()
+        counted_tones = poll.tones()
         bundles = {
-            name: with_figures(bundle, tests[name], histograms[name], context)
+            name: with_patients(with_figures(bundle, tests[name], histograms[name], context), counted_tones)
             for name, bundle in bundles.items()
         }
         test = routed(tests, context.all_subgroups)
@@ -172,6 +176,7 @@ class Calibrate(Stage):
                 place: {**earlier.get(place, {}), **decided(decisions_of(block))}
                 for place, block in test.items()
             },
+            **({} if counted_tones is None else {PATIENTS_BY_TONE: counted_tones.model_dump(mode="json")}),
             **figures_by_name(context, "patterns", poll.together, by_pattern),
             **figures_by_name(context, "left_out", poll.parts, left_out),
         }

@@ -30,6 +30,7 @@ from registry.bundle.manifest.schema import (
     PatternCalibration,
     ReferenceHistograms,
     SubgroupHistograms,
+    TonePatients,
     schema_for,
 )
 from registry.bundle.manifest.schema import Temperature as TemperatureEntry
@@ -164,6 +165,13 @@ def with_detector(bundle: BundleDraft, detector: OodDetector) -> BundleDraft:
 def with_tones(bundle: BundleDraft, tones: ToneRanges | None) -> BundleDraft:
     """The bundle with the range of angles of each declared tone."""
     return BundleDraft(bundle.manifest.model_copy(update={"tones": tones}), bundle.graph)
+
+
+def with_patients(bundle: BundleDraft, counted: TonePatients | None) -> BundleDraft:
+    """The bundle with the patients of each skin tone that it is for: of its subgroup, or of all of them."""
+    subgroup = bundle.manifest.subgroup
+    own = counted if counted is None or subgroup.is_global else counted.of(subgroup)
+    return BundleDraft(bundle.manifest.model_copy(update={"patients_by_tone": own}), bundle.graph)
 
 
 def with_figures(

@@ -31,7 +31,13 @@ from training.data.left_out import without
 from training.data.patterns import under
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client.embed import ENCODER
-from training.federation.client.evaluate import as_they_are, reply_blocks, sendable, thresholds_of
+from training.federation.client.evaluate import (
+    as_they_are,
+    patients_by_tone,
+    reply_blocks,
+    sendable,
+    thresholds_of,
+)
 from training.federation.client.release_ledger import EMBEDDING_SUMS, admit
 from training.federation.questions import EMBED
 from training.messages.message import (
@@ -43,8 +49,8 @@ from training.messages.message import (
 )
 
 LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS = "log_likelihoods", "malignancy", "thresholds", "counts"
-EMBEDDINGS, DISTANCES = "embeddings", "distances"
-QUESTIONS = frozenset({LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES})
+EMBEDDINGS, DISTANCES, TONES = "embeddings", "distances", "tones"
+QUESTIONS = frozenset({LIKELIHOODS, MALIGNANCY, THRESHOLDS, COUNTS, EMBEDDINGS, DISTANCES, TONES})
 MEANS, WHITENING = "means", "whitening"
 COUNTED = "counted"  # how many cases a client's log-likelihoods are of
 
@@ -61,6 +67,10 @@ def answer_calibration(broadcast: Broadcast, client: Client) -> Update:
     if broadcast.ask == EMBED:
         return make_graph_features(broadcast, client)
     options = dict(broadcast.options)
+    if broadcast.ask == TONES:
+        parts = sendable(client, EvaluateQuestion.model_validate(options))
+        counts = patients_by_tone(client, parts).astype(np.int32)
+        return reply(broadcast, tensors={TONES: torch.from_numpy(counts)})
     encoder = options.pop(ENCODER)
     question = EvaluateQuestion.model_validate(options)
     model = judged(broadcast, client, encoder, question.split)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from personalization.calibration.calibration_counts import CalibrationCounts
+from personalization.calibration.calibration_counts import CalibrationCounts, read_counts
 from personalization.calibration.mahalanobis import ClassSums, shapes, total
 from personalization.calibration.ood import (
     no_distances,
@@ -31,18 +31,18 @@ from personalization.stages.calibration_answers import (
     MALIGNANCY,
     MEANS,
     THRESHOLDS,
+    TONES,
     WHITENING,
 )
 from personalization.stages.calibration_features import SUBGROUPS
 from registry.bundle.cases.patterns import Pattern
 from registry.bundle.counts.decisions import Thresholds
 from registry.bundle.familiarity import Gaussians
-from registry.bundle.manifest.schema import (
-    BundleManifest,
-)
+from registry.bundle.manifest.schema import BundleManifest, TonePatients
 from registry.bundle.model_file.graph import Graph
 from training.data.dataset import Split
 from training.data.left_out import parts_of
+from training.data.subgroup_settings import ToneGroups
 from training.federation.blocks import Blocks, EvaluateQuestion, add_blocks, unpack_blocks
 from training.federation.client.embed import ENCODER
 from training.federation.questions import EMBED
@@ -180,6 +180,32 @@ class Poll:
         (answers,) = in_sets(updates, sets)
         return sum((read_histogram(each) for each in answers), no_distances())
 
+    def tones(self) -> TonePatients | None:
+        """How many patients of each skin tone calibration and test rest on; None without groups of tones."""
+        groups = self.context.job.data.subgroups
+        if not isinstance(groups, ToneGroups):
+            return None
+        return TonePatients(
+            calibration=self._tones("calibration", groups.claimed), test=self._tones("test", groups.claimed)
+        )
+
+    def _tones(self, split: Split, claimed: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
+        subgroups, least = self.context.all_subgroups, max(self.context.job.privacy.min_count, 1)
+        question = EvaluateQuestion(split=split, subgroups=subgroups, one_per_lesion=split == "calibration")
+        updates = self._answers(
+            [
+                Broadcast(client, self.context.key, 0, TONES, GLOBAL, {}, question.model_dump())
+                for client in self.context.judges(split, subgroups)
+            ]
+        )
+        none = np.zeros(len(claimed), dtype=np.int64)
+        counts = sum((read_counts(each, TONES, none.shape) for each in updates), none)
+        found: dict[str, dict[str, int]] = {}
+        for (scale, tone), n in zip(claimed, counts.tolist(), strict=True):
+            if n >= least:
+                found.setdefault(scale, {})[tone] = n
+        return found
+
     @staticmethod
     def _of(sets: tuple[tuple[str, ...], ...]) -> Mapping[str, Any]:
         return {"patterns": sets} if sets else {}
@@ -200,7 +226,7 @@ class Poll:
         Hospitals judge a model; of what it was trained on, the server knows too.
         """
         census, subgroups = self.context.census, self.context.all_subgroups if name == GLOBAL else (name,)
-        masks, quorum = self.context.job.privacy.masked_counts, self.context.quorum
+        masks = self.context.job.privacy.masked_counts
         trainers = [client for client in census.holders(split, subgroups) if client not in census.unseen]
         if masks is not None:
             trainers = [name for name in census.counts if name in trainers or name in census.all_hospitals]
@@ -213,11 +239,16 @@ class Poll:
             Broadcast(client, self.context.key, 0, ask, name, tensors, {**question, ENCODER: encoder})
             for client in clients
         ]
-        if broadcasts and masks is not None:
-            return ask_sums(self.context.engine, broadcasts, self.traffic, masks, quorum)
+        return self._answers(broadcasts, expected)
+
+    def _answers(self, broadcasts: Sequence[Broadcast], expected: Shapes | None = None) -> list[Update]:
+        """The answers, or their sum under masks; none where nobody is asked."""
+        context, masks = self.context, self.context.job.privacy.masked_counts
         if not broadcasts:
             return []
-        return ask_all(self.context.engine, broadcasts, self.traffic, expected, quorum)
+        if masks is not None:
+            return ask_sums(context.engine, broadcasts, self.traffic, masks, context.quorum)
+        return ask_all(context.engine, broadcasts, self.traffic, expected, context.quorum)
 
     def _show(self, name: str, encoder: bytes, clients: Sequence[str], subgroups: Sequence[str]) -> str:
         """Have those clients make features that have not; returns the encoder's digest.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest.schema import Digest
+from registry.bundle.manifest.lineage import Digest
 from registry.gates.gate_set import GATES
 
 _VERSION: Final = ("number", "digest", "model_digest", "subgroup", "scale", "tones", "created")

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from registry.archive.events import PackedEvent, ToldEvent
 from registry.bundle.frozen import Frozen
-from registry.bundle.manifest.schema import Digest
+from registry.bundle.manifest.lineage import Digest
 from registry.database.hash_chain import canonical_json, event_hash
 from registry.errors import ArchiveRefused
 from registry.names import INDEX_FILE

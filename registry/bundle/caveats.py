@@ -15,8 +15,9 @@ HELD_BACK: Final = Message(
 
 
 def is_for(manifest: BundleManifest, skin_tone: str | None, scale: str | None) -> bool:
-    """Whether a version is for people of a skin tone."""
-    return manifest.subgroup.is_global or manifest.subgroup.covers(skin_tone, scale)
+    """Whether a version is for people of a skin tone: of its subgroup, and represented in its calibration."""
+    subgroup = manifest.subgroup
+    return subgroup.is_global or manifest.represents(subgroup, skin_tone, scale)
 
 
 def familiarity_caveats(manifest: BundleManifest, unfamiliar: bool | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ The names are documented in `docs/registry.md` and stay; new ones may be added.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from fractions import Fraction
 from math import ceil
@@ -90,6 +90,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "fairness": _mapping(fairness),
         "differences": _differences(metrics.get("differences")),
         "intersections": _mapping(intersections),
+        "tones": [asdict(one) for one in manifest.claimed_tones],
         "calibration": {
             **{key: said[key] for key in ("temperature", "conformal", "abstention")},
             "set_threshold": manifest.set_threshold,

@@ -42,7 +42,7 @@ def _shared(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(version: Mapping[str, Any], alike: Mapping[str, bool]) -> dict[str, Any]:
-    tested = (sections.by_subgroup(version), sections.by_class(version))
+    tested = (sections.by_subgroup(version), sections.by_class(version), sections.tones(version))
     fair = (sections.fairness(version), sections.differences(version), *sections.intersections(version))
     return {
         "title": _title(version),

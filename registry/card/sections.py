@@ -30,6 +30,11 @@ MEANINGS: Mapping[str, str] = {
 
 Facts = list[tuple[str, str]]
 
+_OF_PATIENTS = (
+    "Of a tone with too few patients, or none, nothing is promised: the model for everybody answers. The "
+    "numbers are lower bounds, since a hospital with few patients of a tone tells nothing of them."
+)
+
 
 def by_subgroup(card: Mapping[str, Any]) -> Table | None:
     """Figures of each subgroup, and of all test pictures together where those are more."""
@@ -47,6 +52,25 @@ def by_subgroup(card: Mapping[str, Any]) -> Table | None:
         head="Skin tones",
         note="In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better.",
     )
+
+
+def tones(card: Mapping[str, Any]) -> Table | None:
+    """The patients behind calibration and test by the skin tones that subgroups name."""
+    rows = tuple(
+        Row(
+            f"{one['tone']} ({one['scale']})",
+            (Cell(one["subgroup"]), _patients(one["calibration"]), _patients(one["test"])),
+        )
+        for one in card["tones"]
+    )
+    if not rows:
+        return None
+    header = ("Skin tone", "Subgroup", "Patients in calibration", "Patients in test")
+    return Table("tones", "Patients by skin tone", header, rows, _OF_PATIENTS)
+
+
+def _patients(n: int | None) -> Cell:
+    return Cell(TOO_FEW if n is None else f"{n:,}")
 
 
 def by_class(card: Mapping[str, Any]) -> Table | None:

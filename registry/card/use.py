@@ -26,6 +26,11 @@ def intended_use(manifest: BundleManifest) -> dict[str, Any]:
         "The bundle does not say which cameras or dermatoscopes, ages and parts of the body it was trained "
         "on: use on any of them is unproven until it has been tested there.",
     ]
+    if missing := [one.called for one in manifest.claimed_tones if one.calibration is None]:
+        not_for.append(
+            f"Not for skin tone {', '.join(missing)}: too few patients of it, or none, were in the "
+            "calibration."
+        )
     if not subgroup.is_global:
         not_for.append(
             "Not for other or undeclared skin tones: asked about one, it answers with every disease in the "
@@ -40,7 +45,13 @@ def population(manifest: BundleManifest) -> str:
     subgroup = manifest.subgroup
     if subgroup.is_global:
         return "Everybody whose skin tone has no model of its own, or is not declared."
-    declared = (f"on the scale {scale} is {', '.join(tones)}" for scale, tones in subgroup.by_scale.items())
+    shown = {
+        scale: [tone for tone in tones if manifest.represents(subgroup, tone, scale)]
+        for scale, tones in subgroup.by_scale.items()
+    }
+    declared = [f"on the scale {scale} is {', '.join(tones)}" for scale, tones in shown.items() if tones]
+    if not declared:
+        return "Nobody: the bundle tells of no skin tone with enough patients in its calibration."
     return f"People whose declared skin tone {', or '.join(declared)}."
 
 

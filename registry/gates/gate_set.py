@@ -40,7 +40,7 @@ from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.not_judged import held_to
 from registry.gates.parity import ParityGate
-from registry.gates.required_subgroups import RequiredSubgroupsGate
+from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
 from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
@@ -56,6 +56,7 @@ GATES: PartTable[GateConfig] = PartTable(
     WorstMalignantSensitivityGate,
     ShownSensitivityGate,
     RequiredSubgroupsGate,
+    TonesGate,
     CalibrationGate,
     CoverageGate,
     AnsweredGate,
@@ -149,6 +150,7 @@ DEFAULT = GateSet(
     gates=(
         SpreadGate(limit=0.10),
         RequiredSubgroupsGate(malignant=20),
+        TonesGate(),
         ShownSensitivityGate(limit=0.75),
         NoWorseGate(
             delta=0.05, figures=("balanced_accuracy", "malignant_sensitivity", "sensitivity_at_threshold")

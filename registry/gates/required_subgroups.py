@@ -1,4 +1,6 @@
-"""The gate `required_subgroups`: each of them was tested on at least `malignant` malignant pictures.
+"""The gates on who was in the data: `required_subgroups`, and `tones` for each skin tone of a subgroup.
+
+`required_subgroups`: each of them was tested on at least `malignant` malignant pictures.
 
 Groups seem equal where nothing malignant was tested in any of them, and one that is in no test seems to fare
 like the others: both are refused here. Asked for are `subgroups`; where none is named, those that the tests
@@ -10,6 +12,10 @@ Where every label says that it is not malignant the gate does not apply; where s
 
 A name is not enough: a subgroup called `dark` over light tones would stand for it. `tones` says over which
 tones a subgroup is, at least; where the running release has one of the same name, it has to be over the same.
+
+`tones` asks by scale value, since a subgroup of four tones may have seen three: of every tone that a subgroup
+names, calibration and test have so many patients, by the bundle's `patients_by_tone`. A bundle that does not
+tell them is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +24,7 @@ from typing import Literal
 from pydantic import Field
 
 from registry.bundle.manifest.schema import BundleManifest
+from registry.bundle.manifest.subgroup import ClaimedTone
 from registry.bundle.metrics.patient import PatientFigures
 from registry.bundle.skin_tone.scales import canonical_tone
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, worst_of
@@ -111,6 +118,81 @@ class RequiredSubgroupsGate(GateConfig):
             limit=self.malignant,
             verdict="refused" if n is None or n < self.malignant else "passed",
             note=note,
+        )
+
+
+class TonesGate(GateConfig):
+    """How many patients of every skin tone that a subgroup names calibration and test must have."""
+
+    name: Literal["tones"] = "tones"
+    patients: int = Field(10, ge=1)  # of each tone, in the calibration and in the test
+
+    @property
+    def meaning(self) -> str:
+        """What passes, in a sentence."""
+        return (
+            f"patients of every skin tone that a subgroup names: at least {self.patients} in its "
+            "calibration, and as many in its test"
+        )
+
+    def judge(self, case: Case) -> GateResult:
+        """What the gate says of a release."""
+        own = {one.subgroup.name for one in case.manifests if not one.subgroup.is_global}
+        claims = {
+            (one.subgroup, one.scale, one.tone): (one, manifest)
+            for manifest in case.manifests
+            for one in manifest.claimed_tones
+            if not (manifest.subgroup.is_global and one.subgroup in own)
+        }
+        if not claims:
+            return GateResult(
+                gate=self.name,
+                verdict="not applicable",
+                limit=self.patients,
+                detail="no subgroup of the release names a skin tone",
+            )
+        findings = tuple(
+            self._finding(one, part, n)
+            for one, _ in claims.values()
+            for part, n in (("calibration", one.calibration), ("test", one.test))
+        )
+        silent = sorted({one.subgroup.name for _, one in claims.values() if one.patients_by_tone is None})
+        few = [one for one, _ in claims.values() if min(one.calibration or 0, one.test or 0) < self.patients]
+        if silent:
+            detail = (
+                f"the bundle of {', '.join(silent)} does not tell how many patients of each skin tone stand "
+                "behind calibration and test (patients_by_tone). Train it again with this dermfed, "
+                f"{OVERRIDE}"
+            )
+        elif few:
+            named = ", ".join(f"{one.called} in {one.subgroup}" for one in few)
+            detail = (
+                f"fewer than {self.patients} patients, as far as hospitals may tell of them, are in "
+                f"calibration or test of skin tone {named}. Leave these tones out of data.subgroups or bring "
+                f"more patients, and train again, {OVERRIDE}"
+            )
+        else:
+            detail = f"every skin tone has at least {self.patients} patients in calibration and test"
+        known = [one.value for one in findings if one.value is not None]
+        return GateResult(
+            gate=self.name,
+            verdict=worst_of(findings),
+            value=min(known) if known else None,
+            limit=self.patients,
+            untested=tuple(dict.fromkeys(one.subgroup for one in few)),
+            findings=findings,
+            detail=detail,
+        )
+
+    def _finding(self, one: ClaimedTone, part: str, n: int | None) -> GateFinding:
+        return GateFinding(
+            subgroup=one.subgroup,
+            measure=f"patients of skin tone {one.called} in {part}",
+            value=n,
+            bound="at least",
+            limit=self.patients,
+            verdict="refused" if n is None or n < self.patients else "passed",
+            note="too few to tell, or none" if n is None else "",
         )
 
 

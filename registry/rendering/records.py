@@ -78,6 +78,11 @@ def version_page(version: Version, manifest: BundleManifest, withdrawal: Withdra
             *([] if withdrawal is None else [f"  {withdrawal}"]),
             f"  digest       {version.digest}",
             f"  added        {moment(version.created)}",
+            *(
+                f"  skin tone    {one.called}: patients in calibration {one.calibration or 'too few'}, "
+                f"in test {one.test or 'too few'}"
+                for one in manifest.claimed_tones
+            ),
             *_taken(manifest),
             f"  temperature  {manifest.temperature.value:.3f} (n {manifest.temperature.n})",
             f"  coverage     {1 - conformal.alpha:.3g} promised: {conformal.guarantee} (n {conformal.n})",

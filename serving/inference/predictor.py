@@ -30,11 +30,11 @@ from serving.decoding.decoded import Decode, decode_here
 from serving.inference.device.models import Models
 from serving.inference.explanation import explanation
 from serving.inference.quality import QualityAssessment, assess_quality, of_all
-from serving.inference.reasons import outcome, reasons
+from serving.inference.reasons import outcome, reasons, route_warnings
 from serving.inference.tone import skin_angle, tone_warnings
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse, WrongMediaType
-from serving.protocol.routing import Route
+from serving.protocol.routing import RouteReason, route_of
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
 SAME_FILE: Final = Message(
@@ -160,7 +160,7 @@ def build_diagnosis(
     decoded: Decoded,
     outputs: Outputs,
     parameters: Parameters,
-    route: Route,
+    route: RouteReason,
     *,
     request_id: str,
 ) -> Diagnosis:
@@ -197,7 +197,7 @@ def build_diagnosis(
                 version=version.number,
                 subgroup=version.subgroup.name,
                 digest=version.digest,
-                route=route,
+                route=route_of(route),
             ),
             "quality": decoded.quality.shown,
             **decided.to_json(),
@@ -212,6 +212,7 @@ def build_diagnosis(
             ),
             "warnings": [
                 *decided.warnings,
+                *route_warnings(route, parameters),
                 *([SAME_FILE] if decoded.same_file else []),
                 *tone_warnings(decoded.skin_angle, parameters, loaded.manifest, decided.unfamiliar),
             ],

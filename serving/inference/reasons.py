@@ -10,7 +10,8 @@
 | `unfamiliar` | `refer`: the picture is unlike those that the version was trained on |
 | what is wrong with the picture | `retake`: see `serving.inference.quality.rules` |
 
-The last reason is the route's, by the route's own name. There may be new codes: a program that meets one it
+The last reason is the route's, by the route's own name, or `tone-not-represented`: the declared tone had too
+few patients in the calibration, or none. There may be new codes: a program that meets one it
 does not know shows the text.
 """
 
@@ -27,21 +28,24 @@ from registry.records import Version
 from serving.inference.quality import QualityAssessment
 from serving.inference.quality.rules import IssueCode
 from serving.protocol.parameters import Parameters
-from serving.protocol.routing import ROUTES, Route
+from serving.protocol.routing import ROUTE_REASONS, RouteReason
 from serving.protocol.schemas import Reason
 
 ReasonCode = Literal[
     "confident", "low-confidence", "empty-set", "refers-all", "possible-malignancy", "unfamiliar"
 ]
-CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTES)
+CODES: tuple[str, ...] = (*get_args(ReasonCode), *get_args(IssueCode), *ROUTE_REASONS)
 """Every reason code there is."""
 
 
-_ROUTES: Final[Mapping[Route, str]] = {
+_ROUTES: Final[Mapping[RouteReason, str]] = {
     "declared": Message("A skin tone {tone} ({scale}) was declared: {answered}"),
     "unknown-tone": Message("No skin tone was declared: {answered}"),
     "other-scale": Message("No version is for tones on the scale {scale}: {answered}"),
     "no-model-for-subgroup": Message("No version is for skin tone {tone} ({scale}): {answered}"),
+    "tone-not-represented": Message(
+        "Too few patients of skin tone {tone} ({scale}), or none, were in the calibration: {answered}"
+    ),
 }
 
 
@@ -57,7 +61,7 @@ def reasons(
     quality: QualityAssessment,
     manifest: BundleManifest,
     version: Version,
-    route: Route,
+    route: RouteReason,
     parameters: Parameters,
 ) -> list[Reason]:
     """The reasons for the decision, then the one for the routing.
@@ -67,7 +71,7 @@ def reasons(
         quality: the quality of the picture.
         manifest: the manifest of the version that answered.
         version: that version.
-        route: why it was this one.
+        route: why it was this one, as the reason of its route.
         parameters: what the request declared.
     """
     if quality.acceptable:
@@ -75,6 +79,20 @@ def reasons(
     else:
         found = [Reason(code=issue.code, text=issue.text) for issue in quality.issues if issue.bad]
     return [*found, Reason(code=route, text=_route_reason(route, version, parameters))]
+
+
+def route_warnings(route: RouteReason, parameters: Parameters) -> list[str]:
+    """What a clinician has to know of a route: that nothing was measured for the declared tone."""
+    if route != "tone-not-represented":
+        return []
+    return [
+        Message(
+            "There is no guarantee for skin tone {tone} ({scale}): too few patients of it, or none, were in "
+            "the calibration.",
+            tone=parameters.skin_tone,
+            scale=parameters.skin_tone_scale,
+        )
+    ]
 
 
 def _decision_reasons(decision: Decision, manifest: BundleManifest) -> Sequence[tuple[ReasonCode, str]]:
@@ -174,7 +192,7 @@ def _beside(confidence: float, threshold: float) -> tuple[Number, Number]:
     return Number(repr(confidence)), Number(repr(threshold))
 
 
-def _route_reason(route: Route, version: Version, parameters: Parameters) -> Message:
+def _route_reason(route: RouteReason, version: Version, parameters: Parameters) -> Message:
     subgroup, number = version.subgroup, version.number
     if subgroup.is_global:
         answered = Message("version {number}, which is for everybody, answered.", number=number)

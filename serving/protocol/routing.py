@@ -3,12 +3,17 @@
 | declared | route | who answers |
 | --- | --- | --- |
 | no tone | `unknown-tone` | global |
+| a tone of which the calibration had too few patients, or none | `unknown-tone` | global |
 | a tone on a scale that no subgroup of the release names | `other-scale` | global |
-| a tone that belongs to no subgroup with a version | `no-model-for-subgroup` | global |
+| another tone that belongs to no subgroup with a version | `no-model-for-subgroup` | global |
 | a tone of a subgroup with a version | `declared` | the subgroup's |
 
 A subgroup may name values of several scales: a tone declared on any of them is its own. Scales are never
 converted into each other.
+
+A subgroup's version answers for the tones that its calibration has seen, by the bundle's numbers of patients
+(`patients_by_tone`): for another tone of its own it would promise what nobody measured. Its route has the
+reason `tone-not-represented`; the reasons of all other routes are called as they are.
 """
 
 from collections.abc import Mapping
@@ -20,31 +25,55 @@ from registry.bundle.manifest.schema import GLOBAL, UNDECLARED, BundleManifest, 
 Route = Literal["declared", "unknown-tone", "other-scale", "no-model-for-subgroup"]
 ROUTES: tuple[Route, ...] = get_args(Route)
 
+RouteReason = Literal[
+    "declared", "unknown-tone", "other-scale", "no-model-for-subgroup", "tone-not-represented"
+]
+ROUTE_REASONS: tuple[RouteReason, ...] = get_args(RouteReason)
+"""Why a route was taken: the code of a diagnosis's last reason."""
+
 
 @dataclass(frozen=True)
 class Routed:
-    """The subgroup whose version answers, and by which route."""
+    """The subgroup whose version answers, and why."""
 
     subgroup: str
-    route: Route
+    reason: RouteReason
+
+    @property
+    def route(self) -> Route:
+        """By which route."""
+        return route_of(self.reason)
 
 
-def select_subgroup(subgroups: Mapping[str, Subgroup], skin_tone: str | None, scale: str) -> Routed:
+def route_of(reason: RouteReason) -> Route:
+    """The route that has this reason."""
+    return "unknown-tone" if reason == "tone-not-represented" else reason
+
+
+def select_subgroup(versions: Mapping[str, BundleManifest], skin_tone: str | None, scale: str) -> Routed:
     """Selects the subgroup whose version of a release answers for a declared tone.
 
     Args:
-        subgroups: the subgroup of each version of the release, by name; `global` is always there.
+        versions: the manifest of each version of the release, by its subgroup; `global` is always there.
         skin_tone: the declared tone, if any.
         scale: the scale it is declared on.
     """
     if skin_tone is None:
         return Routed(GLOBAL, "unknown-tone")
-    own = {name: subgroup for name, subgroup in subgroups.items() if not subgroup.is_global}
-    for name, subgroup in own.items():
-        if subgroup.covers(skin_tone, scale):
-            return Routed(name, "declared")
-    if own and all(scale not in subgroup.by_scale for subgroup in own.values()):
+    own = {name: one for name, one in versions.items() if not one.subgroup.is_global}
+    for name, manifest in own.items():
+        if manifest.subgroup.covers(skin_tone, scale):
+            represented = manifest.represents(manifest.subgroup, skin_tone, scale)
+            return Routed(name, "declared") if represented else Routed(GLOBAL, "tone-not-represented")
+    everybody = versions[GLOBAL]
+    named = (*everybody.named_subgroups, *(manifest.subgroup for manifest in own.values()))
+    if not any(subgroup.by_scale for subgroup in named):
+        return Routed(GLOBAL, "no-model-for-subgroup")
+    if all(scale not in subgroup.by_scale for subgroup in named):
         return Routed(GLOBAL, "other-scale")
+    counted = everybody.patients_by_tone
+    if counted is None or counted.count("calibration", skin_tone, scale) is None:
+        return Routed(GLOBAL, "tone-not-represented")
     return Routed(GLOBAL, "no-model-for-subgroup")
 
 

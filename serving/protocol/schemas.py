@@ -373,10 +373,10 @@ class ServedPattern(Answer):
 class ServedVersion(Answer):
     """One version that is served: whom it is for, by which tones of which scale.
 
-    `tones` are the declared tones that are routed to it, by scale; it is not there where it is for everybody.
-    `scale` and `skin_tones` say the same of a version of one scale, and are empty where there are several.
-    `case` says which pictures and facts it takes, `patterns` which of these were calibrated; they are not
-    there where it takes single pictures.
+    `tones` are the declared tones that are routed to it, by scale: those that its calibration had patients
+    of. They are not there where it is for everybody. `scale` and `skin_tones` say the same of a version of
+    one scale, and are empty where there are several. `case` says which pictures and facts it takes,
+    `patterns` which of these were calibrated; they are not there where it takes single pictures.
     """
 
     version: int

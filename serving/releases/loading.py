@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from registry.bundle.decision import decide
 from registry.bundle.folder import Bundle
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest.schema import BundleManifest, Subgroup
 from registry.bundle.plain_text import shown
 from registry.bundle.question import ask
 from registry.records import ApiKey, Event, Release, Standing, Version
@@ -69,6 +69,11 @@ class LoadedRelease:
 
     release: Release
     versions: Mapping[str, LoadedVersion]
+
+    @property
+    def manifests(self) -> dict[str, BundleManifest]:
+        """The manifest of each version, by the name of its subgroup."""
+        return {name: loaded.manifest for name, loaded in self.versions.items()}
 
     @property
     def subgroups(self) -> dict[str, Subgroup]:

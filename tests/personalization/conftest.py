@@ -13,7 +13,7 @@ from rich.console import Console
 
 from clients.store import ClientStore
 from registry.bundle.manifest.labels import Label
-from training.data.dataset import SPLITS, Dataset, Examples, Split
+from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.federation.census import Census
 from training.federation.server.metrics_log import MetricsLog
@@ -44,6 +44,9 @@ class Hospitals:
     fingerprint: str = "sha256:" + "0" * 64
     unseen: tuple[str, ...] = ()
     communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    traits: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {DECLARED_TONE: (*(f"fitzpatrick {tone}" for tone in "1256"), "")}
+    )
 
     def examples(self, client: str, split: Split) -> Examples:
         return self.held[client, split]
@@ -71,8 +74,11 @@ def draw(sizes: Mapping[str, tuple[int, int, int, int]], clients: Mapping[str, s
             images = np.clip(images - 40 * SUBGROUPS.index(subgroup), 0, 255).astype(np.uint8)
             # Every fifth picture is a second one of the lesion before it.
             lesions = 1000 * len(held) + np.arange(n) - (np.arange(n) % 5 == 4)
+            group = SUBGROUPS.index(subgroup)
+            # Every tenth lesion is of the darker tone of its subgroup, the others of the lighter one.
+            tones = 2 * group + (lesions % 10 == 0)
             held[client, split] = Examples(
-                images, np.arange(n), labels, np.full(n, SUBGROUPS.index(subgroup)), lesions
+                images, np.arange(n), labels, np.full(n, group), lesions, tones[:, None]
             )
     return Hospitals(held, tuple(clients))
 

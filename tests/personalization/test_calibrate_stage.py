@@ -14,11 +14,12 @@ from scipy.stats import binom
 from sklearn.covariance import oas
 
 from personalization.calibration.abstention import AbstentionConfig, fit_abstention
+from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.familiarity import distance_bin, upper_edge
 from registry.bundle.folder import bundle_digest, read_bundle, write_bundle
-from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
+from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup, TonePatients
 from registry.bundle.manifest.text import canonical, read_manifest
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.recount import recount
@@ -29,6 +30,7 @@ from training.jobs.stage_result import FinishedStage, load_finished, save_finish
 from training.jobs.stages.base import BundleDraft, StageResult
 from training.messages.message import GLOBAL
 from training.models.export import as_bytes
+from training.updates.settings import CountsConfig, PrivacyConfig
 
 HOLDER = {"light": "north", "dark": "south"}
 TONES = {"light": ("1", "2"), "dark": ("5", "6")}
@@ -596,7 +598,51 @@ def test_the_encoder_of_a_model_travels_once(make_job, stand, hospitals):
     encoders = [one for one in asked if one.ask == EMBED]
     # The made-up models have one encoder, the mean colour: each hospital is shown it once.
     assert sorted(one.client for one in encoders) == ["north", "south"]
-    rest = [one for one in asked if one.ask != EMBED]
+    rest = [one for one in asked if one.ask not in (EMBED, HOW_MANY)]
     assert len(rest) > 20
     assert all(b"ReduceMean" not in as_bytes(one.tensors) for one in rest)
     assert all(b"ReduceMean" in as_bytes(one.tensors) for one in encoders)
+
+
+def seen(dataset, clients: str, split: str, tone: int) -> int:
+    """Patients of a tone; of these pictures every lesion is its own."""
+    parts = [dataset.examples(client, split) for client in clients.split()]
+    return sum(len({*part.lesions[part.traits[:, 0] == tone]}) for part in parts)
+
+
+@pytest.mark.parametrize("masks", [False, True], ids=["clear", "masks"])
+@pytest.mark.parametrize("least", [3, 2])
+def test_a_bundle_knows_the_patients_of_each_tone(make_job, draw_hospitals, stand, masks, least):
+    hospitals = draw_hospitals(
+        {"light": (22, 13, 40, 30), "dark": (9, 7, 12, 22)},
+        {"north": "light", "south": "dark", "east": "light"},
+    )
+    privacy = PrivacyConfig(min_count=least, counts=CountsConfig(masks=masks))
+    job = calibrate_job(make_job).model_copy(update={"privacy": privacy})
+    bundles = run(job, hospitals, stand).bundles
+    # Two of the ten calibration patients of dark skin are of type 6. They are enough for a minimum of 2;
+    # where it is 3, type 6 is not told, and of the 8 of type 5 that they are 3 at least.
+    assert [seen(hospitals, "south", "calibration", tone) for tone in (2, 3)] == [8, 2]
+    of_dark = {"5": 8, "6": 2} if least == 2 else {"5": 3}
+    light = {str(1 + tone): seen(hospitals, "north east", "calibration", tone) for tone in (0, 1)}
+    tested = {
+        tone: seen(hospitals, held, "test", place)
+        for place, (tone, held) in enumerate(
+            {"1": "north east", "2": "north east", "5": "south", "6": "south"}.items()
+        )
+    }
+    assert (light["2"], tested["2"], tested["6"]) == (8, 6, 3)
+    assert bundles[GLOBAL].manifest.patients_by_tone == TonePatients(
+        calibration={"fitzpatrick": {**light, **of_dark}}, test={"fitzpatrick": tested}
+    )
+    dark = bundles["dark"].manifest
+    assert dark.patients_by_tone == TonePatients(
+        calibration={"fitzpatrick": of_dark}, test={"fitzpatrick": {t: tested[t] for t in ("5", "6")}}
+    )
+    assert read_manifest(canonical(dark)) == dark
+    # Whoever asks it of type 6 is promised what type 6 has behind it.
+    promised = [
+        decide(np.array([0.6, 0.3, 0.1]), dark, skin_tone=tone, skin_tone_scale="fitzpatrick").guarantee
+        for tone in ("V", "VI")
+    ]
+    assert promised == ["subgroup", "subgroup" if least == 2 else "none"]

@@ -24,6 +24,7 @@ from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, 
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 from tests.fixtures.making.postgres import SERVER_USER, server_programs
+from tests.represented import patients_of
 
 if TYPE_CHECKING:
     from registry.people.signatory import KeySignatory
@@ -92,6 +93,7 @@ def draw_manifest(
         "labels": tuple(Label(code=code, name=code.title(), malignancy="benign") for code in codes),
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup or Subgroup(),
+        "patients_by_tone": patients_of(subgroup or Subgroup()),
         "metrics": {"n": 50, "accuracy": 0.8, "reported": 1.0, "reported_risk": 0.0}
         if metrics is None
         else metrics,

@@ -23,6 +23,7 @@ from registry.card.contents import Entry, card_json, expected_coverage, release_
 from registry.card.figures import not_understood
 from registry.card.page import card_page
 from registry.records import Release, Version
+from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
 NAMES = {
@@ -30,7 +31,7 @@ NAMES = {
     "labels",
     "picture", "data", "metrics", "intervals", "by_subgroup", "by_class", "fairness", "differences",
     "intersections", "calibration", "out_of_distribution", "limits", "not_understood", "file", "lineage",
-    "measured_by",
+    "measured_by", "tones",
 }  # fmt: skip
 
 METRICS = {
@@ -367,3 +368,34 @@ def test_figures_in_any_form_give_a_card_and_a_page(bundle, metrics):
     card = release_card([entry])
     json.dumps(card, allow_nan=False)
     assert "<h1>skin-lesion</h1>" in card_page(card)
+
+
+def test_a_card_says_which_tones_of_a_subgroup_it_has_seen(bundle):
+    four = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "VI"))
+    card = card_json(bundle(four, patients_by_tone=patients_of(four, 12, without="6")).manifest)
+    assert [(one["tone"], one["calibration"], one["test"]) for one in card["tones"]] == [
+        ("3", 12, 12),
+        ("4", 12, 12),
+        ("5", 12, 12),
+        ("6", None, None),
+    ]
+    use = card["intended_use"]
+    assert use["population"] == "People whose declared skin tone on the scale fitzpatrick is 3, 4, 5."
+    not_six = "Not for skin tone 6 (fitzpatrick): too few patients of it, or none, were in the calibration."
+    assert not_six in use["not_for"]
+    page = card_page(
+        release_card([Entry(bundle(four, patients_by_tone=None).manifest, "sha256:" + "0" * 64)])
+    )
+    assert "too few to tell" in page
+    whole = card_json(bundle(four).manifest)["intended_use"]
+    assert "3, 4, 5, VI" in whole["population"]
+    assert not any("too few patients" in sentence for sentence in whole["not_for"])
+
+
+@pytest.mark.parametrize(("without", "shown"), [((), 0.9), ("6", None)])
+def test_figures_of_a_subgroup_are_of_the_tones_that_were_tested(bundle, without, shown):
+    dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
+    counted = patients_of(dark, without=without)
+    own = bundle(dark, {"sensitivity_at_threshold": 0.9}, patients_by_tone=counted).manifest
+    assert own.figures_for("VI", "fitzpatrick").get("sensitivity_at_threshold") == shown
+    assert own.figures_for("V", "fitzpatrick")["sensitivity_at_threshold"] == 0.9

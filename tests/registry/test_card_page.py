@@ -138,7 +138,7 @@ def test_headings_are_in_order_and_tables_have_captions_and_scopes(release):
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     tables = len(page.all("table"))
-    assert tables == 11
+    assert tables == 12
     assert tables == len(page.all("caption")) == len(page.all("thead"))
     assert all(one.get("scope") in ("col", "row") for one in page.all("th"))
 

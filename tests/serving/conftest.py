@@ -35,6 +35,7 @@ from serving.settings import ServeSettings
 from serving.transport.config import Bounds
 from serving.transport.listening import listen
 from serving.transport.server import Server
+from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
 MODEL = "skin-lesion"
@@ -114,6 +115,7 @@ def draw_bundle(
         "labels": LABELS,
         "picture": PictureRule(size=SIZE),
         "subgroup": subgroup,
+        "patients_by_tone": patients_of(subgroup),
         "conformal": Conformal(
             alpha=0.1,
             threshold_bin=at_log_odds(-1.5),

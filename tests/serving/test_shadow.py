@@ -70,7 +70,7 @@ class Pair:
     def answered(self, content, tone=None):
         """What production answers, as the service hands it over."""
         release = self.current.served.releases[MODEL]
-        routed = select_subgroup(release.subgroups, tone, "fitzpatrick")
+        routed = select_subgroup(release.manifests, tone, "fitzpatrick")
         loaded, parameters = release.versions[routed.subgroup], Parameters(skin_tone=tone)
         decoded = decode(loaded, [content], self.settings.max_pixels)
         outputs = ask(loaded.graph, [decoded.question])

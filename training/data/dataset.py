@@ -20,6 +20,8 @@ SERVER = "server"  # the client that the coordinator owns, where a job asks for 
 
 UNLABELLED_CLIENT = "unlabelled"  # the client that holds all unlabelled training pictures, where asked for
 
+DECLARED_TONE = ""  # the trait of the skin tones that subgroups name; no column of a manifest is called so
+
 FOLDED_CLASSES = ("benign", "malignant")  # what the labels of unseen clients, 0 and 1, mean
 
 
@@ -152,7 +154,10 @@ class HasTraits(Protocol):
 
     @property
     def traits(self) -> Mapping[str, Sequence[str]]:
-        """The columns of `Examples.traits`, in order, and the values that each column's indices stand for."""
+        """The columns of `Examples.traits`, in order, and the values that each column's indices stand for.
+
+        The last is `DECLARED_TONE` where subgroups are by skin tone.
+        """
 
 
 @runtime_checkable

@@ -58,6 +58,16 @@ class ToneGroups(FrozenConfig):
         """The values of each group, as they were written, by its name and their scale."""
         raise NotImplementedError
 
+    @property
+    def claimed(self) -> tuple[tuple[str, str], ...]:
+        """Every scale and tone that a group names, as the scale spells it, in the order of groups."""
+        return tuple(
+            (scale, read_tone(value, scale))
+            for by_scale in self.tones.values()
+            for scale, values in by_scale.items()
+            for value in values
+        )
+
 
 class ToneSubgroups(ToneGroups):
     """Subgroups by declared skin tone: values of one scale to group names."""

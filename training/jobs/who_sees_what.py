@@ -15,6 +15,7 @@ from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers.codebook import Codebook
+from training.data.subgroup_settings import ToneGroups
 from training.federation.canary import STEPS
 from training.federation.server.evaluation_cohort import cohort_size
 from training.jobs.counts_under_masks import decide_masks, hospitals_of, why_open
@@ -234,9 +235,11 @@ def of_counts(job: Job, privacy: PrivacyConfig, open_because: str | None, hospit
             "features stay",
         )
     if "calibrate" in names:
+        by_tone = "; how many patients of each skin tone are in calibration and test"
         yield Seen(
             "calibration",
-            "sums of log-likelihoods, histograms of scores and distances of calibration pictures",
+            "sums of log-likelihoods, histograms of scores and distances of calibration pictures"
+            + (by_tone if isinstance(job.data.subgroups, ToneGroups) else ""),
             MASKED if masks is not None else "its sums, by subgroup",
             "temperature and thresholds fitted to all of them",
             f"{way}; {apart}; {bins}",

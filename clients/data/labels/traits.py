@@ -1,4 +1,4 @@
-"""Traits: the columns whose intersections with subgroups a job evaluates."""
+"""Traits: the columns whose intersections with subgroups a job evaluates, and the tones of its subgroups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,9 @@ from clients.data.errors import ClientDataError
 from clients.data.manifests.manifest import Row
 from clients.data.sources import Source
 from registry.bundle.metrics.intersections import UNKNOWN
+from training.data.dataset import DECLARED_TONE
 from training.data.intersections import IntersectionConfig
+from training.data.subgroup_settings import ColumnSubgroups, ToneGroups
 
 MOST_VALUES = 50
 
@@ -21,7 +23,8 @@ class Traits:
 
     Attributes:
         values: by column, what is said there: the values of bands in their order, others sorted, unknown
-            last.
+            last. The last column, `DECLARED_TONE`, has the tones that subgroups name as `scale tone`, and ""
+            for every other.
         members: for each row and column an index into the column's values, `(rows, columns)`.
     """
 
@@ -41,8 +44,12 @@ def require_columns(sources: Sequence[Source], intersections: Sequence[Intersect
                 source.manifest.require(each.column)
 
 
-def read_traits(rows: Sequence[Row], intersections: Sequence[IntersectionConfig]) -> Traits:
-    """The traits of every row.
+def read_traits(
+    rows: Sequence[Row],
+    intersections: Sequence[IntersectionConfig],
+    subgroups: ToneGroups | ColumnSubgroups | None = None,
+) -> Traits:
+    """The traits of every row; without `subgroups` by skin tone none of them is a tone.
 
     Raises:
         ClientDataError: a column with more than `MOST_VALUES` values, such as one that names patients.
@@ -60,4 +67,10 @@ def read_traits(rows: Sequence[Row], intersections: Sequence[IntersectionConfig]
         numbers = {value: number for number, value in enumerate(known)}
         values[each.column] = known
         members[:, place] = [numbers[value] for value in cells]
+    if isinstance(subgroups, ToneGroups):
+        claimed = subgroups.claimed
+        places = {tone: place for place, tone in enumerate(claimed)}
+        tones = [places.get((row.skin_tone_scale, row.skin_tone), len(claimed)) for row in rows]
+        values[DECLARED_TONE] = (*(f"{scale} {tone}" for scale, tone in claimed), "")
+        members = np.column_stack([members, np.array(tones, dtype=np.int64)])
     return Traits(values, members)

@@ -12,6 +12,7 @@ from personalization.report.served import cleared, routes, suspicious
 from personalization.report.table import Cell, Row, Table, cell, texts
 from registry.bundle.counts.count import Block
 from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.subgroup import ClaimedTone
 from registry.bundle.metrics.estimate import limits_of
 from registry.bundle.metrics.sample import sample_of
 from registry.bundle.metrics.summary import MALIGNANCY
@@ -40,6 +41,25 @@ _AT_WORKING_POINT = (
 def calibration_table(models: Sequence[CalibratedModel]) -> Table:
     """One row per calibrated model."""
     return Table("What calibration fixed", _COLUMNS, tuple(_row(model) for model in models))
+
+
+def tones_table(tones: Sequence[ClaimedTone]) -> Table | None:
+    """The patients of each skin tone of a subgroup; None where nobody counted them."""
+    if not tones:
+        return None
+    rows = tuple(
+        Row(one.called, (Cell(one.subgroup), *(_patients(n) for n in (one.calibration, one.test))))
+        for one in tones
+    )
+    return Table(
+        "Patients by skin tone: where they are too few, the model for everybody answers",
+        ("skin tone", "subgroup", "patients in calibration", "patients in test"),
+        rows,
+    )
+
+
+def _patients(n: int | None) -> Cell:
+    return Cell("too few" if n is None else whole(n))
 
 
 def _row(model: CalibratedModel) -> Row:

@@ -6,9 +6,9 @@ that the same job gives the same digest.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.cases.patterns import Pattern
@@ -18,6 +18,7 @@ from registry.bundle.familiarity import DISTANCE_BINS
 from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
+from registry.bundle.manifest.lineage import Digest, EncoderOrigin, Lineage
 from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.rules import (
     Abstention,
@@ -35,25 +36,34 @@ from registry.bundle.manifest.schema_numbers import (
     SCHEMA_VERSION,
     SIGNED_SCHEMA,
 )
-from registry.bundle.manifest.subgroup import GLOBAL, UNDECLARED, Subgroup
+from registry.bundle.manifest.subgroup import (
+    GLOBAL,
+    UNDECLARED,
+    ClaimedTone,
+    Counted,
+    Subgroup,
+    TonePatients,
+    claimed_tones,
+)
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.skin_tone.typology_angle import ToneRanges
 
-# Rules and subgroups are a part of the schema; they have files of their own for its length alone.
+# Lineage, rules and subgroups are a part of the schema; they have files of their own for its length alone.
 __all__ = [
     "GLOBAL",
     "UNDECLARED",
     "Abstention",
     "Conformal",
+    "EncoderOrigin",
     "Guarantee",
+    "Lineage",
     "OutOfDistribution",
     "PatternCalibration",
     "Subgroup",
     "Temperature",
+    "TonePatients",
     "WorkingPoint",
 ]
-
-Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 def sha256(content: bytes) -> str:
@@ -96,55 +106,6 @@ class ReferenceHistograms(ScoreHistograms):
     by_subgroup: tuple[SubgroupHistograms, ...] = ()
 
 
-class EncoderOrigin(Frozen):
-    """What an encoder was before the run.
-
-    Attributes:
-        name: the timm model.
-        source: as the job named it: a file, `package:…` or `hub:…`.
-        sha256: of the file of weights.
-        licence: under which they are given; None where nobody said.
-    """
-
-    name: str
-    source: str
-    sha256: Digest
-    licence: str | None = None
-
-
-class Lineage(Frozen):
-    """The lineage of a model: its job, data, seed and parent.
-
-    Attributes:
-        job: digest of the resolved job.
-        recipe: the recipe's name, or the job's own.
-        data: the fingerprint of each client's data, by client.
-        seed: the job's seed.
-        parent: digest of what it began from: for a subgroup's model, of the bundle of the run's global model;
-            for a global model, of the file of weights that the job named, if it named one.
-        encoder: what its encoder was before the run; None for one of random weights, and in bundles of older
-            versions, and then not written.
-        code_version: the dermfed that made it.
-        created: when, if the maker says so; left out, the digest does not depend on time.
-    """
-
-    job: Digest
-    recipe: str
-    data: Mapping[str, str] = Field(default_factory=dict)
-    seed: int
-    parent: Digest | None = None
-    encoder: EncoderOrigin | None = None
-    code_version: str
-    created: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_older_ones_are_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
-        if self.encoder is None:
-            plain.pop("encoder", None)
-        return plain
-
-
 class BundleManifest(Frozen):
     """The whole of `bundle.json`.
 
@@ -155,6 +116,9 @@ class BundleManifest(Frozen):
             None where that is not told, as in bundles of older versions, and then not written either.
         tones: how the skin of each declared tone looks in pictures; None where nobody looked, as in bundles
             of older versions, and then not written either. Nothing is routed by it.
+        patients_by_tone: how many patients of each skin tone its calibration and its test rest on: of the
+            subgroup's tones, or of those of every subgroup for the global model; None where nobody counted
+            them, and then not written. No tone is represented then.
         case: which pictures and facts of a case the model takes; None for a model of single pictures, and
             then not written.
         working_point: from which malignancy on a lesion is suspicious; None where no sensitivity was asked
@@ -177,6 +141,7 @@ class BundleManifest(Frozen):
     out_of_distribution: OutOfDistribution | None = None
     parity: float | None = Field(None, ge=0, le=1)
     tones: ToneRanges | None = None
+    patients_by_tone: TonePatients | None = None
     case: CaseInput | None = None
     working_point: WorkingPoint | None = None
     patterns: tuple[PatternCalibration, ...] = ()
@@ -214,16 +179,31 @@ class BundleManifest(Frozen):
     def figures_for(self, skin_tone: str | None, scale: str | None) -> Mapping[str, JsonValue]:
         """The test figures that tell most of a person of this tone.
 
-        Those of the tone's subgroup; of the model for everybody, where it was not tested on that by itself,
-        those of everybody; of a subgroup's model none for other tones.
+        Those of the tone's subgroup, if the tone was in its test; of the model for everybody, where it was
+        not tested on that by itself, those of everybody; of a subgroup's model none for other tones.
         """
         if not self.subgroup.is_global:
-            return self.metrics if self.subgroup.covers(skin_tone, scale) else {}
+            return self.metrics if self.represents(self.subgroup, skin_tone, scale, "test") else {}
         known = self.reference.by_subgroup if self.reference else ()
-        name = next((one.subgroup.name for one in known if one.subgroup.covers(skin_tone, scale)), None)
+        tested = (one.subgroup for one in known if self.represents(one.subgroup, skin_tone, scale, "test"))
+        name = next((one.name for one in tested), None)
         of_each = self.metrics.get("by_subgroup")
         own = of_each.get(name) if name is not None and isinstance(of_each, Mapping) else None
         return own if isinstance(own, Mapping) else self.metrics
+
+    @property
+    def claimed_tones(self) -> tuple[ClaimedTone, ...]:
+        """The tones of its subgroup, or of those that the global model was tested on, with their patients."""
+        return claimed_tones(self.named_subgroups, self.patients_by_tone)
+
+    def represents(
+        self, subgroup: Subgroup, skin_tone: str | None, scale: str | None, part: Counted = "calibration"
+    ) -> bool:
+        """Whether patients of a declared tone of this subgroup stand behind the calibration, or the test."""
+        if self.patients_by_tone is None or skin_tone is None or scale is None:
+            return False
+        counted = self.patients_by_tone.count(part, skin_tone, scale)
+        return subgroup.covers(skin_tone, scale) and counted is not None
 
     @property
     def refers_all(self) -> bool:

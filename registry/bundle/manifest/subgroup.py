@@ -1,12 +1,18 @@
 """The subgroup that a bundle's model is for: skin tones declared on one scale, or on several."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from registry.bundle.frozen import Frozen
 from registry.bundle.skin_tone.scales import canonical_tone
+
+Counted = Literal["calibration", "test"]
+"""The parts of the data whose patients a bundle counts by skin tone."""
+
+Patients = Annotated[int, Field(ge=1)]
 
 GLOBAL = "global"
 """The subgroup of the model that answers for everybody."""
@@ -93,3 +99,77 @@ class Subgroup(Frozen):
         for name in ("scale", "values") if self.tones else ("tones",):
             plain.pop(name, None)
         return plain
+
+
+class TonePatients(Frozen):
+    """How many patients of each skin tone a subgroup's calibration and test rest on, by scale and tone.
+
+    A tone without a number is not represented: no hospital had enough patients of it to tell of, or none had
+    any. Numbers are lower bounds: a hospital with too few patients of a tone is not in them, and one whose
+    number would give away another tells that it has at least the least number.
+
+    Attributes:
+        calibration: the patients that temperature and thresholds rest on.
+        test: the patients that the test figures rest on.
+    """
+
+    calibration: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+    test: Mapping[str, Mapping[str, Patients]] = Field(default_factory=dict)
+
+    def count(self, part: Counted, skin_tone: str, scale: str) -> int | None:
+        """The patients of a declared tone behind a part; None where it is not represented."""
+        counts = self.calibration if part == "calibration" else self.test
+        return counts.get(scale, {}).get(canonical_tone(skin_tone, scale))
+
+    def of(self, subgroup: Subgroup) -> "TonePatients":
+        """The numbers of the tones of one subgroup."""
+
+        def own(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+            kept = {
+                scale: {tone: n for tone, n in counts.get(scale, {}).items() if subgroup.covers(tone, scale)}
+                for scale in subgroup.by_scale
+            }
+            return {scale: tones for scale, tones in kept.items() if tones}
+
+        return TonePatients(calibration=own(self.calibration), test=own(self.test))
+
+
+@dataclass(frozen=True)
+class ClaimedTone:
+    """A skin tone that a subgroup is for, with the patients behind it; None where it is not represented.
+
+    Attributes:
+        subgroup: the subgroup's name.
+        scale: the scale of the tone.
+        tone: as the scale spells it.
+        calibration: patients of the tone in the calibration.
+        test: patients of the tone in the test.
+    """
+
+    subgroup: str
+    scale: str
+    tone: str
+    calibration: int | None
+    test: int | None
+
+    @property
+    def called(self) -> str:
+        """The tone as sentences name it: `6 (fitzpatrick)`."""
+        return f"{self.tone} ({self.scale})"
+
+
+def claimed_tones(subgroups: Iterable[Subgroup], counted: TonePatients | None) -> tuple[ClaimedTone, ...]:
+    """Every tone of some subgroups, each with its patients."""
+    counted = counted or TonePatients()
+    return tuple(
+        ClaimedTone(
+            subgroup.name,
+            scale,
+            canonical_tone(tone, scale),
+            counted.count("calibration", tone, scale),
+            counted.count("test", tone, scale),
+        )
+        for subgroup in subgroups
+        for scale, tones in subgroup.by_scale.items()
+        for tone in tones
+    )

@@ -8,7 +8,10 @@ from registry.bundle.errors import BundleCorrupt, ManifestError, SchemaTooNew
 from registry.bundle.manifest.schema import BundleManifest, schema_for, sha256
 from registry.bundle.manifest.schema_numbers import NEWEST_SCHEMA
 
-ADDED_LATER = ("parity", "tones", "case", "patterns", "working_point", "attestation", "maps")
+ADDED_LATER = (
+    *("parity", "tones", "patients_by_tone", "case"),
+    *("patterns", "working_point", "attestation", "maps"),
+)
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
 

@@ -109,7 +109,7 @@ class Diagnoses:
     ) -> "DiagnosisResult":
         """The diagnosis by a release, of the version for the declared tone."""
         service = self._service
-        routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+        routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
         loaded = release.versions[routed.subgroup]
         decode_in = partial(prepare, loaded, upload, parameters, service.settings.max_pixels)
         decoded, outputs = await service.scheduler.infer(
@@ -119,7 +119,7 @@ class Diagnoses:
         )
         await service.may_leave(loaded.version)
         diagnosis = build_diagnosis(
-            loaded, decoded, outputs, parameters, routed.route, request_id=request_id(request)
+            loaded, decoded, outputs, parameters, routed.reason, request_id=request_id(request)
         )
         pictures = [picture.content for picture in upload.pictures]
         after_response = service.monitoring.background_task(

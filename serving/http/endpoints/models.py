@@ -83,13 +83,18 @@ def _served_versions(loaded: LoadedRelease) -> list[ServedVersion]:
 
 
 def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion:
+    subgroup = version.subgroup
+    tones = {
+        scale: [tone for tone in values if manifest.represents(subgroup, tone, scale)]
+        for scale, values in subgroup.by_scale.items()
+    }
     return ServedVersion(
         version=version.number,
         subgroup=version.subgroup.name,
         scale=version.subgroup.scale,
-        skin_tones=list(version.subgroup.values),
+        skin_tones=tones[subgroup.scale] if subgroup.scale else [],
         digest=version.digest,
-        tones={scale: list(values) for scale, values in version.subgroup.by_scale.items()},
+        tones=tones,
         case=manifest.case,
         patterns=[
             ServedPattern(

@@ -29,7 +29,7 @@ from serving.inference.priority import lower_thread_priority
 from serving.metrics.metrics import Metrics
 from serving.monitoring.shadow.counting import ShadowCounters
 from serving.protocol.parameters import Parameters
-from serving.protocol.routing import Route, select_subgroup
+from serving.protocol.routing import RouteReason, select_subgroup
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import REGISTRY, CurrentRelease, LoadedRelease, RegistrySource
 from serving.releases.loading import Loader
@@ -78,7 +78,7 @@ class _PendingComparison:
 
     answered_by: LoadedVersion
     candidate: LoadedVersion
-    route: Route
+    route: RouteReason
     subgroup: str
     parameters: Parameters
     diagnosis: Diagnosis
@@ -141,7 +141,7 @@ class ShadowComparison:
         if release is None:
             return
         parameters = answered.parameters
-        routed = select_subgroup(release.subgroups, parameters.skin_tone, parameters.skin_tone_scale)
+        routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
         candidate = release.versions[routed.subgroup]
         if candidate.version.digest == answered.loaded.version.digest:
             return  # it is in production
@@ -154,7 +154,7 @@ class ShadowComparison:
         waiting = _PendingComparison(
             answered.loaded,
             candidate,
-            routed.route,
+            routed.reason,
             answered.subgroup,
             parameters,
             answered.diagnosis,

@@ -1,8 +1,10 @@
 """`dermfed-train init`: the job that it writes for manifests of many kinds, and what it says beside it."""
 
+import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.synthetic.write import write_synthetic
@@ -293,21 +296,77 @@ def test_labels_of_unknown_malignancy_are_listed_and_left_out_only_when_told(wri
     assert ", left out" in out.read_text()
 
 
-def test_few_dark_pictures_are_warned_of_and_joined_with_their_neighbours(write, tmp_path, train_command):
+def test_a_tone_of_too_few_patients_is_in_no_group_and_it_is_said(write, tmp_path, train_command):
     def three_dark_patients(number: int, row: Row) -> Row:
         dark = row.patient_id in ("P000000", "P000004", "P000008")
         return replace(row, skin_tone="6" if dark else str(1 + int(row.patient_id[1:]) % 4))
 
     out = tmp_path / "job.yaml"
     ended = train_command("init", str(write(three_dark_patients)), "--out", str(out))
-    assert "3 of dark" in ended.out
+    assert "in no group, for too few labelled patients: fitzpatrick 6 (3). A group names" in ended.out
+    assert "10 patients in calibration and in test" in ended.out
     assert "Collect more of them" in ended.out
     job = out.read_text()
-    assert yaml.safe_load(job)["data"]["subgroups"]["groups"] == {
-        "light": ["1", "2"],
-        "medium-dark": ["3", "4", "5", "6"],
-    }
+    assert yaml.safe_load(job)["data"]["subgroups"]["groups"] == {"light": ["1", "2"], "medium": ["3", "4"]}
+    assert "# In no group, for too few patients: fitzpatrick 6 (3)." in job
     assert re.search(r"# Labelled patients: light \d+, medium \d+, dark 3\.", job)
+
+
+def tones_written(tmp_path: Path, patients: dict[str, int]) -> Path:
+    """A manifest of so many patients of each tone, half of them with a melanoma; no picture can be opened."""
+    tones = [tone for tone, n in patients.items() for _ in range(n)]
+    rows = [
+        Row(f"p/{n}.png", ("MEL", "NV")[n % 2], tone, "fitzpatrick", patient_id=str(n))
+        for n, tone in enumerate(tones)
+    ]
+    (tmp_path / "p").mkdir()
+    for row in rows:
+        (tmp_path / row.image).touch()
+    write_manifest(Manifest.of(rows, tmp_path), tmp_path / "manifest.csv")
+    return tmp_path / "manifest.csv"
+
+
+@pytest.mark.parametrize(
+    ("patients", "groups"),
+    [
+        # 10 % of 400 are 40 in calibration, of 34 they are 3, for one client
+        ({"2": 400, "3": 400, "4": 34, "5": 8, "6": 1}, {"light": ["2"], "medium": ["3"]}),
+        # the control: with as many as the others each is in its group
+        ({"2": 400, "3": 400, "4": 400, "5": 400}, {"light": ["2"], "medium": ["3", "4"], "dark": ["5"]}),
+        # no tone of a group could be told of: the group stands, for its figures, and it is said
+        ({"2": 400, "3": 34, "4": 34}, {"light": ["2"], "medium": ["3", "4"]}),
+    ],
+)
+def test_a_group_names_the_tones_that_calibration_and_test_will_have(
+    tmp_path, train_command, patients, groups
+):
+    ended = train_command("init", str(tones_written(tmp_path, patients)), "--clients", "files", "--yes")
+    assert ended.code == 0, ended.err
+    assert yaml.safe_load((tmp_path / "job.yaml").read_text())["data"]["subgroups"]["groups"] == groups
+    named = [tone for tones in groups.values() for tone in tones]
+    left_out = [tone for tone in patients if tone not in named]
+    listed = ", ".join(f"{tone} ({patients[tone]})" for tone in left_out)
+    assert (f"for too few labelled patients: fitzpatrick {listed}." in ended.out) == bool(left_out)
+    assert ("skin tone 3, 4: no client has 10 patients" in ended.out) == (patients["3"] == 34)
+    described = ", ".join(f"{name} ({', '.join(tones)})" for name, tones in groups.items())
+    assert f"--subgroups fitzpatrick  {described}\n" in ended.out
+
+
+@pytest.mark.real
+def test_on_the_table_of_pad_ufes_20_types_v_and_vi_are_in_no_group(tmp_path, train_command, real_data):
+    table = real_data / "pad_ufes_20" / "metadata.csv"
+    shutil.copy(table, tmp_path / "metadata.csv")
+    (tmp_path / "images").mkdir()
+    for line in csv.DictReader(table.read_text().splitlines()):
+        (tmp_path / "images" / line["img_id"]).touch()  # no picture is opened
+    write_manifest(make_adapter("pad-ufes-20", {}).manifest(tmp_path), tmp_path / "manifest.csv")
+    ended = train_command("init", "manifest.csv", "--yes")
+    assert ended.code == 0, ended.err
+    groups = yaml.safe_load((tmp_path / "job.yaml").read_text())["data"]["subgroups"]["groups"]
+    named = {tone for tones in groups.values() for tone in tones}
+    assert not {"5", "6"} & named
+    assert {"2", "3"} <= named
+    assert "5 (8), 6 (1). A group names" in ended.out
 
 
 def test_dark_skin_without_a_picture_is_said_to_be_missing(write, tmp_path, train_command):

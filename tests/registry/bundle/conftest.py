@@ -8,8 +8,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention, BundleManifest, Conformal, Lineage, ModelFile
+from registry.bundle.manifest.schema import (
+    Abstention,
+    BundleManifest,
+    Conformal,
+    Lineage,
+    ModelFile,
+    Subgroup,
+)
 from registry.bundle.pictures.rule import PictureRule
+from tests.represented import patients_of
 from tests.thresholds import at_log_odds
 
 
@@ -49,6 +57,8 @@ def manifest() -> Callable[..., BundleManifest]:
             "abstention": Abstention(target_risk=0.1, threshold_bin=at_log_odds(0.25), n=412, risk=0.08),
             "lineage": Lineage(job="sha256:" + "0" * 64, recipe="fedauto", seed=0, code_version="0.1.0"),
         }
+        subgroup = parts.get("subgroup")
+        given["patients_by_tone"] = patients_of(subgroup if isinstance(subgroup, Subgroup) else Subgroup())
         return BundleManifest(**{**given, **parts})
 
     return make

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import BundleManifest, Conformal
+from registry.bundle.manifest.schema import BundleManifest, Conformal, Subgroup
 from registry.gates import Case
 from registry.gates.answered import AnsweredGate
 from registry.gates.approvals import ApprovalsGate
@@ -21,13 +21,14 @@ from registry.gates.gate import GateConfig
 from registry.gates.measured_by import MeasuredByGate
 from registry.gates.no_worse import NoWorseGate
 from registry.gates.parity import ParityGate
-from registry.gates.required_subgroups import RequiredSubgroupsGate
+from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
 from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
 from registry.gates.signature import SignatureGate
 from registry.gates.spread import SpreadGate
 from registry.gates.worst_balanced_accuracy import WorstBalancedAccuracyGate
 from registry.gates.worst_malignant_sensitivity import WorstMalignantSensitivityGate
+from tests.represented import patients_of
 
 PROMISE = Conformal(alpha=0.1, threshold_bin=20, n=100, guarantee="global")
 CANCER = (
@@ -114,6 +115,8 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
         return Case(after, running=before.manifests)
 
     two = (bundle(metrics={"n": 50}).manifest, bundle(dark, {"n": 50}).manifest)
+    four = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "6"))
+    few = patients_of(four, without="6")
     mine = "sha256:" + "a" * 64
     ask = "dermfed-registry approve demo 1 2 --to production"
     return {
@@ -133,6 +136,11 @@ def examples(bundle, told, found, dark) -> dict[str, Example]:
             RequiredSubgroupsGate(malignant=20),
             case(found(light=(0.9, 200), dark=(0.9, 20)), labels=CANCER),
             case(found(light=(0.9, 200), dark=(0.9, 7)), labels=CANCER),
+        ),
+        "tones": Example(
+            TonesGate(),
+            Case((two[0], bundle(four, {"n": 50}).manifest)),
+            Case((two[0], bundle(four, {"n": 50}, patients_by_tone=few).manifest)),
         ),
         "calibration": Example(CalibrationGate(limit=0.1), *both("ece", 0.04, 0.18)),
         "coverage": Example(CoverageGate(slack=0.05), *both("coverage", 0.9, 0.8, conformal=PROMISE)),

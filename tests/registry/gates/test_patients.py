@@ -1,16 +1,19 @@
 """What a patient is protected by where nobody has set gates, and the gates that do it."""
 
+import numpy as np
 import pytest
 
 from registry.bundle.manifest.labels import Label
-from registry.bundle.manifest.schema import Abstention
+from registry.bundle.manifest.schema import Abstention, Subgroup, TonePatients
 from registry.bundle.metrics.exact import clopper_pearson
 from registry.gate_report import GateReport
 from registry.gates import DEFAULT, Case
 from registry.gates.answered import AnsweredGate
-from registry.gates.required_subgroups import RequiredSubgroupsGate
+from registry.gates.required_subgroups import RequiredSubgroupsGate, TonesGate
 from registry.gates.risk import RiskGate
 from registry.gates.shown_sensitivity import ShownSensitivityGate
+from tests.measured import TONES as MEASURED_TONES
+from tests.measured import blocks_of, manifest_of
 
 CANCER = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
@@ -215,3 +218,60 @@ def test_groups_without_malignant_pictures_are_alike_only_in_accuracy(bundle):
     assert "of dark no malignant picture was tested" in told["spread"].detail
     assert told["required_subgroups"].verdict == "refused"
     assert "no malignant" not in judged(DEFAULT, release(bundle, **good()))["spread"].detail
+
+
+FOUR = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "6"))
+
+
+def claiming(bundle, counted, everybody=None) -> Case:
+    """A release of everybody and of a subgroup of four tones, with these numbers of patients."""
+    own = bundle(FOUR, good()["dark"], labels=CANCER, patients_by_tone=counted).manifest
+    return Case((bundle(metrics={"n": 10}, patients_by_tone=everybody).manifest, own))
+
+
+def counts(calibration: dict[str, int], test: dict[str, int]) -> TonePatients:
+    return TonePatients(calibration={"fitzpatrick": calibration}, test={"fitzpatrick": test})
+
+
+ALL = {"3": 45, "4": 20, "5": 12, "6": 10}
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict", "of"),
+    [
+        (counts(ALL, ALL), "passed", None),
+        (counts({**ALL, "6": 9}, ALL), "refused", "6 (fitzpatrick) in calibration"),
+        (counts(ALL, {**ALL, "5": 9}), "refused", "5 (fitzpatrick) in test"),
+        (counts({"3": 45, "4": 20, "5": 12}, ALL), "refused", "6 (fitzpatrick) in calibration"),
+        (TonePatients(), "refused", "3 (fitzpatrick) in calibration"),
+        (None, "refused", "3 (fitzpatrick) in calibration"),
+    ],
+)
+def test_a_subgroup_that_names_a_tone_it_has_not_seen_is_refused(bundle, counted, verdict, of):
+    one = TonesGate().judge(claiming(bundle, counted))
+    assert one.verdict == verdict
+    refused = [finding.measure for finding in one.findings if finding.verdict == "refused"]
+    assert refused[:1] == ([f"patients of skin tone {of}"] if of else [])
+    # The neighbour counts malignant pictures of the whole subgroup, and sees none of this.
+    by_subgroup = {"n": 100, "by_subgroup": {"medium-dark": row(57, 60)}}
+    whole = bundle(metrics=by_subgroup, labels=CANCER).manifest
+    own = bundle(FOUR, by_subgroup, labels=CANCER, patients_by_tone=counted).manifest
+    assert RequiredSubgroupsGate(malignant=20).judge(Case((whole, own))).verdict == "passed"
+
+
+def test_the_default_asks_by_skin_tone_and_a_bundle_that_does_not_tell_is_refused(bundle):
+    told = judged(DEFAULT, claiming(bundle, None).manifests)["tones"]
+    assert told.verdict == "refused"
+    assert "the bundle of medium-dark does not tell how many patients of each skin tone" in told.detail
+    assert "Train it again" in told.detail
+
+
+def test_a_subgroup_of_the_global_test_is_asked_for_too(bundle):
+    blocks = blocks_of(np.random.default_rng(0), CANCER, {"light": 30, "dark": 30})
+    everybody = manifest_of(blocks, CANCER)
+    light, dark = (dict.fromkeys(MEASURED_TONES[name], 12) for name in ("light", "dark"))
+    both, few = counts({**light, **dark}, {**light, **dark}), counts({**light, **dark}, light)
+    for counted, verdict in ((both, "passed"), (few, "refused"), (None, "refused")):
+        one = everybody.model_copy(update={"patients_by_tone": counted})
+        assert TonesGate().judge(Case((one,))).verdict == verdict
+    assert TonesGate().judge(Case((bundle(metrics={"n": 10}).manifest,))).verdict == "not applicable"

@@ -22,6 +22,7 @@ COPIED = (
     "clients",
     "registry",
     "serving",
+    "tests/represented.py",
     "tests/serving/conftest.py",
     "tests/thresholds.py",
     "docs/service.md",

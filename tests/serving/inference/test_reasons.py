@@ -153,6 +153,14 @@ def test_a_mild_issue_is_no_ground(ask):
             Parameters("3"),
             ["No version is for skin tone 3 (fitzpatrick)", "for everybody"],
         ),
+        (
+            "tone-not-represented",
+            Parameters("6"),
+            [
+                "Too few patients of skin tone 6 (fitzpatrick), or none, were in the calibration",
+                "for everybody",
+            ],
+        ),
     ],
 )
 def test_the_last_reason_is_the_routes(ask, route, parameters, words):

@@ -2,10 +2,11 @@ from typing import get_args
 
 import pytest
 
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup, TonePatients, schema_for
 from registry.bundle.model_file.graph import Graph
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 from serving.protocol.routing import ROUTES, Route, select_subgroup
+from tests.represented import patients_of
 from tests.thresholds import logistic
 
 TONES = {
@@ -19,6 +20,8 @@ OVER_SCALES = {
     "dark": Subgroup(name="dark", tones={"fitzpatrick": ("V", "VI"), "milk10k": ("0", "1")}),
     "darkest": Subgroup(name="darkest", scale="monk", values=("10",)),
 }
+DECLARED = ("declared", "declared")
+NO_MODEL = ("no-model-for-subgroup", "no-model-for-subgroup")
 MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values=("1", "2"))}
 
 
@@ -48,9 +51,64 @@ MONK = {"global": Subgroup(), "pale": Subgroup(name="pale", scale="monk", values
         ({"global": Subgroup()}, None, "monk", "global", "unknown-tone"),
     ],
 )
-def test_who_answers_and_why(subgroups, tone, scale, answers, route):
-    routed = select_subgroup(subgroups, tone, scale)
-    assert (routed.subgroup, routed.route) == (answers, route)
+def test_who_answers_and_why(bundle, subgroups, tone, scale, answers, route):
+    versions = {
+        name: bundle(subgroup, schema_version=schema_for(None, [subgroup])).manifest
+        for name, subgroup in subgroups.items()
+    }
+    routed = select_subgroup(versions, tone, scale)
+    assert (routed.subgroup, routed.route, routed.reason) == (answers, route, route)
+
+
+FOUR_TONES = Subgroup(name="medium-dark", scale="fitzpatrick", values=("3", "4", "5", "VI"))
+
+
+@pytest.mark.parametrize(
+    ("own", "everybody", "tone", "answers", "route", "reason"),
+    [
+        # the control: with patients of every tone each is the subgroup's
+        (patients_of(FOUR_TONES), patients_of(Subgroup()), "6", "medium-dark", "declared", "declared"),
+        (
+            patients_of(FOUR_TONES, without="6"),
+            patients_of(Subgroup()),
+            "VI",
+            "global",
+            "unknown-tone",
+            "tone-not-represented",
+        ),
+        (patients_of(FOUR_TONES, without="6"), patients_of(Subgroup()), "5", "medium-dark", *DECLARED),
+        # in the test alone, or told by nobody
+        (
+            TonePatients(test={"fitzpatrick": {"6": 40}}),
+            patients_of(Subgroup()),
+            "6",
+            "global",
+            "unknown-tone",
+            "tone-not-represented",
+        ),
+        (None, patients_of(Subgroup()), "6", "global", "unknown-tone", "tone-not-represented"),
+        # of no subgroup: known to the global calibration, and left out of it
+        (patients_of(FOUR_TONES), patients_of(Subgroup()), "1", "global", *NO_MODEL),
+        (
+            patients_of(FOUR_TONES),
+            patients_of(Subgroup(), without="1"),
+            "1",
+            "global",
+            "unknown-tone",
+            "tone-not-represented",
+        ),
+        (patients_of(FOUR_TONES), None, "1", "global", "unknown-tone", "tone-not-represented"),
+    ],
+)
+def test_a_subgroup_answers_for_the_tones_that_its_calibration_has_seen(
+    bundle, own, everybody, tone, answers, route, reason
+):
+    versions = {
+        "global": bundle(patients_by_tone=everybody).manifest,
+        "medium-dark": bundle(FOUR_TONES, patients_by_tone=own).manifest,
+    }
+    routed = select_subgroup(versions, tone, "fitzpatrick")
+    assert (routed.subgroup, routed.route, routed.reason) == (answers, route, reason)
 
 
 def test_every_route_is_named():

@@ -17,8 +17,8 @@ from registry.bundle.errors import CountsError
 from registry.bundle.manifest.labels import Label, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
-from training.data.dataset import Examples, case_of, traits_of
-from training.data.small_cells import unsuppressed
+from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
+from training.data.small_cells import count_people, unsuppressed
 from training.errors import MessageError
 from training.federation.blocks import EVALUATION_BATCH, EvaluateQuestion, pack_blocks
 from training.federation.client.release_ledger import ANSWERS, admit
@@ -115,7 +115,9 @@ def reply_blocks(
                 patients=part.people,
                 smallest_cell=client.smallest_cell,
                 thresholds=thresholds_of(question, part, case_of(client.dataset)),
-                parts=admitted_traits(client, part, traits),
+                parts=admitted_traits(
+                    client, part, traits, [name for name in traits if name != DECLARED_TONE]
+                ),
                 **predictions(probabilities[name], client.dataset.labels, folded=question.folded),
             )
             for name, part in parts.items()
@@ -148,17 +150,42 @@ def thresholds_of(
 
 
 def admitted_traits(
-    client: Client, part: Examples, traits: Mapping[str, Sequence[str]]
+    client: Client, part: Examples, traits: Mapping[str, Sequence[str]], columns: Sequence[str]
 ) -> dict[Trait, NDArray[np.bool_]]:
     """Which pictures `(n,)` of a subgroup have each trait whose counts may leave, column after column."""
     disclosed = unsuppressed(part, traits, client.min_count)
     admitted: dict[Trait, NDArray[np.bool_]] = {}
-    for column in traits:
+    for column in columns:
         masks = {value: keep for (of, value), keep in disclosed.items() if of == column}
         sets = {value: part.where(keep) for value, keep in masks.items()}
         whole = without_holding_back(client, sets)
         admitted |= {(column, value): masks[value] for value in whole}
     return admitted
+
+
+def patients_by_tone(client: Client, parts: Mapping[str, Examples]) -> NDArray[np.int64]:
+    """How many patients of each skin tone that a subgroup names some parts have, `(tones,)`.
+
+    A tone of fewer patients than the job's minimum is 0, and must not follow from how many the subgroup has:
+    where there is one, every other tone of the subgroup is told as the minimum, which it has at least, or as
+    0 where even that would leave too few numbers open. So it is where exact numbers would tell a few patients
+    apart beside what was told before.
+    """
+    traits, least = traits_of(client.dataset), max(client.min_count, 1)
+    tones = list(traits.get(DECLARED_TONE, ()))[:-1]
+    told = np.zeros(len(tones), dtype=np.int64)
+    for part in parts.values():
+        if part.traits is None or not tones:
+            continue
+        of_each = part.traits[:, list(traits).index(DECLARED_TONE)]
+        sizes = count_people(of_each, part.people, len(tones) + 1)[:-1]
+        enough, few = sizes >= least, int(((sizes > 0) & (sizes < least)).sum())
+        exact = {} if few else admitted_traits(client, part, traits, [DECLARED_TONE])
+        if len(exact) == enough.sum():
+            told[enough] = sizes[enough]
+        elif part.num_people >= enough.sum() * least + few * (least - 1):
+            told[enough] = least
+    return told
 
 
 def without_holding_back(client: Client, sets: Mapping[str, Examples]) -> list[str]:

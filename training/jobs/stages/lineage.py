@@ -9,7 +9,7 @@ weights that the job began with, where it named a file.
 from collections.abc import Mapping
 
 from registry.bundle.folder import bundle_digest
-from registry.bundle.manifest.schema import EncoderOrigin
+from registry.bundle.manifest.lineage import EncoderOrigin
 from training.errors import JobError
 from training.jobs.attest import Attest, unsigned
 from training.jobs.stages.base import BundleDraft
