@@ -24,6 +24,7 @@ from hospitals import draw, environment, write_job
 from job_processes import PEAK, told_by_kernel
 from rich.console import Console
 
+from benchmarks.loopback.permissive import permissive
 from clients.node.chunk_receiver import ChunkReceiver
 from clients.node.request_handler import RequestHandler
 from training.engines.nvflare.channel import Heartbeat
@@ -104,7 +105,13 @@ class HospitalProcess:
         states = folder / name
         states.mkdir(parents=True)
         handler = RequestHandler(
-            name, job, manifest, cache=folder / "cache", states=states, say=lambda _: None
+            name,
+            job,
+            manifest,
+            cache=folder / "cache",
+            states=states,
+            say=lambda _: None,
+            guard=permissive(folder),
         )
         return ChunkReceiver(handler, states)
 

@@ -183,8 +183,14 @@ def compare(
     ):
         for (scale, tone), chosen in pictures_by_tone(job, folder, count).items():
             for way, parameters in ways.items():
-                own = owner.get((scale, tone), GLOBAL) if way == "declared" else GLOBAL
-                route = "no-model-for-subgroup" if way == "declared" and own == GLOBAL else way
+                own, route = GLOBAL, way
+                if way == "declared":
+                    named = owner.get((scale, tone), GLOBAL)
+                    counted = bundles[named].manifest.patients_by_tone
+                    seen = counted is not None and counted.count("calibration", tone, scale) is not None
+                    own = named if seen else GLOBAL
+                    missing = "no-model-for-subgroup" if seen else "unknown-tone"
+                    route = missing if own == GLOBAL else way
                 differences, from_torch, bad = [], [], 0
                 for picture in chosen:
                     content = reader.read(picture.file)

@@ -13,6 +13,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+from benchmarks.loopback.permissive import permissive
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
@@ -101,6 +102,8 @@ class Federated:
         for name, number in pictures.items():
             drawn(folder, name, number, size)
         provision(Federation.model_validate(self.federation), folder, self.kits)
+        for name in self.hospitals:
+            permissive(self.kits / name)
         if cables:
             for name in (*self.hospitals, ADMIN):
                 self.cables[name] = Cable(self.port)

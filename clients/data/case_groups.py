@@ -4,7 +4,6 @@ A lesion that two clients hold is a case at each of them. What its pictures' row
 that is empty on some of them says nothing.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -39,15 +38,12 @@ class CaseGroups:
     pictures: int
 
 
-def group_cases(
-    rows: Sequence[Row], table: PictureTable, contents: NDArray[np.uint8], case: CaseInput
-) -> CaseGroups:
+def group_cases(rows: Sequence[Row], table: PictureTable, case: CaseInput) -> CaseGroups:
     """Group pictures into cases.
 
     Args:
         rows: of the manifests, one per picture.
         table: of the same pictures.
-        contents: SHA-256 of each picture's bytes, `(pictures, 32)`.
         case: what a case has.
 
     Raises:
@@ -84,7 +80,7 @@ def group_cases(
             clients=table.clients[leading],
             splits=table.splits[leading],
             traits=None if table.traits is None else table.traits[leading],
-            names=None if table.names is None else case_names(table.names, contents, slotted),
+            names=None if table.names is None else case_names(table.names, slotted),
             cases=Cases(pictures, of_kind, facts),
         ),
         beyond_slots=sum(map(len, members)) - sum(map(len, slotted)),
@@ -229,14 +225,11 @@ def known_column(members: Sequence[Sequence[int]]) -> Callable[[NDArray[np.int64
     return of
 
 
-def case_names(
-    names: NDArray[np.int64], contents: NDArray[np.uint8], slotted: Sequence[Sequence[int]]
-) -> NDArray[np.int64]:
-    """Digests of each case and of its patient, `(cases, 2)`; a case with another picture is another one."""
-    found = np.empty((len(slotted), 2), dtype=np.int64)
-    for number, pictures in enumerate(slotted):
-        digest = hashlib.sha256(
-            b"".join(sorted(contents[picture].tobytes() for picture in pictures))
-        ).digest()
-        found[number] = int.from_bytes(digest[:8], "big", signed=True), names[pictures[0], 1]
-    return found
+def case_names(names: NDArray[np.int64], slotted: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """What each case and its patient are known by, `(cases, 2)`: the case by one of its pictures.
+
+    So counts of lesions are held against counts of pictures: they differ by those who have more of a lesion.
+    """
+    return np.array(
+        [(names[pictures, 0].min(), names[pictures[0], 1]) for pictures in slotted], dtype=np.int64
+    ).reshape(-1, 2)

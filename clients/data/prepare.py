@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.case_groups import group_cases
+from clients.data.enough_patients import refuse_narrow
 from clients.data.errors import BrokenPicturesError, ClientDataError
 from clients.data.filtering import Picture, filtered
 from clients.data.labels.common_codes import label_pictures
@@ -45,6 +46,7 @@ def prepare(
     intersections: Sequence[IntersectionConfig] = (),
     whole: bool = True,
     rule: PictureRule | None = None,
+    least: int = 1,
 ) -> PreparedDataset:
     """Prepare the data set of a job, as its `data` block asks.
 
@@ -56,6 +58,7 @@ def prepare(
         intersections: columns of which the pictures' traits are kept.
         whole: whether these are all of the job's pictures, and not one hospital's own.
         rule: how a picture becomes pixels; by default as `config` says by itself.
+        least: of how many patients all must be that `where`, label maps and `train_only` keep or leave out.
 
     Raises:
         ClientDataError: the pictures cannot be used as the job asks; see `clients.data.errors`.
@@ -71,6 +74,10 @@ def prepare(
         for picture, number in zip(matched, labelling.classes, strict=True)
         if number != DROPPED
     ]
+
+    if least > 1:
+        rows = [row for source in sources for row in source.manifest.rows]
+        refuse_narrow(rows, matched, [picture for picture, _ in labelled], least)
 
     files = list(dict.fromkeys(picture.file for picture, _ in labelled))
     rule = rule or config.picture
@@ -119,7 +126,7 @@ def prepare(
     shown, beyond_slots = len(table.rows), 0
     if config.case is not None:
         rows = [picture.row for picture, keep in zip(pictures, held.tolist(), strict=True) if keep]
-        grouped = group_cases(rows, table, decoded.contents[places][held], config.case)
+        grouped = group_cases(rows, table, config.case)
         table, shown, beyond_slots = grouped.table, grouped.pictures, grouped.beyond_slots
     return PreparedDataset(
         labels=labelling.labels,

@@ -70,15 +70,16 @@ class PreparedDataset:
             raise ClientDataError(f"there is no split {split!r}; {nearest(split, list(SPLITS))}")
         table = self.table
         keep = (table.clients == self.clients.index(client)) & (table.splits == SPLITS.index(split))
+        part = table.where(keep)
         return Examples(
             self.images,
-            table.rows[keep],
-            table.labels[keep],
-            table.subgroups[keep],
-            table.lesions[keep],
-            None if table.traits is None else table.traits[keep],
-            None if table.names is None else table.names[keep],
-            None if table.cases is None else table.cases.where(keep),
+            part.rows,
+            part.labels,
+            part.subgroups,
+            part.lesions,
+            part.traits,
+            part.names,
+            part.cases,
         )
 
     @property

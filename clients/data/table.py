@@ -33,3 +33,17 @@ class PictureTable:
     traits: NDArray[np.int64] | None = None
     names: NDArray[np.int64] | None = None
     cases: Cases | None = None
+
+    def where(self, keep: NDArray[np.bool_]) -> "PictureTable":
+        """The entries that `keep` marks, `(entries,)`."""
+        return PictureTable(
+            self.rows[keep],
+            self.labels[keep],
+            self.subgroups[keep],
+            self.lesions[keep],
+            self.clients[keep],
+            self.splits[keep],
+            None if self.traits is None else self.traits[keep],
+            None if self.names is None else self.names[keep],
+            None if self.cases is None else self.cases.where(keep),
+        )

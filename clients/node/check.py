@@ -16,19 +16,17 @@ from clients.federation.errors import KitError, PolicyFileError
 from clients.federation.kit import Kit
 from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
-from clients.node.own_data import AgreedDataset, OwnData, read_own
-from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
+from clients.node.own_data import OwnData, listed, read_own
+from clients.node.policy import POLICY, Policy, hours_in_words, limits_in_words, read_policy
 from clients.node.policy_guard import require_threads
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
 from training.algorithms.release_store import FolderReleases
 from training.data.dataset import SPLITS
-from training.data.picture_list import PictureList
 from training.engines.nvflare.handshake import installed
-from training.engines.nvflare.roster import agree
 from training.errors import JobError, TrainingError
 from training.federation.client.census_account import CensusAccount
-from training.jobs.counts_under_masks import decide_masks, over_network
+from training.jobs.counts_under_masks import decide_masks, over_network, why_open
 from training.jobs.divided import require_divided, require_gpus
 from training.jobs.job import Job
 from training.jobs.who_sees_what import who_sees_what
@@ -165,21 +163,22 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
     except PolicyFileError as error:
         yield CheckResult("policy", False, f"{error}\nuntil it is mended this node does nothing")
         return
-    if not path.exists():
-        yield CheckResult(
-            "policy", True, f"none: jobs alone decide; {path} may say what this hospital allows"
-        )
-        return
-    yield CheckResult("policy", True, f"{path}: {policy.model_dump_json(exclude_defaults=True)}")
+    own = f"{path}: " if path.exists() else f"no file, so these values hold; {path} may say otherwise: "
+    yield CheckResult("policy", True, f"{own}{policy.model_dump_json(include={'privacy', *changed(policy)})}")
     if policy.hours:
         answered = f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
         yield CheckResult("policy hours", True, answered)
     if lines := limits_in_words(policy):
         yield CheckResult("policy limits", True, "; ".join(lines))
     if job is not None:
-        decided = decide_masks(over_network(job), kit.federation.names)
-        for each in verdicts_on(policy, decided):
+        there, names = over_network(job), kit.federation.names
+        for each in verdicts_on(policy, decide_masks(there, names), why_open(there, names)):
             yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
+
+
+def changed(policy: Policy) -> set[str]:
+    """The blocks of a policy in which something was written down."""
+    return set(policy.model_dump(exclude_defaults=True))
 
 
 def check_processes(kit: Kit, job: Job | None, processes: int) -> CheckResult:
@@ -271,10 +270,8 @@ def check_census(kit: Kit, job: Job, own: OwnData) -> Iterator[CheckResult]:
     try:
         if not read_policy(kit.path / POLICY).privacy.census_apart:
             return
-        pictures = PictureList.of(AgreedDataset(own, agree(job, [own.properties], {})), kit.facts.name)
-        CensusAccount(FolderReleases(kit.releases), kit.facts.name).refuse_near(
-            pictures, job.privacy.min_count
-        )
+        account = CensusAccount(FolderReleases(kit.releases), kit.facts.name)
+        account.refuse_near(listed(own), job.privacy.min_count)
     except PolicyFileError:
         return  # told by `check_policy`
     except TrainingError as error:

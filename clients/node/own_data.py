@@ -5,7 +5,8 @@ hospital is one client under its own name. Splits are drawn hospital by hospital
 they are those that one machine with all manifests would draw.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.enough_patients import withhold_few
 from clients.data.errors import LabelError, PartitionError
 from clients.data.labels.label_map import UNLABELLED
 from clients.data.own_config import is_unseen, own_config
 from clients.data.prepare import prepare
+from clients.data.prepared import PreparedDataset
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Label
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
+from training.data.picture_list import PictureList
+from training.data.selectors import refuse_identifying
+from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
 from training.jobs.job import Job
@@ -34,11 +40,13 @@ class OwnData:
         properties: what the node discloses of them.
         dataset: the pictures, with classes and subgroups of their own numbering.
         labelled: whether the node knows the labels of its training pictures.
+        withheld: what of the pictures is of too few patients, in words.
     """
 
     properties: ClientProperties
     dataset: Dataset
     labelled: bool
+    withheld: tuple[str, ...] = ()
 
     @property
     def pictures(self) -> int:
@@ -49,7 +57,7 @@ class OwnData:
     def not_used(self) -> list[str]:
         """What is to be told of pictures that are not used, or in no subgroup."""
         unused = unused_of(self.dataset)
-        return [] if unused is None else unused.lines()
+        return [*([] if unused is None else unused.lines()), *self.withheld]
 
 
 def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
@@ -64,8 +72,10 @@ def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
     Raises:
         ClientDataError: they cannot be used as the job asks.
     """
+    refuse_identifying(job.data, job.evaluation.intersections)
     config, source = own_config(job.data, node, manifest)
-    dataset = prepare(
+    least = 1 if node == SERVER else job.privacy.min_count
+    prepared = prepare(
         config,
         seed=job.seed,
         folder=manifest.absolute().parent,
@@ -73,13 +83,61 @@ def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
         intersections=job.evaluation.intersections,
         whole=False,
         rule=job.picture,
+        least=least,
     )
+    unseen = is_unseen(job.data, node)
+    dataset = enough(prepared, job.data, least, unseen=unseen)
     keepers = job.data.labelled_clients
     changes: dict[str, Any] = {"client": node, "source": source}
-    if is_unseen(job.data, node):
+    if unseen:
         changes |= {"unseen": True, "labels": ()}  # its pictures have no say in what the classes are
     properties = of_dataset(dataset.clients[0], dataset).model_copy(update=changes)
-    return OwnData(properties, dataset, keepers is None or node in (*keepers, SERVER))
+    withheld = tuple(withheld_in_words(prepared, dataset, least))
+    return OwnData(properties, dataset, keepers is None or node in (*keepers, SERVER), withheld)
+
+
+def enough(prepared: PreparedDataset, data: DataConfig, least: int, *, unseen: bool) -> PreparedDataset:
+    """A node's pictures without what is of fewer than `least` patients."""
+    if least <= 1:
+        return prepared
+    mapped = [data.label_map, *(source.label_map for source in data.sources)]
+    chosen = any(isinstance(each, Mapping) for each in mapped)
+    table = withhold_few(prepared.table, least, mapped=chosen, unseen=unseen)
+    left = np.unique(table.subgroups[table.subgroups >= 0])
+    numbers = np.full(len(prepared.subgroups), -1, dtype=np.int64)
+    numbers[left] = np.arange(len(left))
+    table = replace(table, subgroups=renumbered(table.subgroups, numbers))
+    names = tuple(prepared.subgroups[number] for number in left.tolist())
+    return replace(prepared, table=table, subgroups=names)
+
+
+def withheld_in_words(prepared: PreparedDataset, dataset: PreparedDataset, least: int) -> Iterator[str]:
+    """What of a node's pictures is withheld, for their owner."""
+    before, after = prepared.table, dataset.table
+    fewer = {
+        "are not used": len(before.rows) - len(after.rows),
+        "are in no subgroup": int((before.subgroups >= 0).sum() - (after.subgroups >= 0).sum()),
+        "have no label here": int((before.labels >= 0).sum() - (after.labels >= 0).sum()),
+    }
+    if any(fewer.values()):
+        told = ", ".join(f"{number} {what}" for what, number in fewer.items() if number)
+        yield (
+            f"what is of fewer than {least} patients of one split, subgroup or class is withheld "
+            f"(privacy.min_count): of the pictures {told}"
+        )
+
+
+def listed(own: OwnData) -> PictureList:
+    """The list of a node's pictures before anything was agreed on; its sets are those of the run's census."""
+    name, unseen = own.properties.client, own.properties.unseen
+    roster = Roster(
+        clients=(name,),
+        labels=tuple(own.dataset.labels),
+        subgroups=own.properties.subgroups,
+        fingerprints={},
+        unseen=(name,) if unseen else (),
+    )
+    return PictureList.of(AgreedDataset(own, roster), name)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The hospital's own policy: `policy.yaml` in its kit, which the hospital writes and nobody else does.
 
 Whatever a job says, a node does no more than its policy allows. The file is read at every question, so that a
-change holds at once; one that cannot be read allows nothing. Where there is none, jobs alone decide, as they
-did before there were policies.
+change holds at once; one that cannot be read allows nothing. Where there is none, and for every key that it
+leaves out, the values here hold: a job that asks for more than they allow is refused until the hospital has
+written down that it may.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pydantic import Field, StringConstraints, field_validator
 from clients.federation.errors import PolicyFileError
 from training.config import FrozenConfig
 from training.config_file import read_config
+from training.data.selectors import identifying
 
 POLICY = "policy.yaml"  # in a kit
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -26,24 +28,40 @@ class PrivacyPolicy(FrozenConfig):
     """The least that a job's `privacy` block has to promise.
 
     Attributes:
-        min_count: the least `privacy.min_count`.
+        min_count: the least `privacy.min_count`: of how many patients all must be that is counted, trained
+            on, or kept or left out by a selector of the job.
         masked_counts: whether counts leave as sums under masks alone.
         masked_weights: whether weights do.
-        fewest: the least number of hospitals in any sum under masks; null for what the job says.
+        fewest: the least number of hospitals in any sum under masks.
         least_noise: the least noise multiplier on updates (`privacy.client_level`) or on every step of every
             training (`dp-sgd`); null where none is required.
         largest_epsilon: the largest `privacy.counts.epsilon`; null where no noise on counts is required.
         census_apart: whether a run is refused whose numbers of pictures differ by fewer than `min_count`
-            patients of a split and subgroup from those that an earlier run was told.
+            patients of a split and subgroup, or of a class, from those that an earlier run was told.
+        columns: of the manifest, by which a job may filter or divide (`where`, `train_only`, subgroups and
+            intersections by column, facts with values of its own). Never one that names pictures, lesions or
+            patients.
     """
 
-    min_count: int = Field(1, ge=1)
-    masked_counts: bool = False
+    min_count: int = Field(10, ge=1)
+    masked_counts: bool = True
     masked_weights: bool = False
-    fewest: int | None = Field(None, ge=2)
+    fewest: int = Field(3, ge=2)
     least_noise: float | None = Field(None, gt=0)
     largest_epsilon: float | None = Field(None, gt=0)
-    census_apart: bool = False
+    census_apart: bool = True
+    columns: tuple[str, ...] = ()
+
+    @field_validator("columns")
+    @classmethod
+    def _name_nobody(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        for column in columns:
+            if identifying(column):
+                raise ValueError(
+                    f"the column {column!r} names single pictures, lesions or patients, and no job selects "
+                    "by it; remove it from privacy.columns"
+                )
+        return columns
 
 
 class JobsPolicy(FrozenConfig):
@@ -125,14 +143,14 @@ class Policy(FrozenConfig):
 
 
 def read_policy(path: Path) -> Policy:
-    """Read and check a hospital's policy; where there is no file, one that allows everything.
+    """Read and check a hospital's policy; where there is no file, the values that hold without one.
 
     Raises:
         PolicyFileError: with one line for each thing that is wrong.
     """
     if not path.exists() and not path.is_symlink():
         return Policy()
-    holds = "privacy, jobs, hours, limits; remove it to have none"
+    holds = "privacy, jobs, hours, limits; without it the safe values hold"
     return read_config(path, Policy, PolicyFileError, what="a policy", holds=holds)
 
 

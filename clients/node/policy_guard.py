@@ -11,6 +11,7 @@ import torch
 from clients.federation.errors import ClosedHoursError, LimitsError, PolicyError
 from clients.node.policy import Policy, hours_in_words, read_policy
 from clients.node.policy_verdict import verdicts_on
+from training.data.selectors import refuse_identifying
 from training.jobs.job import Job
 
 GB = 1_000_000_000  # bytes
@@ -51,12 +52,14 @@ class PolicyGuard:
             job: the job, with masks on counts decided.
 
         Raises:
+            JobError: it selects by a column that names patients, which no policy allows.
             PolicyError: it does not; with every rule that the job breaks.
             ClosedHoursError: not at this hour.
             LimitsError: the disk is fuller than it allows.
             PolicyFileError: it cannot be read.
         """
         policy = self.policy()
+        refuse_identifying(job.data, job.evaluation.intersections)
         stamp = job.model_dump_json()
         if self._judged != (policy, stamp):
             broken = [each for each in verdicts_on(policy, job) if not each.allowed]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clients.node.policy import Policy, PrivacyPolicy
 from training.algorithms.objectives.dp_sgd import DPSGD
-from training.jobs.counts_under_masks import why_open
+from training.data.selectors import identifying, selecting_columns
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_paths
 from training.updates.settings import PrivacyConfig
@@ -28,14 +28,15 @@ class Verdict:
     text: str
 
 
-def verdicts_on(policy: Policy, job: Job) -> Iterator[Verdict]:
+def verdicts_on(policy: Policy, job: Job, unmasked: str | None = None) -> Iterator[Verdict]:
     """What each rule of the policy says of a job; nothing of rules that are not set.
 
     Args:
         policy: the hospital's.
         job: the job, with masks on counts decided.
+        unmasked: why counts leave in the clear, where that is known.
     """
-    yield from on_privacy(policy.privacy, job)
+    yield from on_privacy(policy.privacy, job, unmasked)
     named = policy.jobs
     if named.digests or named.recipes:
         recipe = recipe_of(job, named.recipes)
@@ -46,21 +47,28 @@ def verdicts_on(policy: Policy, job: Job) -> Iterator[Verdict]:
         yield Verdict("jobs", allowed, f"{' and '.join(wanted)} are allowed, the job is {what}")
 
 
-def on_privacy(least: PrivacyPolicy, job: Job) -> Iterator[Verdict]:
+def on_privacy(least: PrivacyPolicy, job: Job, unmasked: str | None) -> Iterator[Verdict]:
     """What the rules on privacy say of a job."""
     privacy = job.privacy
     masks, secure = privacy.masked_counts, privacy.secure_aggregation
-    if least.min_count > 1:
+    yield Verdict(
+        "privacy.min_count",
+        privacy.min_count >= least.min_count,
+        f"{least.min_count} or more is asked, the job has {privacy.min_count}",
+    )
+    columns = selecting_columns(job.data, job.evaluation.intersections)
+    for column, settings in columns.items():
+        why = "may select by it" if column in least.columns else "is not among privacy.columns"
+        if identifying(column):
+            why = "names single pictures, lesions or patients, by which no job selects"
         yield Verdict(
-            "privacy.min_count",
-            privacy.min_count >= least.min_count,
-            f"{least.min_count} or more is asked, the job has {privacy.min_count}",
+            "privacy.columns",
+            column in least.columns,
+            f"{', '.join(settings)} {'selects' if len(settings) == 1 else 'select'} by the column {column}, "
+            f"which {why}",
         )
     if least.masked_counts:
-        clear = f"in the clear: {why_open(job, None)}"
-        yield Verdict(
-            "privacy.masked_counts", masks is not None, f"counts leave {'under masks' if masks else clear}"
-        )
+        yield Verdict("privacy.masked_counts", masks is not None, masked_in_words(job, unmasked))
     if least.masked_weights:
         yield Verdict(
             "privacy.masked_weights",
@@ -68,7 +76,7 @@ def on_privacy(least: PrivacyPolicy, job: Job) -> Iterator[Verdict]:
             f"weights leave {'under masks' if secure else 'in the clear: no privacy.secure_aggregation'}",
         )
     sums = {each.fewest for each in (masks, secure) if each is not None}
-    if least.fewest is not None and sums:
+    if sums:
         yield Verdict(
             "privacy.fewest",
             min(sums) >= least.fewest,
@@ -89,6 +97,17 @@ def on_privacy(least: PrivacyPolicy, job: Job) -> Iterator[Verdict]:
             f"counts with ε of {least.largest_epsilon:g} or less are asked, the job has "
             f"{noise_in_words(privacy)}",
         )
+
+
+def masked_in_words(job: Job, unmasked: str | None) -> str:
+    """Whether counts leave under masks, and what hospitals have to do that allow it otherwise."""
+    if job.privacy.masked_counts is not None:
+        return "counts leave under masks"
+    why = "" if unmasked is None else f": {unmasked}"
+    return (
+        f"counts leave in the clear{why}. A hospital that allows it writes privacy.masked_counts: false into "
+        "its policy.yaml; where two take part, both have to"
+    )
 
 
 def noise_in_words(privacy: PrivacyConfig) -> str:

@@ -17,7 +17,7 @@ from clients.federation.errors import LimitsError
 from clients.node.canary_guard import CanaryGuard
 from clients.node.kept_weights import KeptWeights, LostWeightsError
 from clients.node.one_question import FILE, one_question
-from clients.node.own_data import AgreedDataset, OwnData, read_own
+from clients.node.own_data import AgreedDataset, OwnData, listed, read_own
 from clients.node.own_field import read_own_field
 from clients.node.policy import POLICY
 from clients.node.policy_guard import PolicyGuard
@@ -192,7 +192,9 @@ class RequestHandler:
                         MessageError(f"{self._node} was started without --data; start it with its manifest")
                     )
                 if self._own is None:
-                    self._own = read_own(self._job, self._node, self._manifest, self._cache)
+                    own = read_own(self._job, self._node, self._manifest, self._cache)
+                    self._refuse_near_census(listed(own))
+                    self._own = own
             except TrainingError as error:
                 return self._refuse(error)
             self._say(

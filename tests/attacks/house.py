@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 import yaml
 from PIL import Image
 
+from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from clients.data.outcomes.pinning import drawn_pictures
@@ -13,6 +15,7 @@ from clients.data.withdrawal.withdraw import withdraw
 from clients.node.policy_guard import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
+from training.engines.nvflare.channel import REFUSED
 from training.engines.nvflare.handshake import shake_hands
 from training.engines.nvflare.payload import write_payload
 from training.engines.nvflare.roster import ClientProperties, DataChange, agree
@@ -43,6 +46,8 @@ class House:
     def __init__(self, folder: Path, job: Job) -> None:
         self.folder, self.job, self.policy = folder, job, folder / "policy.yaml"
         self.said: list[str] = []
+        self.counted: torch.Tensor | None = None  # the census, where a test keeps it
+        permissive(folder)
         rows = []
         for n in range(PATIENTS):
             for part in "ab" if n % 3 else "a":
@@ -73,7 +78,10 @@ class House:
 
     def join(self, handler: RequestHandler, *changes: DataChange) -> bool:
         """Whether it takes part."""
-        told = ClientProperties.model_validate_json(handler.introduce())
+        introduced = handler.introduce()
+        if REFUSED in introduced:
+            return False
+        told = ClientProperties.model_validate_json(introduced)
         roster = agree(self.job, [told], {}).model_copy(update={"changes": changes})
         return handler.join(roster.model_dump_json()) == "{}"
 

@@ -104,8 +104,8 @@ def asked(make_client, monkeypatch, tmp_path):
 
     sets_told, admitted = [], door.admitted_traits
 
-    def spy(client, part, traits):
-        masks = admitted(client, part, traits)
+    def spy(client, part, traits, *columns):
+        masks = admitted(client, part, traits, *columns)
         sets = (part, *(part.where(keep) for keep in masks.values()))
         sets_told.extend(frozenset(zip(of.rows.tolist(), of.people.tolist(), strict=True)) for of in sets)
         return masks

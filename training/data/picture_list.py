@@ -105,8 +105,17 @@ class PictureList:
         return found
 
     def sets(self) -> list[NDArray[np.int64]]:
-        """Pictures and patients `(n, 2)` of each split and subgroup that has any."""
-        _, places = np.unique(self.rows[:, [SPLIT, SUBGROUP]], axis=0, return_inverse=True)
+        """Pictures and patients `(n, 2)` of each split and subgroup, with labels and without."""
+        return self._parts(np.column_stack([self.rows[:, [SPLIT, SUBGROUP]], self.rows[:, LABEL] >= 0]))
+
+    def classes(self) -> list[NDArray[np.int64]]:
+        """Pictures and patients `(n, 2)` of each class that has any."""
+        labelled = PictureList(self.rows[self.rows[:, LABEL] >= 0])
+        return labelled._parts(labelled.rows[:, [LABEL]])
+
+    def _parts(self, keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Pictures and patients of each value of keys `(pictures, columns)`."""
+        _, places = np.unique(keys, axis=0, return_inverse=True)
         numbers = places.reshape(-1)
         return [
             self.rows[numbers == number][:, [PICTURE, PATIENT]]

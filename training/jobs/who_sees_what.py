@@ -15,6 +15,7 @@ from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.beit import BEiT
 from training.algorithms.objectives.dp_sgd import DPSGD
 from training.algorithms.objectives.tokenizers.codebook import Codebook
+from training.data.selectors import selecting_columns
 from training.data.subgroup_settings import ToneGroups
 from training.federation.canary import STEPS
 from training.federation.server.evaluation_cohort import cohort_size
@@ -94,12 +95,25 @@ def of_the_network(job: Job) -> Iterator[Seen]:
             "names and fingerprints",
             "in the clear: all have to agree on it",
         )
+    columns = selecting_columns(job.data, job.evaluation.intersections)
+    if columns:
+        yield Seen(
+            "columns",
+            "what is counted and trained on is selected by columns of the manifest: "
+            + "; ".join(f"{column} ({', '.join(settings)})" for column, settings in columns.items()),
+            "whatever follows from the selection",
+            NOTHING,
+            f"a node selects by the columns of its policy alone, and keeps and leaves out pictures of "
+            f"{of_patients(job.privacy.min_count)}, or none",
+        )
     yield Seen(
         "census",
-        "how many pictures by split, subgroup and class; how many are not used or in no subgroup, by reason",
-        "exact numbers, however small",
+        "how many pictures by split, subgroup and class; of a hospital whose policy has census_apart: false "
+        "also how many are not used or in no subgroup, by reason",
+        "exact numbers; of a class in a subgroup and split however small",
         NOTHING,
-        "in the clear: who is asked, and who weighs how much, follows from it",
+        "in the clear: who is asked, and who weighs how much, follows from it; a subgroup in a split is of "
+        f"{of_patients(job.privacy.min_count)}, or none",
     )
     first = job.stages[0]
     if (

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from benchmarks.loopback.federated import ADMIN, Federated
+from benchmarks.loopback.permissive import permissive
 from benchmarks.loopback.replay import replay
 from benchmarks.training_runs import digest, stage_tensors
 from clients.data.manifests.manifest import Row
@@ -34,6 +35,12 @@ def until(condition: Callable[[], Any], what: str, pause: float = 0.05) -> None:
         time.sleep(pause)
 
 
+@pytest.fixture
+def tiny(tiny: dict[str, Any]) -> dict[str, Any]:
+    """A tiny job for hospitals that are too small for a least number of patients."""
+    return {**tiny, "privacy": {"min_count": 1}}
+
+
 @pytest.fixture(scope="session")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kits of a federation of three hospitals; nobody is started."""
@@ -48,6 +55,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kit(kits: Path, tmp_path: Path) -> Kit:
     """A hospital's kit, for one test to do with as it likes."""
     shutil.copytree(kits / "north", tmp_path / "house" / "north")
+    permissive(tmp_path / "house" / "north")
     return open_kit(tmp_path / "house" / "north", "hospital")
 
 
@@ -104,6 +112,7 @@ def own_job() -> Callable[..., Path]:
             "clients": {"by": "manifest"},
         }
         tiny["engine"] = engine
+        tiny["privacy"] = {"min_count": 1}  # the hospitals are too small for more
         tiny["stages"][0] |= {
             "rounds": rounds,
             "aggregator": {"name": "fedauto"},

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.loopback.permissive import permissive
 from clients.node.cli import app
 from clients.node.policy import POLICY
 from tests.clients.node.talk import ask, join
@@ -30,20 +31,26 @@ def found(kit, small_job, tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def small_job(small_job):
+    """A job that tells nothing of single patients."""
+    return small_job.model_copy(update={"privacy": small_job.privacy.model_copy(update={"min_count": 2})})
+
+
 def test_check_foresees_a_census_that_the_policy_refuses(kit, door, small_job, found):
-    (kit.path / POLICY).write_text("privacy: {census_apart: true}\n")
+    permissive(kit.path, census_apart=True)
     assert found()["census"]["fit"], "nothing was told before"
     join(door, small_job)
     ask(door, small_job, CENSUS, 1)
     assert found()["census"]["fit"], "the same pictures again"
     manifest = Path(kit.settings().data)
     lines = manifest.read_text().splitlines(keepends=True)
-    manifest.write_text("".join(lines[:-1]))
+    manifest.write_text("".join(lines[:1] + lines[2:]))
     told = found()["census"]
     assert not told["fit"]
     assert "a new run is refused: numbers of these pictures differ by fewer than 2 patients" in told["text"]
     assert "--beside 1" in told["text"]
-    (kit.path / POLICY).unlink()
+    permissive(kit.path)
     assert "census" not in found()
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.loopback.permissive import permissive
 from clients.federation.kit import open_kit
 from clients.node import check as checks
 from clients.node.cli import app, main
@@ -107,14 +108,16 @@ def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as server:
         kit_file = kits / "south" / "federation.yaml"
         kit_file.write_text(kit_file.read_text().replace("port: 1\n", f"port: {server.getsockname()[1]}\n"))
-        rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], "2", "fitzpatrick") for n in range(12)]
+        rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], "2", "fitzpatrick") for n in range(60)]
         manifest = write_pictures(rows)
         tiny["data"] = {"manifest": "x.csv", "label_map": "malignancy", "image_size": 16}
+        tiny["privacy"] = {"min_count": 2}
         (tmp_path / "job.yaml").write_text(yaml.safe_dump(tiny))
         monkeypatch.setenv("DERMFED_CACHE", str(tmp_path / "cache"))
+        permissive(kits / "south")
         ended = run("check", "--kit", kits / "south", "--data", manifest, "--job", tmp_path / "job.yaml")
     assert ended.exit_code == 0, ended.output
-    assert "12 pictures" in ended.output
+    assert "60 pictures" in ended.output
     assert "classes benign, malignant" in ended.output
     assert "Never: pictures, file names" in ended.output
     assert (

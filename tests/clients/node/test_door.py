@@ -233,6 +233,7 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/removal.py",
         "clients/node/request_handler.py",
         "clients/node/run_pictures.py",
+        "training/data/selectors.py",
         "training/engines/nvflare/handshake.py",
         "training/engines/nvflare/roster.py",
         "training/engines/nvflare/wire.py",

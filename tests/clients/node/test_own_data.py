@@ -54,7 +54,7 @@ def job_of(tiny, manifests):
             "clients": {"by": "manifest"},
             "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2"], "dark": ["5", "6"]}},
         }
-        return Job.model_validate({**tiny, "data": {**block, **data}})
+        return Job.model_validate({**tiny, "data": {**block, **data}, "privacy": {"min_count": 1}})
 
     return build
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
@@ -45,6 +46,7 @@ def node(job, write_pictures, tmp_path):
         cache=tmp_path / "cache",
         states=tmp_path / "states",
         say=lambda _: None,
+        guard=permissive(tmp_path),
     )
     assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
     told = ClientProperties.model_validate_json(made.introduce())
@@ -132,7 +134,15 @@ def test_no_account_is_taken_back(job, node, tmp_path, stage, track):
 
 
 def test_a_node_without_pictures_or_before_its_turn_says_so(job, tmp_path):
-    bare = RequestHandler("north", job, None, cache=tmp_path, states=tmp_path / "s", say=lambda _: None)
+    bare = RequestHandler(
+        "north",
+        job,
+        None,
+        cache=tmp_path,
+        states=tmp_path / "s",
+        say=lambda _: None,
+        guard=permissive(tmp_path),
+    )
     assert "started without --data" in json.loads(bare.introduce())["refused"]
     assert "before it has introduced itself" in json.loads(bare.join("{}"))["refused"]
     bare.greet(shake_hands(job.digest, "s1").model_dump_json())
@@ -172,7 +182,13 @@ def test_what_is_wrong_with_files_is_told_at_home_alone(job, tmp_path, write_pic
     (manifest.parent / "smith-3.png").write_bytes(b"no picture")
     said = []
     node = RequestHandler(
-        "north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append
+        "north",
+        job,
+        manifest,
+        cache=tmp_path / "c",
+        states=tmp_path / "s",
+        say=said.append,
+        guard=permissive(tmp_path),
     )
     told = "pictures: some of its pictures cannot be decoded; its own log says more"
     assert json.loads(node.introduce()) == {"refused": told}
@@ -183,7 +199,13 @@ def test_what_stands_in_a_table_is_told_at_home_alone(job, tmp_path, write_pictu
     said = []
     manifest = write_pictures([Row(f"{n}.png", ("MEL", "Smith, Jane")[n % 2]) for n in range(14)])
     node = RequestHandler(
-        "north", job, manifest, cache=tmp_path / "c", states=tmp_path / "s", say=said.append
+        "north",
+        job,
+        manifest,
+        cache=tmp_path / "c",
+        states=tmp_path / "s",
+        say=said.append,
+        guard=permissive(tmp_path),
     )
     told = "labels: its labels do not fit the job's label map; its own log says more"
     assert json.loads(node.introduce()) == {"refused": told}
@@ -214,6 +236,7 @@ def test_a_hospital_s_processes_are_held_against_the_job_before_it_joins(job, tm
         states=tmp_path / "states",
         say=said.append,
         processes=2,
+        guard=permissive(tmp_path),
     )
     # The digest is the job's: the coordinator does not hear how a hospital computes.
     assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
@@ -239,6 +262,7 @@ def test_a_hospital_of_two_processes_answers_what_one_of_a_single_process_does(j
             cache=tmp_path / "cache",
             states=states,
             say=lambda _: None,
+            guard=permissive(tmp_path),
             processes=processes,
         )
         node.greet(shake_hands(job.digest, "s1").model_dump_json())

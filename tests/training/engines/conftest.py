@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from benchmarks.loopback.permissive import permissive
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest
@@ -158,6 +159,7 @@ class Net:
                 cache=self.cache,
                 states=self.folder / name / "clients",
                 say=self.said.append,
+                guard=permissive(self.folder / name, columns=["site"]),
             )
             self.channels[name] = InProcessChannel(reception)
 
@@ -192,6 +194,7 @@ def own_job(make_job, manifests) -> Callable[..., Job]:
         }
         engine = {"network": QUICK, **changes.pop("engine", {})}
         model = changes.pop("model", None)
+        changes.setdefault("privacy", {"min_count": 1})  # the hospitals are too small for more
         job = make_job(data=data, engine=engine, **changes)
         return job if model is None else Job.model_validate({**job.resolved(), "model": model})
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.loopback.permissive import permissive
 from clients.node.request_handler import RequestHandler
 from tests.field_files import FIRST, cell, file, stratum
 from training.errors import QuorumError
@@ -30,6 +31,7 @@ def given(own_job, net, tmp_path):
             states=made.folder / name / "clients",
             say=made.said.append,
             field=path,
+            guard=permissive(made.folder / name),
         )
     return made
 

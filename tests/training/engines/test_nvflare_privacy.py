@@ -12,7 +12,7 @@ from training.messages.message import Update
 from training.updates.secure_aggregation.aggregation import tolerance
 from training.updates.secure_aggregation.messages import CONFIRM, KEYS, LAYOUT, MASKED, QUESTIONS, UNMASK
 
-MASKS = {"secure_aggregation": {"fewest": 3}}
+MASKS = {"min_count": 1, "secure_aggregation": {"fewest": 3}}
 PACKED = {"up": "8-bit", "down": "half", "exact_below": 100}
 NAMES = ["north", "south", "east", "west"]
 FLOAT32 = 2 * 4 * 2.0**-24  # a product and a sum of each of four clients are rounded, or both at once

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from benchmarks.loopback.permissive import permissive
 from clients.node.rejoin import Rejoin
 from clients.node.request_handler import RequestHandler
 from training.engines.nvflare.channel import ChannelError
@@ -25,6 +26,7 @@ def handler(net, name, rejoin):
         states=net.folder / name / "clients",
         say=net.said.append,
         rejoin=rejoin,
+        guard=permissive(net.folder / name),
     )
 
 

@@ -22,6 +22,7 @@ TOPICS = {
     "log_likelihoods": "calibration",
     "thresholds": "calibration",
     "distances": "calibration",
+    "tones": "calibration",
     "counts": "counts",
     "embeddings": "embeddings",
 }

@@ -15,7 +15,7 @@ from tests.training.engines.conftest import HOSPITALS, decoded
 from training.engines.nvflare.channel import StoppedError
 from training.engines.nvflare.roster import Roster
 
-LEAST = 4
+LEAST = 2
 
 
 @pytest.fixture
@@ -142,7 +142,8 @@ def test_with_the_consent_of_both_sides_it_goes_on_and_no_number_tells_of_it(beg
     [note] = [note for note in report_data(result).notes if note.startswith("north took pictures out")]
     assert change.after in note
     assert "stays in the weights" in note
-    assert any("of the 34 pictures that this run began with are gone" in line for line in there.said)
+    began = int(held.counts["north"].sum())
+    assert any(f"of the {began} pictures that this run began with are gone" in line for line in there.said)
 
 
 @pytest.mark.long

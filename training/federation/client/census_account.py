@@ -1,16 +1,18 @@
 """The account of numbers of pictures: those of a run are held against what was told to earlier runs.
 
 The census tells how many pictures of each split, subgroup and class a client has, and is exact. Of two whose
-pictures differ by one patient the difference is what this patient has. Where a hospital's policy asks for it,
-a run is refused whose census would differ so: pictures and patients of each split and subgroup are held
-against those of every earlier census, two at a time, by the rule that answers go by
-(`training.federation.client.differences`): unions of them are equal, or differ by the job's minimum of
-patients. A number by itself is told however small it is, so that a split and subgroup of which nothing is
-left, or nothing was there, is no matter of differences.
+pictures differ by one patient the difference is what this patient has, whatever the difference comes from:
+another selection, another seed of the splits, another share of labels, lesions in place of pictures, a
+picture that was mended, a patient who came or withdrew. So every census is a release. Where a hospital's
+policy asks for it, a run is refused whose pictures differ from those of an earlier run by fewer patients than
+the job's minimum: by split and subgroup, with labels and without, two runs at a time, by the rule of answers
+(`training.federation.client.differences`). A split and subgroup of which nothing is left, or nothing was
+there, is no matter of differences. Pictures that both runs have with a label are held against each other by
+class, too: those of so many patients have another class, or of none.
 
-Departures: classes are not told apart, so that of patients who are gone together it is told how many had
-which; combinations of three censuses and more are not looked at; a label or a tone that is put right changes
-numbers too, and is only seen where a picture comes to another split or subgroup by it.
+Departures: of patients who are gone together it is told how many had which class; combinations of three
+censuses and more are not looked at; a tone that is put right changes numbers too, and is only seen where a
+picture comes to another split or subgroup by it.
 """
 
 import hashlib
@@ -22,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.algorithms.release_store import ReleaseStore
-from training.data.picture_list import PICTURE, PictureList
+from training.data.picture_list import PictureList
 from training.errors import DataError
 from training.federation.client.differences import Release, smallest_difference
-from training.federation.client.release_ledger import CENSUS_NUMBERS, kind_number, release_of
+from training.federation.client.release_ledger import CENSUS_NUMBERS, CLASS_NUMBERS, kind_number, release_of
 
 
 @dataclass(frozen=True)
@@ -46,30 +48,39 @@ class CensusAccount:
         Raises:
             DataError: saying by how many, and what to do.
         """
-        if self.store.has(self.client, digest_of(pictures)):
-            return
-        now = Release.of(pictures.sets())
+        now = {kind_number(kind): Release.of(sets) for kind, sets in kinds_of(pictures).items()}
         for rows in self.store.all(self.client):
-            if rows[0, 2] != kind_number(CENSUS_NUMBERS):
+            kind = int(rows[0, 2])
+            if kind not in now:
                 continue
-            apart = patients_apart(now, release_of(rows), least)
+            one, other = now[kind], release_of(rows)
+            if kind == kind_number(CLASS_NUMBERS):
+                one, other = in_both(one, other), in_both(other, one)
+            apart = patients_apart(one, other, least)
             if apart < least:
                 raise DataError(
                     f"numbers of these pictures differ by fewer than {least} patients ({apart:g}) of one "
-                    "split and subgroup from those that an earlier run was told, and privacy.census_apart of "
-                    "policy.yaml asks for as many. Where somebody withdrew, write the manifest anew with "
-                    f"`dermfed-data withdraw … --beside {least - 1}`; where patients came, or splits are "
-                    "drawn anew, start with the manifest of that run until there are enough of them"
+                    "split and subgroup, or class, from those that an earlier run was told, and "
+                    "privacy.census_apart of policy.yaml asks for as many. Where somebody withdrew, write "
+                    f"the manifest anew with `dermfed-data withdraw … --beside {least - 1}`; where patients "
+                    "came, or the job selects, maps or splits otherwise, start with the manifest and the job "
+                    "of that run until there are enough of them"
                 )
 
     def remember(self, pictures: PictureList) -> None:
         """Write down what is told now."""
-        digest = digest_of(pictures)
-        if not self.store.has(self.client, digest):
-            release = Release.of(pictures.sets())
-            head = np.array([[0, 0, kind_number(CENSUS_NUMBERS)]], dtype=np.int64)
-            body = np.column_stack([release.pictures, release.patients, release.sets])
-            self.store.add(self.client, digest, np.concatenate([head, body]))
+        for kind, sets in kinds_of(pictures).items():
+            digest = digest_of(kind, sets)
+            if not self.store.has(self.client, digest):
+                release = Release.of(sets)
+                head = np.array([[0, 0, kind_number(kind)]], dtype=np.int64)
+                body = np.column_stack([release.pictures, release.patients, release.sets])
+                self.store.add(self.client, digest, np.concatenate([head, body]))
+
+
+def kinds_of(pictures: PictureList) -> dict[str, list[NDArray[np.int64]]]:
+    """The sets of pictures that a census counts, by the kind of release."""
+    return {CENSUS_NUMBERS: pictures.sets(), CLASS_NUMBERS: pictures.classes()}
 
 
 def patients_apart(one: Release, other: Release, enough: int) -> float:
@@ -106,13 +117,19 @@ def patients_between(one: Release, other: Release) -> NDArray[np.int64]:
     return np.unique(np.concatenate([one.patients[mine], other.patients[theirs]]))
 
 
+def in_both(one: Release, other: Release) -> Release:
+    """The pictures of the one that the other has, too."""
+    keep = np.isin(one.pictures, other.pictures)
+    return Release(one.pictures[keep], one.patients[keep], one.sets[keep])
+
+
 def of_sets(release: Release, numbers: Sequence[int]) -> Release:
     """Some sets of a release."""
     keep = np.isin(release.sets, numbers)
     return Release(release.pictures[keep], release.patients[keep], release.sets[keep])
 
 
-def digest_of(pictures: PictureList) -> str:
-    """What names a census in the store, whatever the order of pictures."""
-    rows = pictures.rows[np.argsort(pictures.rows[:, PICTURE], kind="stable")]
-    return hashlib.sha256(CENSUS_NUMBERS.encode() + rows.tobytes()).hexdigest()[:32]
+def digest_of(kind: str, sets: Sequence[NDArray[np.int64]]) -> str:
+    """What names numbers of a kind in the store, whatever the order of pictures and sets."""
+    parts = sorted(hashlib.sha256(part[np.argsort(part[:, 0])].tobytes()).digest() for part in sets)
+    return hashlib.sha256(kind.encode() + b"".join(parts)).hexdigest()[:32]

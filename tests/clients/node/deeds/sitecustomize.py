@@ -4,7 +4,8 @@ Python itself loads this file in every process that has its folder on `PYTHONPAT
 `DERMFED_TEST_DEEDS` names, an empty file `east fit 2 nan` makes the node of east send NaN in its answer to
 `fit` of round 2, once: the file is gone then. A folder `wire` there gets every answer that reaches the
 server, as it came; a folder `trained` what every hospital masks. While there is a file `forgetful`, hospitals
-do not remember over whom they let sums be unmasked. For each file `full 1`, `full 2` and so on a checkpoint
+do not remember over whom they let sums be unmasked; with a file `unguarded` a job may select by columns that
+name patients. For each file `full 1`, `full 2` and so on a checkpoint
 of the coordinator finds its disk full, once; an admin then waits a second only.
 """
 
@@ -114,6 +115,12 @@ def forget(cohorts):
     cohorts.entries = lambda client: {} if (FOLDER / "forgetful").exists() else real(client)
 
 
+def let_patients_be_named(selectors):
+    """A hospital for which no column names a patient, while it is told so."""
+    if (FOLDER / "unguarded").exists():
+        selectors.IDENTIFYING = ()
+
+
 def show_what_is_masked(client):
     """A hospital that leaves what it masks where a test finds it."""
     real = client.withhold
@@ -153,6 +160,7 @@ def hasten(supervise):
 if FOLDER.is_dir():
     sys.meta_path.insert(0, AfterImport("training.atomic_files", fill))
     sys.meta_path.insert(0, AfterImport("clients.federation.supervise", hasten))
+    sys.meta_path.insert(0, AfterImport("training.data.selectors", let_patients_be_named))
     package = "training.updates.secure_aggregation"
     sys.meta_path.insert(0, AfterImport(f"{package}.cohorts", forget))
     sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))
