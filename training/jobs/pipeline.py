@@ -112,7 +112,7 @@ def run_stages(
     census = ask_census(job, dataset, engine, dismissed)
     require_hospitals(job.privacy, census)
     model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-    for line in (*told_of(job, model), *notes_on_data(dataset, census)):
+    for line in (*told_of(job, model), *notes_on_data(job, dataset, census)):
         metrics_log.log(line)
     initial = {name: tensor.clone() for name, tensor in float_state(model).items()}
     outcome, log_bytes = StageResult({GLOBAL: initial}), 0
@@ -152,7 +152,7 @@ def run_stages(
         **data_facts(dataset, census),
         **({"left_out": dict(left_out)} if left_out else {}),
         **({"changed_data": [dict(change) for change in changes]} if changes else {}),
-        "notes": notes_on_data(dataset, census, to_owner=False),
+        "notes": notes_on_data(job, dataset, census, to_owner=False),
     }
     release(out / "bundles", outcome)
     write_text(out / "summary.json", json.dumps(summary, indent=2) + "\n")
@@ -173,11 +173,12 @@ def unused_by(dataset: Dataset, census: Census) -> Mapping[str, Unused]:
     return census.unused if unused is None else {ALL: unused}
 
 
-def notes_on_data(dataset: Dataset, census: Census, *, to_owner: bool = True) -> list[str]:
+def notes_on_data(job: Job, dataset: Dataset, census: Census, *, to_owner: bool = True) -> list[str]:
     """What is to be told of a job's data before it begins: what is not used, and what cannot be judged.
 
     Args:
-        dataset: of the job.
+        job: the job.
+        dataset: its pictures.
         census: who holds what.
         to_owner: whether whoever holds the pictures reads it; else nothing of their tables is quoted.
     """
@@ -186,6 +187,13 @@ def notes_on_data(dataset: Dataset, census: Census, *, to_owner: bool = True) ->
         told = own.lines(to_owner=to_owner)
     else:
         told = [f"{name}: {line}" for name, unused in census.unused.items() for line in unused.lines()]
+    least = job.privacy.min_count
+    if job.engine.name == "nvflare" and least > 1:
+        told.append(
+            f"each hospital withholds what is of fewer than {least} patients of one split, subgroup or class "
+            "(privacy.min_count): patients of a rare skin tone or diagnosis may be missing from figures and "
+            "from their subgroup's training, and only the hospital's log says how many"
+        )
     return [*told, *gaps(census, dataset.labels)]
 
 

@@ -8,10 +8,12 @@ import pytest
 from clients.data.adapters.table import make_adapter
 from clients.data.manifests.csv_file import write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from personalization.report.run_report import report_data
 from training.data.dataset import SPLITS
 from training.engines.nvflare.payload import read_payload
 from training.engines.nvflare.wire import AnswerHeader
 from training.federation.blocks import read_blocks
+from training.jobs.counts_under_masks import over_network
 
 FEW, LEAST, EACH = 2, 3, 12  # pictures of the small group; the job's minimum; pictures of a split
 SMALL = "east"
@@ -163,3 +165,13 @@ def test_personal_models_and_calibration_tell_nothing_of_a_few(told):
             if header.ask == "embeddings":
                 counts = tensors["pictures"].numpy()
                 assert np.all((counts == 0) | (counts >= LEAST))
+
+
+@pytest.mark.parametrize("least", [LEAST, 1])
+def test_the_run_and_its_report_say_that_a_few_are_withheld(own_job, net, federate_block, least):
+    """Only the hospital knows how many; a reader of a rare tone has to know that some are missing."""
+    stages = [federate_block(rounds=1, evaluate_on=None)]
+    result = net(over_network(own_job(privacy={"min_count": least}, stages=stages))).run()
+    said = f"each hospital withholds what is of fewer than {least} patients"
+    for lines in (result.summary["notes"], report_data(result).notes):
+        assert any(line.startswith(said) for line in lines) == (least > 1)

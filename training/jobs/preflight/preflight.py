@@ -94,8 +94,8 @@ def preflight(job: Job, dataset: Dataset, store: StateStore) -> Preflight:
     return Preflight(
         census,
         tuple(rows),
-        (*notes_on_data(dataset, census), *of_cells),
-        (*notes_on_data(dataset, census, to_owner=False), *of_cells),
+        (*notes_on_data(job, dataset, census), *of_cells),
+        (*notes_on_data(job, dataset, census, to_owner=False), *of_cells),
         tuple(estimate(job, census, rehearsal, timed)),
         who_sees_what(job, census.all_hospitals),
         {name: unused.record() for name, unused in unused_by(dataset, census).items()},
