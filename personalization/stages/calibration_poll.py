@@ -199,8 +199,7 @@ class Poll:
             ]
         )
         none = np.zeros(len(claimed), dtype=np.int64)
-        told = [each for each in updates if each.tensors[TONES].numel()]  # others' pictures declare no tone
-        counts = sum((read_counts(each, TONES, none.shape) for each in told), none)
+        counts = sum((read_counts(each, TONES, none.shape) for each in updates), none)
         found: dict[str, dict[str, int]] = {}
         for (scale, tone), n in zip(claimed, counts.tolist(), strict=True):
             if n >= least:

@@ -15,7 +15,7 @@ from clients.store import ClientStore
 from registry.bundle.manifest.labels import Label
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
-from training.data.dataset import SPLITS, Dataset, Examples, Split
+from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.federation.server.checkpoint import Checkpoint, Checkpoints
 from training.federation.server.metrics_log import MetricsLog
@@ -30,6 +30,7 @@ LABELS = (
     Label(code="malignant", name="Malignant", malignancy="malignant"),
 )
 SUBGROUPS = ("light", "dark")
+TONES = (*(f"fitzpatrick {tone}" for tone in range(1, 7)), "")
 # Pictures in each split by client and subgroup: no two clients and no two subgroups are alike.
 SIZES: Mapping[str, Mapping[str, tuple[int, int, int, int]]] = {
     "north": {"light": (13, 4, 4, 6), "dark": (5, 3, 3, 4)},
@@ -49,6 +50,7 @@ class MadeDataset:
     fingerprint: str = "sha256:made-up"
     unseen: tuple[str, ...] = ()
     communities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    traits: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {DECLARED_TONE: TONES})
 
     def examples(self, client: str, split: Split) -> Examples:
         return self.held[client, split]
@@ -65,7 +67,9 @@ def draw_examples(
     shade = np.where(labels == 1, 70, 150)[:, None, None, None] + 25 * subgroups[:, None, None, None]
     images = np.clip(shade + rng.normal(0, 40, (n, size, size, 3)), 0, 255).astype(np.uint8)
     images.flags.writeable = False
-    return Examples(images, np.arange(n), labels, subgroups, first + np.maximum(np.arange(n) - 1, 0))
+    tones = np.array([0, 3, len(TONES) - 1], dtype=np.int64)[subgroups]  # light is 1, dark is 4, others none
+    lesions = first + np.maximum(np.arange(n) - 1, 0)
+    return Examples(images, np.arange(n), labels, subgroups, lesions, tones[:, None])
 
 
 def make(
