@@ -17,7 +17,7 @@ from clients.federation.kit import Kit
 from clients.node.connection import reach
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
-from clients.node.policy import POLICY, Policy, hours_in_words, limits_in_words, read_policy
+from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
 from clients.node.policy_guard import require_threads
 from clients.node.policy_verdict import verdicts_on
 from registry.bundle.counts.merged_bins import smallest_cell
@@ -163,8 +163,9 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
     except PolicyFileError as error:
         yield CheckResult("policy", False, f"{error}\nuntil it is mended this node does nothing")
         return
+    shown = {"privacy", *policy.model_dump(exclude_defaults=True)}
     own = f"{path}: " if path.exists() else f"no file, so these values hold; {path} may say otherwise: "
-    yield CheckResult("policy", True, f"{own}{policy.model_dump_json(include={'privacy', *changed(policy)})}")
+    yield CheckResult("policy", True, f"{own}{policy.model_dump_json(include=shown)}")
     if policy.hours:
         answered = f"questions are answered {hours_in_words(policy.hours)}, by this machine's clock"
         yield CheckResult("policy hours", True, answered)
@@ -174,11 +175,6 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
         there, names = over_network(job), kit.federation.names
         for each in verdicts_on(policy, decide_masks(there, names), why_open(there, names)):
             yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
-
-
-def changed(policy: Policy) -> set[str]:
-    """The blocks of a policy in which something was written down."""
-    return set(policy.model_dump(exclude_defaults=True))
 
 
 def check_processes(kit: Kit, job: Job | None, processes: int) -> CheckResult:

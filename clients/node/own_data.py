@@ -25,7 +25,6 @@ from registry.bundle.manifest.labels import Label
 from training.data.cases import joined_cases
 from training.data.dataset import SERVER, SPLITS, Dataset, Examples, Split, case_of, traits_of
 from training.data.picture_list import PictureList
-from training.data.selectors import refuse_identifying
 from training.data.settings import DataConfig
 from training.data.unused import Unused, unused_of
 from training.engines.nvflare.roster import ClientProperties, Roster, of_dataset
@@ -72,7 +71,6 @@ def read_own(job: Job, node: str, manifest: Path, cache: Path) -> OwnData:
     Raises:
         ClientDataError: they cannot be used as the job asks.
     """
-    refuse_identifying(job.data, job.evaluation.intersections)
     config, source = own_config(job.data, node, manifest)
     least = 1 if node == SERVER else job.privacy.min_count
     prepared = prepare(

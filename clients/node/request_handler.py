@@ -261,7 +261,6 @@ class RequestHandler:
     def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
         """What was told of this run's pictures before some were removed; see `Removal.take_up`."""
         now = self._listed = PictureList.of(data, self._node)
-        self._refuse_near_census(now)
         removal = Removal(self._node, self._job, self._pictures, self._store, self._releases, self._say)
         return removal.take_up(now, data, changed=changed)
 
