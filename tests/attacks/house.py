@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 import yaml
 from PIL import Image
 
@@ -46,7 +45,6 @@ class House:
     def __init__(self, folder: Path, job: Job) -> None:
         self.folder, self.job, self.policy = folder, job, folder / "policy.yaml"
         self.said: list[str] = []
-        self.counted: torch.Tensor | None = None  # the census, where a test keeps it
         permissive(folder)
         rows = []
         for n in range(PATIENTS):
