@@ -8,14 +8,12 @@ before it subtracts those of another.
 
 from dataclasses import replace
 from itertools import combinations, combinations_with_replacement
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from clients.store import ClientStore
 from personalization.stages.per_client import evaluate_together
-from tests.training.conftest import MadeDataset
 from training.algorithms.release_store import FolderReleases
 from training.federation.blocks import EvaluateQuestion
 from training.federation.client import evaluate as door
@@ -26,15 +24,12 @@ SUBGROUPS = ("light", "dark", "undeclared")
 ALL, ONE_PER_LESION = {}, {"one_per_lesion": True}
 
 
-class WithSites(MadeDataset):
-    """A dataset that tells where on the body a picture was taken, and in which ward."""
-
-    traits: ClassVar = {"site": ("trunk", "face"), "ward": ("skin", "head")}
+SITES = {"site": ("trunk", "face"), "ward": ("skin", "head")}
 
 
 @pytest.fixture
 def full(make_dataset):
-    """A hospital of 60 test pictures, 4 of them a second one of their lesion, with the site of each."""
+    """A hospital of 60 test pictures, 4 a second one of their lesion, with the site and the ward of each."""
     data = make_dataset({"north": {"light": (3, 3, 3, 40), "dark": (3, 3, 3, 20)}})
     examples = data.held["north", "test"]
     lesions = np.arange(60)
@@ -42,7 +37,7 @@ def full(make_dataset):
     face = (np.arange(60) % 3 == 0).astype(np.int64)
     traits = np.column_stack([face, face * (np.arange(60) != 3)])
     data.held["north", "test"] = replace(examples, lesions=lesions, traits=traits)
-    return WithSites(data.held, data.clients)
+    return replace(data, traits=SITES)
 
 
 def of(data, keep):

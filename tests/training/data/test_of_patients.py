@@ -60,6 +60,5 @@ def test_what_is_closed(held):
 
 def test_all_else_is_the_datasets(held):
     view = OfPatients(held, ())
-    for name in ("labels", "subgroups", "clients", "unseen", "communities", "fingerprint"):
+    for name in ("labels", "subgroups", "clients", "unseen", "communities", "fingerprint", "traits"):
         assert getattr(view, name) == getattr(held, name)
-    assert view.traits == {}
