@@ -1,0 +1,133 @@
+"""Commands as a user types them, and one trained and registered model for everybody who asks."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from _pytest.capture import SysCapture
+
+from dermfed import commands
+
+JOB: dict[str, Any] = {
+    "name": "contract",
+    "seed": 3,
+    "data": {
+        "adapter": "synthetic",
+        "options": {"pictures": 240, "size": 32, "seed": 1},
+        "label_map": "malignancy",
+        "image_size": 16,
+        "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}},
+        "clients": {"by": "subgroup"},
+        "split": {"train": 0.4, "validation": 0.2, "calibration": 0.2, "test": 0.2},
+    },
+    "model": {"name": "resnet18", "weights": "none", "options": {"channels": [4, 8, 16, 32]}},
+    "privacy": {"min_count": 2},
+    "stages": [
+        {
+            "stage": "federate",
+            "rounds": 2,
+            "objective": {"name": "supervised", "batch_size": 16, "optimizer": {"name": "adam", "lr": 1e-3}},
+            "aggregator": {"name": "fedavg"},
+        },
+        {"stage": "personalize", "strategy": {"name": "finetune", "epochs": 1}, "selection": {"band": 0.05}},
+        {"stage": "export"},
+        {"stage": "calibrate", "coverage": 0.9},
+        {"stage": "register", "model": "contract"},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run of `JOB`.
+
+    Attributes:
+        run: the folder of the run: `bundles/`, `summary.json`, `report.html`, ...
+        environment: the variables that lead to the registry which its four releases are in.
+    """
+
+    run: Path
+    environment: Mapping[str, str]
+
+
+@pytest.fixture
+def job() -> dict[str, Any]:
+    """The job of `trained` as plain data, to change at will."""
+    return deepcopy(JOB)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for caches that all tests of a process share."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="session")
+def command(home: Path) -> Callable[..., Ended]:
+    """`command("registry", "list", environment={...}, folder=...)` calls `dermfed-registry list`.
+
+    In this process, in `folder` (a fresh one without), with no `DERMFED_` variable but those given.
+    """
+
+    def call(
+        name: str,
+        *arguments: object,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Ended:
+        with pytest.MonkeyPatch.context() as patch:
+            for variable in [each for each in os.environ if each.startswith("DERMFED_")]:
+                patch.delenv(variable)
+            given = {"COLUMNS": "200", "DERMFED_CACHE": str(home / "cache"), **(environment or {})}
+            for variable, value in given.items():
+                patch.setenv(variable, value)
+            patch.chdir(folder or mkdtemp(dir=home))
+            patch.setattr(sys, "argv", [f"dermfed-{name}", *map(str, arguments)])
+            out, err = SysCapture(1), SysCapture(2)
+            threads = torch.get_num_threads()
+            out.start()
+            err.start()
+            try:
+                getattr(commands, name)()
+                code = 0
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            finally:
+                torch.set_num_threads(threads)
+                printed = out.snap(), err.snap()
+                out.done()
+                err.done()
+        return Ended(code, *printed)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """`JOB`, trained, personalized, calibrated and registered once for all tests of a process."""
+    folder = tmp_path_factory.mktemp("trained")
+    environment = {
+        "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
+        "DERMFED_STORE": str(folder / "store"),
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(JOB, sort_keys=False))
+    ended = command("train", "job.yaml", "--out", "run", environment=environment, folder=folder)
+    assert ended.code == 0, ended.out + ended.err
+    return Trained(folder / "run", environment)
