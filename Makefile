@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: catalogues demo announced serve test check generators lint format types imports size schema bench docs clean
+.PHONY: demo announced serve test check generators lint format types imports size schema bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Packages are installed into $(VENV): once, and without a word"
@@ -92,9 +92,6 @@ format: $(VENV)/.installed-dev
 
 schema: $(VENV)/.installed-dev  ## the shape of a job, by which wrong ones are refused before torch is loaded
 	$(BIN)/python -m training.jobs.shape_schema
-
-catalogues: $(VENV)/.installed-dev  ## new sentences of the pages into the catalogues, for translators
-	$(BIN)/python -m serving.web.extraction
 
 docs: $(VENV)/.installed-dev  ## the documentation as a site, in build/docs; a broken link is an error
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

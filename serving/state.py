@@ -11,7 +11,6 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
-from registry.bundle.message import Message
 from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
@@ -34,10 +33,8 @@ from serving.settings import ServeSettings
 
 Told = TypeVar("Told")
 
-GONE = Message("the version of {model} that was answering was withdrawn; ask again")
-NOT_TOLD = Message(
-    "no model can answer; the service's log says why, and a key with the scope operate is told"
-)
+GONE = "the version of {model} that was answering was withdrawn; ask again"
+NOT_TOLD = "no model can answer; the service's log says why, and a key with the scope operate is told"
 """In place of health issues, for whoever does not operate the service."""
 
 POLL = 0.02
@@ -219,7 +216,7 @@ class ServiceState:
         served = await self._told(
             partial(current.served_for, began, model),
             began,
-            Message("a new release has been loading for too long"),
+            "a new release has been loading for too long",
         )
         key = request.state.check(keys=served.keys)  # it may have been revoked while the body came in
         if not served.releases:
@@ -245,15 +242,15 @@ class ServiceState:
                 raise NothingServed(told, {"Retry-After": "5"})
             return may
 
-        otherwise = Message("the registry does not say whether this answer may be given")
+        otherwise = "the registry does not say whether this answer may be given"
         if not await self._told(may_answer, time.monotonic(), otherwise):
-            raise NothingServed(Message(GONE, model=version.model), {"Retry-After": "1"})
+            raise NothingServed(GONE.format(model=version.model), {"Retry-After": "1"})
 
     async def _told(self, ask: Callable[[], Told | None], began: float, otherwise: str) -> Told:
         """What the registry has told, waited for from `began` on and no longer than the settings say."""
         while (told := ask()) is None:
             if time.monotonic() - began > self.settings.patience_seconds:
-                raise NothingServed(Message("{why}; try again", why=otherwise), {"Retry-After": "5"})
+                raise NothingServed(f"{otherwise}; try again", {"Retry-After": "5"})
             await anyio.sleep(POLL)
         return told
 
@@ -270,19 +267,19 @@ def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
         # One that is stopped counts: whoever named none before must not be answered by another now.
         if len(known := sorted({*served.releases, *served.silenced})) > 1:
             raise InvalidParameter(
-                Message("several models are served; name one: `model` is {models}", models=", ".join(known))
+                "several models are served; name one: `model` is {models}".format(models=", ".join(known))
             )
         return next(iter(served.releases.values()))
     if name in served.silenced:
         raise NothingServed(served.silenced[name], {"Retry-After": "5"})
     if name not in served.releases:
         hint = nearest(name, list(served.releases))
-        raise UnknownModel(Message("no model {model} is served; {hint}", model=repr(name[:100]), hint=hint))
+        raise UnknownModel(f"no model {name[:100]!r} is served; {hint}")
     return served.releases[name]
 
 
 def _not_started() -> NothingServed:
-    return NothingServed(Message("the service is starting or ending; try again"), {"Retry-After": "1"})
+    return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
 
 
 def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
@@ -299,7 +296,4 @@ def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:
         return told[0] if len(told) == 1 else "; ".join(told)
     if served.health_issues:
         return NOT_TOLD
-    return Message(
-        "no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`",
-        alias=alias,
-    )
+    return f"no model has been promoted to {alias}; use `dermfed-registry promote MODEL VERSION --to {alias}`"

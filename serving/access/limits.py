@@ -18,7 +18,6 @@ from typing import Final
 
 from starlette.requests import Request
 
-from registry.bundle.message import Message
 from registry.records import ApiKey
 from serving.access.gcra import MINUTE, Rate, RateLimiter, RateLimitResult
 from serving.metrics.metrics import Metrics
@@ -77,13 +76,8 @@ class Limits:
         result = await self._spend(self._keys, "open" if key is None else key.id, rate)
         headers = rate_limit_headers(rate, result)
         if not result.admitted:
-            who = Message("this machine") if key is None else Message("the API key {key}", key=key.id)
-            why = Message(
-                "{who} may ask {per_minute} times a minute, and {burst} times at once",
-                who=who,
-                per_minute=rate.per_minute,
-                burst=rate.burst,
-            )
+            who = "this machine" if key is None else f"the API key {key.id}"
+            why = f"{who} may ask {rate.per_minute} times a minute, and {rate.burst} times at once"
             raise self._refusal(result, why, headers)
         request.state.headers = headers
 
@@ -95,7 +89,7 @@ class Limits:
         """
         result = await self._spend(self._guesses, network_address(request), UNKNOWN_KEY_RATE)
         if not result.admitted:
-            why = Message("too many API keys that are not known came from this address; use one that is")
+            why = "too many API keys that are not known came from this address; use one that is"
             raise self._refusal(result, why)
 
     def close(self) -> None:
@@ -117,7 +111,7 @@ class Limits:
     ) -> TooManyRequests:
         self._metrics.limited()
         again = _seconds(result.wait)
-        detail = Message("{why}; ask again in {seconds} s", why=why, seconds=again)
+        detail = f"{why}; ask again in {again} s"
         return TooManyRequests(detail, {**(headers or {}), "Retry-After": str(again)})
 
     def _rate(self, key: ApiKey | None) -> Rate | None:

@@ -12,7 +12,6 @@ from registry.bundle.maps.overlay import overlay_png
 from registry.bundle.maps.placement import Placement
 from registry.bundle.maps.relevance import relevance
 from registry.bundle.maps.verdict import judged_for
-from registry.bundle.message import Message, Number
 from registry.bundle.model_file.graph import Outputs
 from serving.protocol.parameters import Parameters
 from serving.protocol.schemas import Explanation, PictureMap
@@ -23,7 +22,7 @@ def explanation(
     where: Sequence[Placement],
     manifest: BundleManifest,
     parameters: Parameters,
-    why_not: Message | None,
+    why_not: str | None,
 ) -> Explanation:
     """The maps of the most probable class, or why there are none.
 
@@ -60,24 +59,21 @@ def _limits(shares: NDArray[np.float64], judged: MapJudgement, on_this_tone: boo
     """What the maps do not say."""
     overall = judged.overall
     said = [
-        Message(
+        (
             "The map shows where in the picture the answer comes from, not why. It does not say whether the "
             "answer is right."
         ),
-        Message(
-            "It is coarse: {rows} x {columns} cells, and what lies between their middles is drawn smooth.",
-            rows=shares.shape[1],
-            columns=shares.shape[2],
+        (
+            f"It is coarse: {shares.shape[1]} x {shares.shape[2]} cells, and what lies between "
+            "their middles is drawn smooth."
         ),
-        Message(
-            "On {n} pictures on which such maps were judged, covering where they pointed changed the answer "
-            "more than covering other parts in {share} % of them.",
-            n=Number(f"{overall.n:,}"),
-            share=Number(f"{100 * overall.against_elsewhere / overall.n:.0f}"),
-        ),
+        (
+            "On {n} pictures on which such maps were judged, covering where they pointed changed "
+            "the answer more than covering other parts in {share} % of them."
+        ).format(n=f"{overall.n:,}", share=f"{100 * overall.against_elsewhere / overall.n:.0f}"),
     ]
     if not shares.any():
-        said.append(Message("Nothing in what was sent speaks for this answer more than for others."))
+        said.append("Nothing in what was sent speaks for this answer more than for others.")
     if not on_this_tone:
-        said.append(Message("On this skin tone such maps were not judged by themselves."))
+        said.append("On this skin tone such maps were not judged by themselves.")
     return list(said)

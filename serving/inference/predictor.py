@@ -21,7 +21,6 @@ from registry.bundle.folder import Bundle
 from registry.bundle.manifest.schema import BundleManifest
 from registry.bundle.maps.placement import Placement, placement
 from registry.bundle.maps.verdict import why_no_map
-from registry.bundle.message import Message
 from registry.bundle.model_file.graph import Graph, Outputs
 from registry.bundle.question import Question
 from registry.bundle.would_help import would_help
@@ -37,7 +36,7 @@ from serving.protocol.problems import BodyTooLarge, NotAnImage, ProblemResponse,
 from serving.protocol.routing import RouteReason, route_of
 from serving.protocol.schemas import AnsweringModel, Diagnosis
 
-SAME_FILE: Final = Message(
+SAME_FILE: Final = (
     "Two of the pictures are one and the same file. Check whether each is of the kind that was said."
 )
 
@@ -60,7 +59,7 @@ class LoadedVersion:
     lone_graph: Graph | None = None
 
     @cached_property
-    def why_no_map(self) -> Message | None:
+    def why_no_map(self) -> str | None:
         """Why maps of this version are not shown; None where they are."""
         return why_no_map(self.manifest, has_map=self.graph.map_shape is not None)
 

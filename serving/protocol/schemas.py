@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from registry.bundle.cases.case_input import CaseInput
 from registry.bundle.manifest.labels import Coding, Malignancy
 from registry.bundle.manifest.schema import Guarantee
-from registry.bundle.message import KEEPS_MESSAGES, Message
 from serving.protocol.fields import PROBABILITY, Coded, Fact, Figure
 from serving.protocol.routing import Route
 
-DISCLAIMER = Message(
+DISCLAIMER = (
     "Research software, not a medical device. This is no medical advice; a clinician has to judge the lesion."
 )
 
@@ -108,7 +107,7 @@ class MalignancyRisk(Answer):
             "the sum over malignant classes; null where no class of the model is malignant",
             0.52,
             PROBABILITY,
-            page=Figure(Message("Malignant"), Message("probability, all malignant classes together")),
+            page=Figure("Malignant", "probability, all malignant classes together"),
         ),
     ]
     threshold: Annotated[
@@ -118,7 +117,7 @@ class MalignancyRisk(Answer):
             "all below are",
             0.2,
             PROBABILITY,
-            page=Figure(Message("Suspicious"), Message("or more: the working point")),
+            page=Figure("Suspicious", "or more: the working point"),
             later=True,
         ),
     ] = None
@@ -139,8 +138,8 @@ class MalignancyRisk(Answer):
             PROBABILITY,
             fhir=Coded("sensitivity", "Sensitivity at the working point, on test pictures"),
             page=Figure(
-                Message("Malignant ones found"),
-                Message("of {n} malignant test pictures, at the working point"),
+                "Malignant ones found",
+                "of {n} malignant test pictures, at the working point",
             ),
             later=True,
         ),
@@ -152,9 +151,7 @@ class MalignancyRisk(Answer):
             0.61,
             PROBABILITY,
             fhir=Coded("specificity", "Specificity at the working point, on test pictures"),
-            page=Figure(
-                Message("Others not suspicious"), Message("of the other test pictures, at the working point")
-            ),
+            page=Figure("Others not suspicious", "of the other test pictures, at the working point"),
             later=True,
         ),
     ] = None
@@ -178,7 +175,7 @@ class Confidence(Answer):
             "the highest probability",
             0.52,
             PROBABILITY,
-            page=Figure(Message("Confidence"), Message("reported from {threshold}")),
+            page=Figure("Confidence", "reported from {threshold}"),
         ),
     ]
     threshold: Annotated[float, Fact("what it has to reach", 0.55, PROBABILITY)]
@@ -196,7 +193,7 @@ class Quality(Answer):
     """Whether the picture can be judged, and what is wrong with it."""
 
     acceptable: Annotated[bool, Fact("where it is false, the decision is `retake`", True)]
-    issues: Annotated[list[str], KEEPS_MESSAGES, Fact("what is wrong with the picture, and what to do", [])]
+    issues: Annotated[list[str], Fact("what is wrong with the picture, and what to do", [])]
 
 
 class Reason(Answer):
@@ -208,7 +205,6 @@ class Reason(Answer):
     ]
     text: Annotated[
         str,
-        KEEPS_MESSAGES,
         Fact(
             "for people",
             "The highest probability is 0.520; below 0.550, chosen on 400 pictures, this version refers.",
@@ -299,7 +295,6 @@ class Explanation(Answer):
     ]
     limits: Annotated[
         list[str],
-        KEEPS_MESSAGES,
         Fact(
             "what the maps do not say, to be shown beside them",
             [
@@ -333,10 +328,8 @@ class Diagnosis(Answer):
     malignancy: Annotated[MalignancyRisk, Fact("how probable it is that the lesion is malignant")]
     confidence: Annotated[Confidence, Fact("what was compared to decide between `report` and `refer`")]
     quality: Annotated[Quality, Fact("whether the picture is good enough")]
-    warnings: Annotated[
-        list[str], KEEPS_MESSAGES, Fact("what a clinician has to know, one sentence each", [])
-    ]
-    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER.template
+    warnings: Annotated[list[str], Fact("what a clinician has to know, one sentence each", [])]
+    disclaimer: Annotated[str, Fact("to be shown with every diagnosis")] = DISCLAIMER
     inputs: Annotated[
         Inputs | None,
         Field(exclude_if=lambda inputs: inputs is None),

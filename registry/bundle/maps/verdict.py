@@ -11,7 +11,6 @@ import numpy as np
 
 from registry.bundle.manifest.map_judgement import MapFigures, MapJudgement
 from registry.bundle.manifest.schema import BundleManifest
-from registry.bundle.message import Message, Number
 from registry.bundle.metrics.wilson import mean_interval
 
 LEAST: Final = 100
@@ -87,7 +86,7 @@ def _check(name: str, subgroup: str | None, count: float, n: int, limit: float) 
     return Check(name, subgroup, value, interval, limit)
 
 
-def why_no_map(manifest: BundleManifest, has_map: bool) -> Message | None:
+def why_no_map(manifest: BundleManifest, has_map: bool) -> str | None:
     """Why the maps of a version are not shown; None where they are.
 
     Args:
@@ -95,18 +94,16 @@ def why_no_map(manifest: BundleManifest, has_map: bool) -> Message | None:
         has_map: whether its graph has one.
     """
     if not has_map:
-        return Message("The model of this version cannot tell where it looked.")
+        return "The model of this version cannot tell where it looked."
     judgement = manifest.maps
     if judgement is None:
-        return Message("Nobody has judged whether the maps of this version show what its answers hang on.")
+        return "Nobody has judged whether the maps of this version show what its answers hang on."
     if judgement.overall.n < LEAST:
-        return Message(
-            "The maps of this version were judged on {n} pictures; {least} are needed.",
-            n=Number(f"{judgement.overall.n:,}"),
-            least=LEAST,
+        return (
+            f"The maps of this version were judged on {judgement.overall.n:,} pictures; {LEAST} are needed."
         )
     if not all(one.passed for one in checks(judgement)):
-        return Message("The maps of this version did not prove that its answers hang on where they point.")
+        return "The maps of this version did not prove that its answers hang on where they point."
     return None
 
 

@@ -28,7 +28,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from registry.bundle.errors import PictureTooLarge, UnsupportedPicture
 from registry.bundle.frozen import Frozen
-from registry.bundle.message import Message, Number
 from registry.bundle.pictures.colours import Conversion, conversion_of
 from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.open_file import DECODER_ERRORS, open_picture, refusal
@@ -104,7 +103,7 @@ def decode_opened(image: Image.Image, rule: PictureRule) -> NDArray[np.uint8]:
     refuse_too_large(image.width, image.height, rule)
     # A JPEG with more pictures is a photograph with its thumbnails; the others are animations.
     if getattr(image, "is_animated", False) and not isinstance(image, JpegImagePlugin.JpegImageFile):
-        raise UnsupportedPicture(Message("the picture is animated; send the one frame that is meant"))
+        raise UnsupportedPicture("the picture is animated; send the one frame that is meant")
     if rule.draft:
         image.draft("RGB", (rule.size, rule.size))
     conversion = _conversion(image, rule)
@@ -157,14 +156,8 @@ def refuse_too_large(width: int, height: int, rule: PictureRule) -> None:
     pixels = width * height
     if pixels > rule.max_pixels:
         raise PictureTooLarge(
-            Message(
-                "the picture has {width} x {height} = {pixels} pixels; at most {most} are accepted. Send a "
-                "smaller copy",
-                width=width,
-                height=height,
-                pixels=Number(f"{pixels:,}"),
-                most=Number(f"{rule.max_pixels:,}"),
-            )
+            f"the picture has {width} x {height} = {pixels:,} pixels; at most {rule.max_pixels:,} "
+            "are accepted. Send a smaller copy"
         )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from serving.decoding.said import Said
 
 from serving.decoding.decoder import Decoder, DecoderEnded
 from serving.decoding.forking import Forked
-from serving.decoding.said import Said
 from serving.decoding.wire import (
     LONGEST_ANSWER,
     SHARED,
