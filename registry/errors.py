@@ -17,7 +17,6 @@ RegistryError
 │   ├── AlarmClosed        the alarm was closed already
 │   ├── KeyEnded           the key was revoked, has expired or was rotated already
 │   ├── PersonRefused      nobody who may do this has signed it
-│   │   └── SignedForAnother  it was signed for another state of the registry, or too long ago
 │   ├── SignatureRefused   nobody who is trusted has signed the version
 │   ├── ArchiveRefused     the file is not a release as it was exported
 │   └── BundleRefused      the bundle is not one that could answer
@@ -137,10 +136,6 @@ class KeyEnded(Refused):
 
 class PersonRefused(Refused):
     """Nobody who may do this has signed it with their key."""
-
-
-class SignedForAnother(PersonRefused):
-    """What was signed is not what would be done now, or was signed too long ago; it can be signed anew."""
 
 
 class SignatureRefused(Refused):

@@ -11,7 +11,6 @@ still that one, whatever was put in its place or answers at its address.
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
@@ -84,19 +83,6 @@ def reading(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
-_trying: ContextVar[bool] = ContextVar("trying", default=False)
-
-
-@contextmanager
-def undone() -> Iterator[None]:
-    """A trial: what write transactions do within is undone at the end of each."""
-    token = _trying.set(True)
-    try:
-        yield
-    finally:
-        _trying.reset(token)
-
-
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A write transaction: serialised with all others, and atomic.
@@ -109,12 +95,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
         _on(engine).refresh(engine)
         with (
             engine.connect().execution_options(**{_WRITES: True}) as connection,
-            connection.begin() as transaction,
+            connection.begin(),
         ):
             _require_registry(connection)
             yield connection
-            if _trying.get():
-                transaction.rollback()
 
 
 def integrity_failures(connection: Connection) -> list[str]:

@@ -15,7 +15,6 @@ ASSETS: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
     "picture.css": "text/css; charset=utf-8",
     "picture.js": "text/javascript; charset=utf-8",
-    "console.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 """Every file that a page may load, with its media type."""

@@ -20,7 +20,6 @@ REFUSALS = {
     "AlarmClosed",
     "OutcomesNotNamed",
     "PersonRefused",
-    "SignedForAnother",
     "VersionWithdrawn",
     "SignatureRefused",
     "ArchiveRefused",

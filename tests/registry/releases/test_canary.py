@@ -286,23 +286,6 @@ def test_approvals_stand_for_a_canary_too_and_end_with_it(person, bundle):
     assert registry.verify() == ()
 
 
-def test_what_a_browser_signs_is_what_is_done(person, bundle, key):
-    """It is tried and undone to know what to sign: nothing in it may differ the second time."""
-    registry = person("olga", "operator", "uploader")
-    registry.add([bundle(seed=1), bundle(seed=2)])
-    registry.promote(MODEL, [1], **TO, override_gates=True, reason="a test")
-
-    def start(on):
-        return on.promote(MODEL, [2], **TO, share=FEW, override_gates=True, reason="a test")
-
-    tried = [registry.statements_of(key("olga").fingerprint, start) for _ in range(2)]
-    first, second = ([{**json.loads(one), "time": None} for one in each] for each in tried)
-    assert first == second
-    assert first[0]["details"]["share"] == 0.05
-    start(registry)
-    assert registry.verify() == ()
-
-
 def test_nobody_reads_the_key_in_what_commands_and_records_say(released, command):
     running = canary_of_promotion(released, [3], FEW)
     said = "".join(
