@@ -7,7 +7,7 @@ where nobody has a key, or against a registry that takes the name for the person
 import base64
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -215,7 +215,7 @@ def test_a_signature_is_good_once(registry, person, key, bundle):
     assert registry.verify() == ()
     again = Replays(key("olga").fingerprint, base64.b64decode(signed.details["signed"]["signature"]))
     registry.signed_by(again).promote(MODEL, [2], to="production", reason="better")
-    assert "signature" in " ".join(registry.verify())
+    assert any("sign" in str(issue) for issue in registry.verify())
 
 
 def test_what_makes_several_events_is_signed_event_by_event(registry, person, bundle):
@@ -224,15 +224,6 @@ def test_what_makes_several_events_is_signed_event_by_event(registry, person, bu
     for number in (1, 2):
         olga.promote(MODEL, [number], to="production", override_gates=True, reason="now")
     done = olga.withdraw(MODEL, [2], reason="harmful")
-    assert [event.kind for event in (done.event, *done.moved)] == ["withdrawn", "rolled-back"]
-    assert all(event.signed_with for event in (done.event, *done.moved))
-    assert registry.verify() == ()
-
-
-def act(one):
-        return one.withdraw(MODEL, [2], reason="harmful")
-
-    done = act(signed(registry, key("olga"), act))
     assert [event.kind for event in (done.event, *done.moved)] == ["withdrawn", "rolled-back"]
     assert all(event.signed_with for event in (done.event, *done.moved))
     assert registry.verify() == ()
