@@ -24,6 +24,7 @@ def limits(manifest: BundleManifest) -> list[str]:
         *_unknown_parts(metrics),
         *_uncalibrated(manifest),
         *_unreadable(metrics),
+        "Maps of where the model looked, where a service shows them, are not validated.",
     ]
 
 

@@ -60,7 +60,6 @@ from registry.cli.labels import (
     tag,
     untag,
 )
-from registry.cli.maps import JUDGE_EXAMPLES, maps_judge
 from registry.cli.open import Key, open_signing
 from registry.cli.output import answer, as_data
 from registry.cli.people import ADD_EXAMPLES as PERSON_EXAMPLES
@@ -96,12 +95,10 @@ app = typer.Typer(name="dermfed-registry", no_args_is_help=True, add_completion=
 canary_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 gates_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 keys_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-maps_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 people_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(canary_app, name="canary", help="A release that answers a share beside another.")
 app.add_typer(gates_app, name="gates", help="What a release must pass.")
 app.add_typer(keys_app, name="keys", help="Keys to the service.")
-app.add_typer(maps_app, name="maps", help="Where models looked, and whether it may be shown.")
 app.add_typer(people_app, name="people", help="Who may do what, by their keys.")
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -113,7 +110,6 @@ def _command(under: typer.Typer, name: str, *examples: str) -> Callable[[_Comman
         "canary ": canary_app,
         "gates ": gates_app,
         "keys ": keys_app,
-        "maps ": maps_app,
         "people ": people_app,
     }
     group = next((words for words, one in groups.items() if one is under), "")
@@ -247,7 +243,6 @@ def upgrade(context: typer.Context, as_json: AsJson = False) -> None:
     answer({"before": before, "after": after}, text, as_json)
 
 
-_command(maps_app, "judge", *JUDGE_EXAMPLES)(maps_judge)
 _command(keys_app, "add", *ADD_EXAMPLES)(keys_add)
 _command(keys_app, "list", *KEYS_LIST_EXAMPLES)(keys_list)
 _command(keys_app, "rotate", *ROTATE_EXAMPLES)(keys_rotate)

@@ -285,7 +285,7 @@ class PictureMap(Answer):
 
 
 class Explanation(Answer):
-    """Where the model looked for its first finding; maps where they have proved to show that."""
+    """Where the model looked for its first finding; not validated."""
 
     code: Annotated[
         str | None, Fact("of the class whose maps they are, the most probable; null without maps", "MEL")
@@ -297,10 +297,7 @@ class Explanation(Answer):
         list[str],
         Fact(
             "what the maps do not say, to be shown beside them",
-            [
-                "The map shows where in the picture the answer comes from, not why. It does not say whether "
-                "the answer is right."
-            ],
+            ["Not validated: it is not shown that this model's answers depend on where its maps point."],
         ),
     ]
     why_not: Annotated[str | None, Fact("why there are no maps; null with maps", None)] = None

@@ -19,7 +19,6 @@ from registry.bundle.frozen import Frozen
 from registry.bundle.manifest.attestation import Attestation
 from registry.bundle.manifest.labels import Label, malignant_classes
 from registry.bundle.manifest.lineage import Digest, EncoderOrigin, Lineage
-from registry.bundle.manifest.map_judgement import MapJudgement
 from registry.bundle.manifest.rules import (
     Abstention,
     Conformal,
@@ -31,7 +30,6 @@ from registry.bundle.manifest.rules import (
 )
 from registry.bundle.manifest.schema_numbers import (
     CASE_SCHEMA,
-    JUDGED_SCHEMA,
     SCALES_SCHEMA,
     SCHEMA_VERSION,
     SIGNED_SCHEMA,
@@ -126,10 +124,9 @@ class BundleManifest(Frozen):
         patterns: the rules for each pattern that was calibrated; none are not written. `temperature`,
             `conformal`, `abstention` and `working_point` are for cases of all these patterns together.
         attestation: a signature of who measured the figures; None where nobody signed, and then not written.
-        maps: what was found of its maps, without the signature; None where nobody judged, then not written.
     """
 
-    schema_version: Literal[1, 2, 3, 4, 5, 6] = SCHEMA_VERSION
+    schema_version: Literal[1, 2, 3, 4, 5] = SCHEMA_VERSION
     model: str = Field(min_length=1)
     file: ModelFile
     labels: tuple[Label, ...] = Field(min_length=2)
@@ -149,7 +146,6 @@ class BundleManifest(Frozen):
     reference: ReferenceHistograms | None = None
     lineage: Lineage
     attestation: Attestation | None = None
-    maps: MapJudgement | None = None
 
     @property
     def named_subgroups(self) -> tuple[Subgroup, ...]:
@@ -257,11 +253,6 @@ class BundleManifest(Frozen):
     @model_validator(mode="after")
     def _cases_have_their_schema(self) -> "BundleManifest":
         over_scales = any(one.tones for one in self.named_subgroups)
-        if (self.schema_version == JUDGED_SCHEMA) != (self.maps is not None):
-            raise ValueError(f"a bundle has `maps` if it has schema {JUDGED_SCHEMA}, and only then")
-        if self.maps is not None:
-            self.maps.check_model(self.file.sha256)
-            return self._patterns_of_its_case()
         if (self.schema_version == SIGNED_SCHEMA) != (self.attestation is not None):
             raise ValueError(
                 f"a bundle has schema {SIGNED_SCHEMA} if its figures are signed and only then; this one has "

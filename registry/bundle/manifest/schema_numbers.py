@@ -16,9 +16,5 @@ SIGNED_SCHEMA: Final = 5
 """That of bundles whose figures are signed by who measured them, with or without cases and scales: an older
 dermfed would not see the signature."""
 
-JUDGED_SCHEMA: Final = 6
-"""That of bundles whose maps were judged, with or without all of the above: an older dermfed cannot serve a
-graph that has a map."""
-
-NEWEST_SCHEMA: Final = JUDGED_SCHEMA
+NEWEST_SCHEMA: Final = SIGNED_SCHEMA
 """The newest that this dermfed reads."""

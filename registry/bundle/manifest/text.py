@@ -10,7 +10,7 @@ from registry.bundle.manifest.schema_numbers import NEWEST_SCHEMA
 
 ADDED_LATER = (
     *("parity", "tones", "patients_by_tone", "case"),
-    *("patterns", "working_point", "attestation", "maps"),
+    *("patterns", "working_point", "attestation"),
 )
 """Keys that are left out where they say nothing, so that a bundle without them keeps its digest."""
 
@@ -23,11 +23,11 @@ def canonical(manifest: BundleManifest) -> bytes:
 
 
 def without_attestation(manifest: BundleManifest) -> BundleManifest:
-    """The manifest as it is before anybody signs its figures, or judges its maps."""
-    if manifest.attestation is None and manifest.maps is None:
+    """The manifest as it is before anybody signs its figures."""
+    if manifest.attestation is None:
         return manifest
     schema = schema_for(manifest.case, manifest.named_subgroups)
-    return manifest.model_copy(update={"attestation": None, "maps": None, "schema_version": schema})
+    return manifest.model_copy(update={"attestation": None, "schema_version": schema})
 
 
 def attested(manifest: BundleManifest) -> bytes:
