@@ -23,7 +23,7 @@ from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest, Lineage, ModelFile, Subgroup
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
-from tests.fixtures.making.postgres import SERVER_USER, server_programs
+from tests.postgres_server import SERVER_USER, server_programs
 from tests.represented import patients_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from clients.data.adapters.table import make_adapter
 from clients.data.labels.taxonomy import TAXONOMY
 from clients.data.note import plain_notes
 from clients.data.synthetic.write import write_synthetic
-from tests.fixtures.making.messy_exports import EXPORTS, Imports, Refused, picture
+from tests.messy_exports import EXPORTS, Imports, Refused, picture
 
 READ = [export for export in EXPORTS if isinstance(export.expect, Imports)]
 DROPPED = [export for export in READ if export.expect.broken or export.expect.left_out]
