@@ -204,7 +204,7 @@ def locked(
     pictures: list[Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Locked]:
-    """One `dermfed-serve` with API keys; its release is promoted while it runs."""
+    """One `dermfed-serve` with API keys, which keeps outcomes; its release is promoted while it runs."""
     folder = tmp_path_factory.mktemp("locked")
     environment = registered(folder)
 
@@ -219,7 +219,8 @@ def locked(
     }
     registry("keys", "revoke", made["gone"]["id"])
     keys = {name: key["secret"] for name, key in made.items()}
-    with serving(DERMFED_SERVE, environment, folder / "home") as started:
+    kept = {"DERMFED_OUTCOMES_URL": f"sqlite:///{folder / 'outcomes.db'}"}
+    with serving(DERMFED_SERVE, environment | kept, folder / "home") as started:
         headers = {"Authorization": f"Bearer {keys['all']}"}
         wait_for(lambda: started.client.get("/v1/models", headers=headers).status_code != 401)
         before = {

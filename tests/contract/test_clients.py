@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -136,9 +136,9 @@ def test_models_card_and_ready(call, service):
 @pytest.mark.parametrize(
     ("error", "status", "code", "arguments"),
     [
-        (api.BadRequest, 400, "not-an-image", {"broken": True}),
+        (api.BadRequest, 400, "not-an-image", {"picture": "broken"}),
         (api.NotFound, 404, "not-found", {"model": "skin"}),
-        (api.TooLarge, 413, "too-large", {"longer": 200_000}),
+        (api.TooLarge, 413, "too-large", {"picture": "long"}),
         (api.InvalidParameter, 422, "invalid-parameter", {"skin_tone": "7"}),
         (api.InvalidParameter, 422, "invalid-parameter", {"skin_tone": "1", "skin_tone_scale": "munk"}),
         (api.InvalidParameter, 422, "invalid-parameter", {"facts": {"age": 70}}),
@@ -146,10 +146,11 @@ def test_models_card_and_ready(call, service):
     ids=["broken", "model", "large", "tone", "scale", "facts"],
 )
 def test_a_refusal_is_an_error_of_its_class(call, service, picture, broken, error, status, code, arguments):
-    path = broken if arguments.pop("broken", False) else picture
-    content = path.read_bytes() + bytes(arguments.pop("longer", 0))
+    contents = {"broken": broken.read_bytes(), "long": picture.read_bytes() + bytes(200_000)}
+    content = contents.get(arguments.get("picture"), picture.read_bytes())
+    parameters = {name: value for name, value in arguments.items() if name != "picture"}
     with pytest.raises(error) as caught:
-        call("diagnose", service.url, content, **arguments)
+        call("diagnose", service.url, content, **parameters)
     assert isinstance(caught.value, api.ProblemError)
     assert (caught.value.status, caught.value.type) == (status, PROBLEM_TYPE + code)
     assert caught.value.title
@@ -168,9 +169,11 @@ def test_a_refusal_is_an_error_of_its_class(call, service, picture, broken, erro
 )
 def test_keys(call, locked, picture, key, error):
     settings = {"retries": 0} if key is None else {"retries": 0, "api_key": locked.keys[key]}
+    if key == "rare":
+        with suppress(error):  # the one request of this minute, unless another test has made it
+            call("models", locked.service.url, settings=settings)
     with pytest.raises(error) as caught:
-        for _ in range(3):
-            call("diagnose", locked.service.url, picture, settings=settings)
+        call("diagnose", locked.service.url, picture, settings=settings)
     assert not any(each in str(caught.value) for each in locked.keys.values())
     good = call("diagnose", locked.service.url, picture, settings={"api_key": locked.keys["all"]})
     assert good.model.route == "unknown-tone"
@@ -180,7 +183,6 @@ def test_an_api_key_is_in_no_repr(locked):
     key = locked.keys["all"]
     with api.DermFed(locked.service.url, key) as client:
         assert key not in repr(client)
-        assert key not in str(vars(client).get("_settings", ""))
 
 
 def test_what_cannot_be_sent_is_not(call, service, tmp_path):
@@ -195,7 +197,8 @@ def test_what_cannot_be_sent_is_not(call, service, tmp_path):
     ):
         with pytest.raises(error) as caught:
             call("diagnose", service.url, wrong)
-        assert isinstance(caught.value, api.InvalidInput | ValueError)
+        assert isinstance(caught.value, api.InvalidInput)
+        assert isinstance(caught.value, ValueError)
     with pytest.raises(api.InvalidInput):
         call("ready", "ftp://127.0.0.1")
 
@@ -208,9 +211,10 @@ def test_a_service_that_is_not_there(call, picture):
 
 
 def test_a_silent_service(call, picture):
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(api.TimedOut):
-        port = silent.getsockname()[1]
-        call("diagnose", f"http://127.0.0.1:{port}", picture, settings={"timeout": 0.3})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(api.TimedOut):
+            call("diagnose", url, picture, settings={"timeout": 0.3})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.contract.service import (
     Locked,
     Service,
     lasting,
+    problem,
     serving,
     wait_for,
 )
@@ -232,6 +233,31 @@ def test_every_way_to_send_a_picture_has_one_answer(service, picture):
     assert len(expected["findings"]) == 1
 
 
+def test_a_dicom_photograph_is_answered_as_its_picture(service, picture):
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    answer = lasting(service.diagnose(dicom_file(image), "application/dicom", skin_tone="V"))
+    assert answer == service.answer(picture, skin_tone="V")
+
+
+def dicom_file(image: Image.Image) -> bytes:
+    """A photograph as a DICOM file without compression."""
+    pydicom = pytest.importorskip("pydicom", reason="the extra `dicom` is not installed")
+    meta = pydicom.dataset.FileMetaDataset()
+    meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.77.1.4"  # VL Photographic Image Storage
+    meta.MediaStorageSOPInstanceUID = "1.2.3.4"
+    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    data = pydicom.dataset.Dataset()
+    data.file_meta = meta
+    data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
+    data.SamplesPerPixel, data.PhotometricInterpretation, data.PlanarConfiguration = 3, "RGB", 0
+    data.Columns, data.Rows = image.size
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 8, 8, 7, 0
+    data.add_new("PixelData", "OB", image.tobytes())
+    file = io.BytesIO()
+    data.save_as(file, enforce_file_format=True)
+    return file.getvalue()
+
+
 def test_a_jpeg_is_answered(service, picture):
     jpeg = encode(Image.open(io.BytesIO(picture)).convert("RGB"), "JPEG", quality=95)
     answer, lossless = lasting(service.diagnose(jpeg, "image/jpeg")), service.answer(picture)
@@ -382,6 +408,36 @@ def test_a_promotion_is_picked_up_while_the_service_runs(locked: Locked, picture
     assert (answers["2"]["subgroup"], answers["2"]["route"]) == ("light", "declared")
     # The release has no version for dark skin.
     assert (answers["V"]["subgroup"], answers["V"]["route"]) == ("global", "no-model-for-subgroup")
+
+
+def test_an_outcome_is_taken_once(locked: Locked, picture):
+    headers = {"Authorization": f"Bearer {locked.keys['all']}"}
+    asked = locked.service.client.post(
+        DIAGNOSES, content=picture, headers={**headers, "Content-Type": "image/png"}
+    )
+    name = asked.json()["id"]
+
+    def give(name: str, **other: Any) -> httpx.Response:
+        outcome = {
+            "label": "malignant",
+            "confirmed_by": "histopathology",
+            "date": str(datetime.now(UTC).date()),
+        }
+        return locked.service.client.post(
+            f"{DIAGNOSES}/{name}/outcome", json={**outcome, **other}, headers=headers
+        )
+
+    taken = give(name)
+    assert taken.status_code == 200, taken.text
+    assert taken.json() == {"id": name, "taken": "new"}
+    assert give(name).json()["taken"] == "known already"
+    problem(give(name, label="benign"), 409, "outcome-known")
+    assert give(name, label="benign", corrects=True).json()["taken"] == "corrected"
+    assert give(name, label=None, corrects=True).json()["taken"] == "withdrawn"
+    problem(give("6f2b8c1e-4d5a-4f0b-9a57-0c1f7d3e2b90"), 404, "unknown-diagnosis")
+    problem(give(name, label="nothing"), 422, "invalid-parameter")
+    problem(give(name, colour="red"), 422, "invalid-parameter")
+    problem(give(name, date="tomorrow"), 422, "invalid-parameter")
 
 
 @pytest.mark.long
