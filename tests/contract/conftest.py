@@ -1,8 +1,9 @@
 """Commands as a user types them, and one trained and registered model for everybody who asks."""
 
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from _pytest.capture import SysCapture
 
 from dermfed import commands
+from tests.contract.service import DERMFED_SERVE, DIAGNOSES, ROOT, Locked, Service, serving, wait_for
 
 JOB: dict[str, Any] = {
     "name": "contract",
@@ -131,3 +133,105 @@ def trained(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFact
     ended = command("train", "job.yaml", "--out", "run", environment=environment, folder=folder)
     assert ended.code == 0, ended.out + ended.err
     return Trained(folder / "run", environment)
+
+
+@pytest.fixture(scope="session")
+def pictures(command: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Forty drawn pictures that no model was trained on, as PNG."""
+    folder = tmp_path_factory.mktemp("pictures")
+    ended = command("data", "synth", "--out", folder, "--pictures", 40, "--seed", 7)
+    assert ended.code == 0, ended.err
+    return sorted((folder / "images").iterdir())
+
+
+@pytest.fixture(scope="session")
+def registered(command: Callable[..., Ended], trained: Trained) -> Callable[[Path], dict[str, str]]:
+    """Add the releases of `trained` to a new registry in a folder; returns the variables that lead to it."""
+
+    def add(folder: Path) -> dict[str, str]:
+        environment = {
+            "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
+            "DERMFED_STORE": str(folder / "store"),
+        }
+        bundles = [trained.run / "bundles" / name for name in ("global", "light", "dark")]
+        ended = command("registry", "add", *bundles, environment=environment)
+        assert ended.code == 0, ended.err
+        return environment
+
+    return add
+
+
+@pytest.fixture(scope="session")
+def served(
+    command: Callable[..., Ended],
+    registered: Callable[[Path], dict[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str]:
+    """Variables of a service of `trained`: promoted to `demonstration`, by the gates of `make demo`."""
+    folder = tmp_path_factory.mktemp("served")
+    environment = registered(folder)
+    gates = yaml.safe_load((ROOT / "deployment" / "demo-gates.yaml").read_text())
+    for gate in gates["gates"]:
+        if gate["name"] == "required_subgroups":
+            gate |= {"malignant": 5, "subgroups": ["light", "dark"]}
+    (folder / "gates.yaml").write_text(yaml.safe_dump(gates))
+    for arguments in (
+        ("gates", "set", folder / "gates.yaml", "--model", "contract", "--reason", "drawn pictures"),
+        ("promote", "contract", 1, 2, 3, "--to", "demonstration", "--reason", "to be looked at"),
+    ):
+        ended = command("registry", *arguments, environment=environment)
+        assert ended.code == 0, ended.out + ended.err
+    return {
+        **environment,
+        "DERMFED_SERVE_ALIAS": "demonstration",
+        "DERMFED_SERVE_MAX_BYTES": "200000",
+        "DERMFED_SERVE_MAX_PIXELS": "200000",
+    }
+
+
+@pytest.fixture(scope="session")
+def service(served: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One `dermfed-serve` for all tests of a process: without keys, for this machine."""
+    with serving(DERMFED_SERVE, served, tmp_path_factory.mktemp("service")) as started:
+        wait_for(lambda: started.client.get("/readyz").status_code == 200)
+        yield started
+
+
+@pytest.fixture(scope="session")
+def locked(
+    command: Callable[..., Ended],
+    registered: Callable[[Path], dict[str, str]],
+    pictures: list[Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Locked]:
+    """One `dermfed-serve` with API keys, which keeps outcomes; its release is promoted while it runs."""
+    folder = tmp_path_factory.mktemp("locked")
+    environment = registered(folder)
+
+    def registry(*arguments: object) -> str:
+        ended = command("registry", *arguments, environment=environment)
+        assert ended.code == 0, ended.out + ended.err
+        return ended.out
+
+    options = {"all": (), "read": ("--scope", "read"), "rare": ("--per-minute", 1), "gone": ()}
+    made = {
+        name: json.loads(registry("keys", "add", name, *more, "--json")) for name, more in options.items()
+    }
+    registry("keys", "revoke", made["gone"]["id"])
+    keys = {name: key["secret"] for name, key in made.items()}
+    kept = {"DERMFED_OUTCOMES_URL": f"sqlite:///{folder / 'outcomes.db'}"}
+    with serving(DERMFED_SERVE, environment | kept, folder / "home") as started:
+        headers = {"Authorization": f"Bearer {keys['all']}"}
+        wait_for(lambda: started.client.get("/v1/models", headers=headers).status_code != 401)
+        before = {
+            "ready": started.client.get("/readyz"),
+            "diagnosis": started.client.post(
+                DIAGNOSES,
+                content=pictures[0].read_bytes(),
+                headers={**headers, "Content-Type": "image/png"},
+            ),
+        }
+        promote = ("promote", "contract", 1, 2, "--to", "production")
+        registry(*promote, "--override-gates", "--reason", "drawn pictures")
+        wait_for(lambda: started.client.get("/readyz").status_code == 200, 30)
+        yield Locked(started, keys, before)
