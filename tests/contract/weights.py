@@ -298,9 +298,9 @@ def distance(weights: Mapping[str, torch.Tensor], stored: Mapping[str, Any]) -> 
     apart = [0.0]
     for name, (norm, mean) in stored["tensors"].items():
         tensor = weights[name].double()
-        root_mean_square = norm / math.sqrt(tensor.numel())
-        apart.append(abs(tensor.norm().item() - norm) / norm)
-        apart.append(abs(tensor.mean().item() - mean) / root_mean_square)
+        size = norm or 1.0  # of a tensor that is all zero
+        apart.append(abs(tensor.norm().item() - norm) / size)
+        apart.append(abs(tensor.mean().item() - mean) / (size / math.sqrt(tensor.numel())))
     return max(apart)
 
 
