@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: catalogues demo announced serve test check generators lint format types imports schema bench docs clean
+.PHONY: catalogues demo announced serve test check generators lint format types imports size schema bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Packages are installed into $(VENV): once, and without a word"
@@ -61,10 +61,10 @@ announced:  # before anything is installed
 serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry holds
 	$(BIN)/dermfed-serve
 
-test: lint types imports  ## everything that must hold, in minutes
+test: lint types imports size  ## everything that must hold, in minutes
 	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
-check: lint types imports generators  ## test, and what takes longer; training once more as on lesser processors
+check: lint types imports size generators  ## test, and what takes longer; training once more as on lesser processors
 	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -n $(PARALLEL) --dist worksteal
 	@set -e; settings=$$($(BIN)/python tests/processors.py); for setting in $$settings; do \
 	echo "tests of training under $$setting"; \
@@ -80,6 +80,9 @@ types: $(VENV)/.installed-dev
 
 imports: $(VENV)/.installed-dev
 	$(BIN)/lint-imports --no-cache
+
+size: $(VENV)/.installed-dev  ## whether the tree is within the limits of tests/size.py
+	$(BIN)/python tests/size.py
 
 generators: $(VENV)/.installed-generators  ## what makes clients of /openapi.json, for the tests of `make check`
 
