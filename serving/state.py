@@ -1,10 +1,12 @@
 """`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
 
+import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -15,14 +17,14 @@ from registry.bundle.nearest import nearest
 from registry.records import Scope, Version
 from serving.access.admission import Admission
 from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
-from serving.access.clock import SteadyClock
-from serving.access.limits import Limits, shared_folder
+from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.draining import draining_on_sigterm
 from serving.inference.device.choosing import choose_device
 from serving.inference.device.models import Models
 from serving.inference.scheduler import Scheduler
 from serving.metrics.metrics import Metrics
+from serving.metrics.multiprocess import SHARED_FOLDER
 from serving.monitoring.decision_log.decision_log import DecisionLog
 from serving.monitoring.monitor import Monitoring
 from serving.monitoring.outcomes.keeping import AnswerKeeper
@@ -58,15 +60,13 @@ class ServiceState:
         self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
         self.decoders = Decoders(settings, self.metrics)
         self.scheduler = Scheduler(settings.threads, self.models.batching, self.metrics)
-        self.clock = SteadyClock()
-        folder = shared_folder()
-        self.limits = Limits(settings, self.metrics, folder)
+        self.limits = Limits(settings, self.metrics)
         self.decision_log = DecisionLog(settings, self.metrics)
         url = settings.outcomes_url
         self.answers = AnswerKeeper(url, self.metrics) if url else None
-        self.monitoring = Monitoring(
-            settings, self.metrics, self.answers, folder and folder.with_name("dermfed-field")
-        )
+        counts = os.environ.get(SHARED_FOLDER)  # named to all workers of one service
+        field = Path(counts).absolute().parent / "dermfed-field" if counts else None
+        self.monitoring = Monitoring(settings, self.metrics, self.answers, field)
         self._current_release: CurrentRelease | None = None
         self._canaries: CanaryReleases | None = None
         self._registry: RegistrySource | None = None
@@ -114,7 +114,6 @@ class ServiceState:
             await anyio.to_thread.run_sync(canaries.close)
         if current is not None:
             await anyio.to_thread.run_sync(current.close)
-        await anyio.to_thread.run_sync(self.limits.close)
         await anyio.to_thread.run_sync(self.decision_log.close)
 
     @property
@@ -158,7 +157,6 @@ class ServiceState:
             *self.current_release.served.health_issues.values(),
             *self.canaries.health_issues(),
             *self.monitoring.health_issues(),
-            *self.limits.health_issues,
             *self.decision_log.health_issues,
             *self.decoders.health_issues,
             *(self.answers.health_issues if self.answers else ()),
@@ -176,16 +174,16 @@ class ServiceState:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
         check = authorise_page if page else authorise
-        request.state.check = partial(check, request, scope=scope, now=self.clock.now)
+        request.state.check = partial(check, request, scope=scope)
         try:
             key = request.state.check(keys=self.current_release.served.keys)
         except UnknownKey:
-            await self.limits.count_unknown_key(request)
+            self.limits.count_unknown_key(request)
             raise
         except KeyLacksScope as refusal:
-            await self.limits.count(request, refusal.key)
+            self.limits.count(request, refusal.key)
             raise
-        await self.limits.count(request, key)
+        self.limits.count(request, key)
 
     def may(self, request: Request, scope: Scope, *, page: bool = False) -> bool:
         """Whether a request that is answered anyway has a further scope too; it counts against no rate.
@@ -197,7 +195,7 @@ class ServiceState:
         """
         check = authorise_page if page else authorise
         try:
-            check(request, self.current_release.served.keys, scope, self.clock.now)
+            check(request, self.current_release.served.keys, scope)
         except ProblemResponse:
             return False
         return True
