@@ -151,7 +151,7 @@ def test_one_that_speaks_unasked_is_not_asked():
 
 def test_one_that_answers_a_byte_at_a_time_has_no_more_time_for_it(monkeypatch):
     """Each byte comes once its time was looked at: bytes that come together are read together."""
-    said = iter(answer_bytes(Refused(error="NotAPicture", said=Said(text="t" * 900))))
+    said = iter(answer_bytes(Refused(error="NotAPicture", said="t" * 900)))
     looked = threading.Semaphore(1)
 
     def work(line: socket.socket) -> None:
