@@ -93,15 +93,18 @@ class RateLimiter:
         """Counts one request of this name, if the rate admits it."""
         with self._lock:
             now = time.monotonic_ns()
-            result, after = conform(self._arrival(name, now), now, rate)
+            place = self._place(name, now)
+            result, after = conform(self._arrivals.get(place, 0), now, rate)
             if result.admitted:
+                self._arrivals.pop(place, None)
                 self._arrivals[name] = after
             return result
 
-    def _arrival(self, name: str, now: int) -> int:
+    def _place(self, name: str, now: int) -> str:
+        """The name whose arrival time counts: itself, or the one that it replaces where there is no room."""
         if name in self._arrivals or len(self._arrivals) < MOST_NAMES:
-            return self._arrivals.get(name, 0)
+            return name
         self._arrivals = {known: arrival for known, arrival in self._arrivals.items() if arrival > now}
         if len(self._arrivals) < MOST_NAMES:
-            return 0
-        return self._arrivals.pop(min(self._arrivals, key=self._arrivals.__getitem__))
+            return name
+        return min(self._arrivals, key=self._arrivals.__getitem__)
