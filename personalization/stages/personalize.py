@@ -67,7 +67,6 @@ class Personalize(Stage):
         per: whose a personal model is.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"per"})
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"

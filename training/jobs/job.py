@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from training.config import IDENTITY, describe
+from training.config import describe
 from training.errors import JobError
 from training.jobs.compatibility import (
     refuse_growing_pictures,
@@ -92,7 +92,7 @@ class Job(JobSettings):
         counts = self.privacy.counts.model_copy(update={"masks": None})
         privacy = self.privacy.model_copy(update={"counts": counts})
         alike = self.model_copy(update={"engine": engine, "privacy": privacy, "tracking": TrackingConfig()})
-        plain = alike.model_dump(mode="json", context=IDENTITY)
+        plain = alike.model_dump(mode="json")
         plain.pop("about")
         plain["engine"].pop("workers")
         plain["engine"]["name"] = "in-process"

@@ -1,6 +1,6 @@
 """The blocks of a job file except its stages, which any stage may read."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -79,7 +79,6 @@ class NetworkConfig(FrozenConfig):
             and named. By default it waits for all.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"canary", "quorum"})
     silence: float = Field(60, gt=0)
     first_deadline: float = Field(24 * 3600, gt=0)
     slack: float = Field(5, ge=1)
@@ -106,7 +105,6 @@ class EngineConfig(FrozenConfig):
         network: how long sites are waited for, where clients run at sites of a network.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"network", "processes_per_client", "update_limit"})
     name: Literal["in-process", "nvflare"] = "in-process"
     workers: int = Field(1, ge=1)
     threads_per_client: int = Field(1, ge=1)
@@ -138,14 +136,11 @@ class EvaluationConfig(FrozenConfig):
     """How test figures are made.
 
     Attributes:
-        replicates: of no effect; intervals come from sums, and no replicates leave a hospital any more.
         intersections: columns of the manifests whose intersections with subgroups are judged, too.
         quorum: the share of hospitals asked that must answer in the final test, the check of an export and
             calibration. Who is missing is told beside the figures.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"intersections", "quorum"})
-    replicates: int = Field(200, ge=0, le=2000)
     intersections: tuple[IntersectionConfig, ...] = ()
     quorum: float = Field(1.0, gt=0, le=1)
 
@@ -170,7 +165,6 @@ class JobSettings(FrozenConfig):
         seed: every draw follows from it.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"compression", "tracking"})
     version: Literal[1] = 1
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seed: int = 0

@@ -3,9 +3,9 @@
 from math import ceil
 from typing import ClassVar, Literal
 
-from pydantic import Field, SerializationInfo, field_serializer, model_validator
+from pydantic import Field, model_validator
 
-from training.config import IDENTITY, FrozenConfig
+from training.config import FrozenConfig
 
 Form = Literal["exact", "half", "8-bit"]  # of a tensor as it travels
 
@@ -50,24 +50,11 @@ class SecureAggregationConfig(FrozenConfig):
         sparse: with whom each masks where hospitals are many; null for with all.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"sparse"})
     fewest: int = Field(3, ge=2)
     survivors: float | None = Field(None, ge=0.5, lt=1)
     bound: float = Field(64.0, ge=1, le=65536)
     counts: bool = True
     sparse: SparseMasksConfig | None = None
-
-    @field_serializer("survivors")
-    def _as_earlier_versions_had_it(
-        self, survivors: float | None, info: SerializationInfo
-    ) -> float | str | None:
-        """In a job's identity null is the half that was the default: runs begun then can be continued.
-
-        A half that is asked for is another identity: a hospital that pinned the one has not agreed to it.
-        """
-        if info.context != IDENTITY or survivors not in (None, 0.5):
-            return survivors
-        return 0.5 if survivors is None else "a half"
 
     def sparse_among(self, hospitals: int) -> SparseMasksConfig | None:
         """How so many share with a few; None where they share with all."""
@@ -152,7 +139,6 @@ class PrivacyConfig(FrozenConfig):
         counts: how counts leave.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"secure_aggregation", "client_level", "counts"})
     min_count: int = Field(10, ge=1)
     secure_aggregation: SecureAggregationConfig | None = None
     client_level: ClientLevelConfig | None = None

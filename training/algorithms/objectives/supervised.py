@@ -51,9 +51,6 @@ class Supervised(Objective):
         mixup: α, how evenly pictures are mixed with one another; 0 mixes none.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset(
-        {"samples", "class_weights", "label_smoothing", "mixup"}
-    )
     takes_cases: ClassVar[bool] = True
     weighs_cells: ClassVar[bool] = True
     mean_of_pictures: ClassVar[bool] = True

@@ -60,12 +60,6 @@ class Federate(RoundsStage):
         progressive_resizing: whether the first rounds train on small pictures; null for none.
     """
 
-    added_later: ClassVar[frozenset[str]] = RoundsStage.added_later | {
-        "evaluation_participation",
-        "keep",
-        "trains",
-        "progressive_resizing",
-    }
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["federate"] = "federate"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -51,8 +51,6 @@ class RoundsStage(Stage):
         participation: the share of clients asked each round; the server, where it trains, is always asked.
         draw: whether each client is as likely to be asked, or likely as it has training pictures (FedVC).
     """
-
-    added_later: ClassVar[frozenset[str]] = frozenset({"draw"})
 
     rounds: int = Field(ge=1)
     objective: Annotated[Objective, OBJECTIVES]
