@@ -225,7 +225,7 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
         facts["validation_pictures"],
         selection,
         strategy=stage.strategy.name if isinstance(stage, Personalize) else None,
-        per=facts["per"],
+        per=facts.get("per", "subgroup"),
     )
 
 

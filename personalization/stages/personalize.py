@@ -43,7 +43,6 @@ from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
-from training.federation.server.sampled_round import SampledRound
 from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
@@ -193,9 +192,7 @@ class Personalize(Stage):
                 "data.split.validation, or merge it with another subgroup"
             )
 
-        def after_round(
-            round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
-        ) -> None:
+        def after_round(round_: int, states: States, blocks: Blocks) -> None:
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 

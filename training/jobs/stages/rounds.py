@@ -89,11 +89,6 @@ class RoundsStage(Stage):
         return self.minimised
 
     @property
-    def share_of_judges(self) -> float:
-        """The share of clients that evaluate the model of a round; all by default."""
-        return 1.0
-
-    @property
     def sends(self) -> Sync:
         """What travels, and how it is merged."""
         return self.sync
@@ -127,7 +122,6 @@ class RoundsStage(Stage):
                 f"{', '.join(clients)}. Lower it, or bring more clients"
             )
         judges = context.judges(split, context.all_subgroups) if split else ()
-        share = self.share_of_judges
         travels, stays = divide(self.sends, model)
         require_noise_fits(context.job.privacy, self.sends, travels, stays)
         self.objective.require_model(model)
@@ -148,7 +142,6 @@ class RoundsStage(Stage):
                 name: context.census.held(name, "train", context.all_subgroups, labelled=labelled)
                 for name in clients
             },
-            pictures=context.census.pictures(split, judges) if split and share < 1 else {},
         )
         return Plan(
             stage=context.key,
@@ -176,7 +169,6 @@ class RoundsStage(Stage):
             bounds=CensusBounds(context.census, self.objective.least_loss),
             canary=context.canary,
             evaluated=context.job.privacy.counts.evaluated(self.rounds),
-            evaluation_participation=share,
         )
 
     def require_data(self, census: Census, labels: Sequence[Label], privacy: PrivacyConfig) -> None:
