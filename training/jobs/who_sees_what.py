@@ -318,8 +318,6 @@ def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:
     least = f"a sum under masks over {config.fewest} hospitals or more"
     if config.threshold(hospitals) > hospitals:
         return least
-    if (sparse := config.sparse_among(hospitals)) is not None:
-        return f"{least}, as long as at most {sparse.corrupted:.0%} of all help a coordinator that lies"
     helpers = config.helpers(hospitals)
     return f"{least}; a coordinator that lies opens one of {hospitals} with the help of {helpers} others"
 
