@@ -30,7 +30,6 @@ from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
-from training.algorithms.objectives import Objective
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
@@ -82,11 +81,6 @@ class Personalize(Stage):
     def without_cases(self) -> str | None:
         """The strategy, if it trains a part of a model of single pictures."""
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
-
-    @property
-    def divided(self) -> Objective | None:
-        """What the strategy minimises, if it trains."""
-        return self.strategy.local_objective() if self.strategy.epochs else None
 
     @property
     def routes_by_tone(self) -> bool:

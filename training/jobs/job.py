@@ -17,7 +17,6 @@ from training.jobs.compatibility import (
     refuse_unknowing_encoder,
     refuse_without_cases,
 )
-from training.jobs.divided import refuse_undivided
 from training.jobs.job_file import read_plain
 from training.jobs.settings import JobSettings, TrackingConfig
 from training.jobs.stage_order import ORDER
@@ -65,11 +64,6 @@ class Job(JobSettings):
         refuse_unknowing_encoder(self.stages, self.model)
         refuse_growing_pictures(self.stages, self.data)
         refuse_routing_by_others(self.stages, self.data)
-        return self
-
-    @model_validator(mode="after")
-    def _processes_can_divide(self) -> "Job":
-        refuse_undivided(self.stages, self.engine.processes_per_client)
         return self
 
     def key(self, place: int) -> str:

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from registry.bundle.pictures.rule import PictureRule
 from training.algorithms.local_model import Device, Precision
@@ -95,9 +95,6 @@ class EngineConfig(FrozenConfig):
         name: `in-process`, on this machine; `nvflare`, at the hospitals of a federation.
         workers: processes; does not change the weights.
         threads_per_client: threads of each client's arithmetic; does change the last digits of the weights.
-        processes_per_client: processes that divide each batch of a client's training, on a GPU each where
-            there are several; does change the last digits of the weights. Hospitals of a network say it
-            themselves.
         min_clients: answers that a round needs; by default of all that were asked.
         update_limit: an update whose norm is over so many times the round's median is refused, see
             `training.federation.server.norm_bound`; null refuses none. Runs that meet no such update are as
@@ -108,28 +105,11 @@ class EngineConfig(FrozenConfig):
     name: Literal["in-process", "nvflare"] = "in-process"
     workers: int = Field(1, ge=1)
     threads_per_client: int = Field(1, ge=1)
-    processes_per_client: int = Field(1, ge=1)
     min_clients: int | None = Field(None, ge=1)
     update_limit: float | None = Field(20.0, gt=1)
     device: Device = "auto"
     precision: Precision = "float32"
     network: NetworkConfig = NetworkConfig()
-
-    @model_validator(mode="after")
-    def _processes_are_of_one_kind(self) -> "EngineConfig":
-        if self.processes_per_client == 1:
-            return self
-        if self.name == "nvflare":
-            raise ValueError(
-                f"processes_per_client is {self.processes_per_client}, and each hospital says itself in how "
-                "many processes it trains (`dermfed-node start --processes`); remove it"
-            )
-        if self.workers > 1:
-            raise ValueError(
-                f"workers is {self.workers} and processes_per_client is {self.processes_per_client}: either "
-                "clients are shared out to processes, or the batches of each client; leave one of them at 1"
-            )
-        return self
 
 
 class EvaluationConfig(FrozenConfig):

@@ -137,11 +137,6 @@ class Federate(RoundsStage):
         return self.trains.objective(self.objective)
 
     @property
-    def divided(self) -> Objective | None:
-        """The objective over the part that learns, unless that is a head on features."""
-        return None if isinstance(self.trains, TrainsHead) else self.minimised
-
-    @property
     def sends(self) -> Sync:
         """The sync, of the part that learns."""
         return self.trains.sync(self.sync)

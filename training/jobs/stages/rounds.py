@@ -84,11 +84,6 @@ class RoundsStage(Stage):
         return self.objective
 
     @property
-    def divided(self) -> Objective | None:
-        """What a client minimises on pictures."""
-        return self.minimised
-
-    @property
     def sends(self) -> Sync:
         """What travels, and how it is merged."""
         return self.sync
