@@ -38,7 +38,6 @@ SIZE = 16  # pixels
 HEADER = (
     "clients",
     "train a round",
-    "evaluate a round",
     "model, MiB",
     "before, models down a round",
     "now",
@@ -84,7 +83,7 @@ class CountingEngine:
             self.held.note(broadcast.client, self._number, digests, holds=True)
 
 
-def count(clients: int, rounds: int, participation: float, evaluation: float) -> tuple[str, ...]:
+def count(clients: int, rounds: int, participation: float) -> tuple[str, ...]:
     """A line of the table."""
     stage = {
         "stage": "federate",
@@ -92,7 +91,6 @@ def count(clients: int, rounds: int, participation: float, evaluation: float) ->
         "objective": {"name": "supervised", "batch_size": PICTURES},
         "aggregator": {"name": "fedavg"},
         "participation": participation,
-        "evaluation_participation": evaluation,
     }
     job = Job.model_validate(
         {
@@ -121,7 +119,6 @@ def count(clients: int, rounds: int, participation: float, evaluation: float) ->
     return (
         f"{clients:,}",
         f"{participation:.0%}",
-        f"{evaluation:.0%}",
         f"{model / MIB:.2f}",
         f"{before:.1f}",
         f"{now:.1f}",
@@ -137,8 +134,8 @@ def main(
 ) -> None:
     """Count, and print."""
     print_conditions("Weights that are sent once", {"model": f"resnet18 with channels {CHANNELS}"})
-    cases = [(few, 1.0, 1.0), (many, 0.05, 1.0), (many, 0.05, 0.1)]
-    rows = [count(clients, rounds, trains, evaluates) for clients, trains, evaluates in cases]
+    cases = [(few, 1.0), (many, 0.05)]
+    rows = [count(clients, rounds, trains) for clients, trains in cases]
     print_table(HEADER, rows)
     if table is not None:
         write_table(table, HEADER, rows)

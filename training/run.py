@@ -20,9 +20,7 @@ if __name__ == "__main__":
     refuse_foreign()
 
 from registry.bundle.errors import BundleError
-from registry.bundle.old_names import hand_on
 from registry.errors import RegistryError
-from training.deprecated_names import RUN
 from training.errors import JobError, QuorumError, TrainingError
 from training.plain_text import printable
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from training.jobs.job import Job
-
-hand_on(__name__, RUN)
 
 DONE, REFUSED, WRONG = 0, 1, 2
 ENCODERS = "encoders"  # in the place of a job file: a command beside it

@@ -166,7 +166,6 @@ def open_door(
             guard=PolicyGuard(kit.path / POLICY, (kit.private, cache_folder())),
             field=None if settings.field is None else Path(settings.field),
             rejoin=rejoin,
-            processes=settings.processes,
         )
         rejoin.replay(handler)
         door.receiver = ChunkReceiver(handler, folder)

@@ -29,7 +29,6 @@ from clients.store import ClientStore
 from training.algorithms.release_store import FolderReleases
 from training.data.picture_list import PictureList
 from training.data.told_before import ToldBefore
-from training.engines.in_process import ClientAppParts
 from training.engines.malloc import keep_freed_memory
 from training.engines.nvflare.channel import REFUSED, Heartbeat
 from training.engines.nvflare.handshake import (
@@ -49,13 +48,11 @@ from training.engines.nvflare.wire import (
     write_answer,
     write_lost,
 )
-from training.engines.together.trainers import TrainingProcesses
 from training.errors import MessageError, TrainingError, public_message, tell
 from training.federation.client.census_account import CensusAccount
 from training.federation.client.fit import store_key
 from training.jobs.client_app import ClientApp
 from training.jobs.counts_under_masks import decide_masks
-from training.jobs.divided import require_divided
 from training.jobs.job import Job
 from training.jobs.stages.lineage import weights_digest
 from training.jobs.who_sees_what import who_sees_what
@@ -83,7 +80,6 @@ class RequestHandler:
         guard: holds jobs and questions against the hospital's own policy; by default it has none.
         field: the file of what its service knows of the field.
         rejoin: what the process of before had agreed on in the same job, and where that is kept.
-        processes: how many processes of this machine train together.
 
     Attributes:
         session: that the coordinator greeted with last; empty before.
@@ -105,7 +101,6 @@ class RequestHandler:
         guard: PolicyGuard | None = None,
         field: Path | None = None,
         rejoin: Rejoin | None = None,
-        processes: int = 1,
     ) -> None:
         self._node = node
         self._job = job
@@ -126,8 +121,6 @@ class RequestHandler:
         self._guard = guard or PolicyGuard(states.with_name(POLICY))
         self._decided = decide_masks(job, federation)
         self._field = field
-        self._processes = processes
-        self._trainers: TrainingProcesses | None = None
         self._training = states.with_name("training")
         self._lock = threading.Lock()
         self._own: OwnData | None = None
@@ -161,8 +154,6 @@ class RequestHandler:
     def close(self) -> None:
         """Drop the last answer, which was kept to be repeated, and the weights of the last question."""
         self._last = None
-        if self._trainers is not None:
-            self._trainers.close()
         self._kept.close()
         self._spool.remove()
 
@@ -220,8 +211,7 @@ class RequestHandler:
                 agreed.refuse_other_masks(self._node, masked=job.privacy.masked_counts is not None)
                 self._guard.admit(job)
                 self._decided = job
-                job = self._guard.limited(job, self._processes)
-                require_divided(job, job.stages, self._processes, job.engine.device)
+                job = self._guard.limited(job)
                 field = read_own_field(job, self._field, self._say)
                 data = AgreedDataset(self._own, agreed, tells_unused=not self._guard.census_apart)
                 told = self._told_before(data, changed=agreed.changed(self._node))
@@ -235,7 +225,6 @@ class RequestHandler:
                     self._releases,
                     self._identity,
                     field={} if field is None else {self._node: field},
-                    trainers=self._together(job, data),
                     told=told,
                 )
             except (TrainingError, ValueError) as error:
@@ -244,19 +233,6 @@ class RequestHandler:
             for seen in who_sees_what(self._job, known):
                 self._say(f"job {self._job.name}, who sees what: {seen.line}")
         return json.dumps({})
-
-    def _together(self, job: Job, data: AgreedDataset) -> TrainingProcesses | None:
-        """The processes that train together, where there are several; those of an earlier session end."""
-        if self._trainers is not None:
-            self._trainers.close()
-        self._trainers = None
-        if self._processes > 1:
-            parts = ClientAppParts(job, data, self._store)
-            self._trainers = TrainingProcesses(
-                parts, self._processes, self._training, gpu_memory=self._guard.gpu_memory
-            )
-            self._say(f"job {job.name}: {self._processes} processes train together and divide each batch")
-        return self._trainers
 
     def _told_before(self, data: AgreedDataset, *, changed: bool) -> ToldBefore | None:
         """What was told of this run's pictures before some were removed; see `Removal.take_up`."""

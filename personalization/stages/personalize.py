@@ -30,7 +30,6 @@ from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
-from training.algorithms.objectives import Objective
 from training.data.dataset import Split
 from training.errors import JobError
 from training.federation.blocks import Blocks, add_blocks
@@ -43,7 +42,6 @@ from training.federation.server.census_bounds import CensusBounds
 from training.federation.server.checkpoint import Checkpoints
 from training.federation.server.plan import Plan, States, Track, TrackState
 from training.federation.server.round_loop import evaluate_tracks, run_rounds
-from training.federation.server.sampled_round import SampledRound
 from training.jobs.stages.base import Rehearsed, Stage, StageContext, StageResult
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
@@ -67,7 +65,6 @@ class Personalize(Stage):
         per: whose a personal model is.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"per"})
     summed: ClassVar[frozenset[str]] = frozenset({EVALUATE, TEST, COMPARE})
     quorate: ClassVar[frozenset[str]] = frozenset({TEST})
     stage: Literal["personalize"] = "personalize"
@@ -84,11 +81,6 @@ class Personalize(Stage):
     def without_cases(self) -> str | None:
         """The strategy, if it trains a part of a model of single pictures."""
         return None if self.strategy.takes_cases else f"strategy {self.strategy.name}"
-
-    @property
-    def divided(self) -> Objective | None:
-        """What the strategy minimises, if it trains."""
-        return self.strategy.local_objective() if self.strategy.epochs else None
 
     @property
     def routes_by_tone(self) -> bool:
@@ -194,9 +186,7 @@ class Personalize(Stage):
                 "data.split.validation, or merge it with another subgroup"
             )
 
-        def after_round(
-            round_: int, states: States, blocks: Blocks, sampled: SampledRound | None = None
-        ) -> None:
+        def after_round(round_: int, states: States, blocks: Blocks) -> None:
             if plan.evaluates(round_):
                 self.keep_epoch(candidates, round_, states, blocks)
 

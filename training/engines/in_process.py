@@ -20,16 +20,13 @@ import torch
 from rich.console import Console
 
 from registry.bundle.counts.field_counts import FieldFile
-from training.algorithms.client import Trainers
 from training.algorithms.client_state import StateStore
 from training.algorithms.release_store import ReleaseStore
-from training.algorithms.share import ALONE, Share
 from training.data.dataset import Dataset
 from training.engines.end_with_parent import end_with_parent
 from training.engines.gpus import take_gpu
 from training.engines.malloc import keep_freed_memory
 from training.engines.parts_file import PartsFile
-from training.engines.together.trainers import TrainingProcesses
 from training.errors import EngineError
 from training.federation.questions import IN_WORDS
 from training.jobs.client_app import ClientApp
@@ -52,15 +49,11 @@ class ClientAppParts:
     releases: ReleaseStore | None = None
     field: Mapping[str, FieldFile] | None = None
 
-    def build(
-        self, watch: Watch = unwatched, share: Share = ALONE, trainers: Trainers | None = None
-    ) -> ClientApp:
+    def build(self, watch: Watch = unwatched) -> ClientApp:
         """The client app, at the number of threads that the job gives each client.
 
         Args:
             watch: told how much of a long answer is done.
-            share: which of the processes that train a client together this is.
-            trainers: those processes, in the one that they answer to.
         """
         keep_freed_memory()
         torch.set_num_threads(self.job.engine.threads_per_client)
@@ -71,8 +64,6 @@ class ClientAppParts:
             releases=self.releases,
             watch=watch,
             field=self.field,
-            share=share,
-            trainers=trainers,
         )
 
 
@@ -100,11 +91,9 @@ class InProcessEngine:
         keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
         self._shares: MutableSequence[float] = [0.0]  # of the answers under way, what is done
-        together = parts.job.engine.processes_per_client
-        self._trainers = TrainingProcesses(parts, together, spool / "together") if together > 1 else None
         self._app = None
         if workers == 1:
-            self._app = parts.build(partial(self._shares.__setitem__, 0), trainers=self._trainers)
+            self._app = parts.build(partial(self._shares.__setitem__, 0))
         self._pool = None
         self._parts: PartsFile | None = None
         if workers > 1:
@@ -174,8 +163,6 @@ class InProcessEngine:
         """End the workers and remove what waited."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        if self._trainers is not None:
-            self._trainers.close()
         if self._parts is not None:
             self._parts.close()
         self._spool.remove()

@@ -142,16 +142,6 @@ class Census:
         classes = slice(None, -1) if labelled else slice(None)
         return int(self.counts[client][SPLITS.index(split)][rows, classes].sum())
 
-    def pictures(self, split: Split, clients: Sequence[str]) -> dict[str, dict[str, tuple[int, ...]]]:
-        """Labelled pictures of a split by client, subgroup and class; of no pictures, no entry."""
-        place, found = SPLITS.index(split), {}
-        for client in clients:
-            rows = self.counts[client][place, :, :-1].tolist()
-            found[client] = {
-                name: tuple(row) for name, row in zip(self.all_subgroups, rows, strict=True) if any(row)
-            }
-        return found
-
     def by_cell(self, split: Split, cells: Cells, clients: Sequence[str]) -> dict[str, dict[str, int]]:
         """How many labelled pictures of each cell each of some clients holds in a split."""
         held = {name: cells.count(self.counts[name][SPLITS.index(split), :, :-1]) for name in clients}

@@ -9,21 +9,19 @@ this client alone that is none of those is refused by the client itself.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from registry.bundle.counts.field_counts import FieldFile
-from training.algorithms.client import Client, Trainers
+from training.algorithms.client import Client
 from training.algorithms.client_state import StateStore
 from training.algorithms.features import FeatureMemory
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.base import Objective
 from training.algorithms.objectives.dp_sgd import STEPS
 from training.algorithms.release_store import MemoryReleases, ReleaseStore
-from training.algorithms.share import ALONE, Share
 from training.data.dataset import SERVER, Dataset
 from training.data.told_before import ToldBefore
 from training.errors import MessageError, TrainingError, tell
-from training.federation.canary import CANARY, ReadOnlyStore, answer_canary
+from training.federation.canary import CANARY, answer_canary
 from training.federation.census import CENSUS, take_census
 from training.federation.client.fit import weights_in
 from training.federation.client.withdrawn import as_told_before
@@ -33,7 +31,6 @@ from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets
 from training.jobs.stages.base import Stage
 from training.messages.message import Answer, Broadcast, Failure, Update
 from training.models import initial_model
-from training.models.synchronised import synchronised
 from training.progress import Watch, unwatched
 from training.updates.compression.client import opened, packed
 from training.updates.secure_aggregation.cohorts import topic_of
@@ -58,11 +55,11 @@ def answer_privately(
         return answer_masks(broadcast, client, privacy, identity)
     stage, received = job.stage(broadcast.stage), opened(broadcast)
     if broadcast.ask == CANARY:
-        return answer_canary(received, client, partial(answer_of, stage), FIT)  # its answer is empty
+        return answer_canary(received, client, stage.answer, FIT)  # its answer is empty
     if client.noisy:
         update = answer_with_noise(NoisePlan(privacy, job.stages), stage, received, client)
     else:
-        update = without_losses_of_few(answer_of(stage, received, client), client)
+        update = without_losses_of_few(stage.answer(received, client), client)
     if client.told is not None:
         every = learns_from_all(stage)
         update = as_told_before(update, client.told, client.min_count, all_pictures=every)
@@ -93,13 +90,6 @@ def answer_privately(
         return withhold(update, client, topic, identity)
     refuse_open(update, client, privacy, stage)
     return update
-
-
-def answer_of(stage: Stage, broadcast: Broadcast, client: Client) -> Update:
-    """A stage's answer; where several processes train together, they train what is worth it."""
-    if broadcast.ask == FIT and client.trainers is not None and stage.divided is not None:
-        return client.trainers.fit(broadcast, client.steps, client.watch)
-    return stage.answer(broadcast, client)
 
 
 def learns_from_all(stage: Stage) -> bool:
@@ -185,8 +175,6 @@ class ClientApp:
         identity: with what this site signs its part in sums; None where all clients are in one process.
         watch: told how much of a long answer is done, for whoever waits.
         field: what each client played here knows of its service's answers and outcomes, if anything.
-        share: which of the processes that train a client together this is.
-        trainers: those processes, in the one that they answer to.
         told: the numbers that the client played here told before patients withdrew from the run.
     """
 
@@ -200,8 +188,6 @@ class ClientApp:
         identity: Identity | None = None,
         watch: Watch = unwatched,
         field: Mapping[str, FieldFile] | None = None,
-        share: Share = ALONE,
-        trainers: Trainers | None = None,
         told: ToldBefore | None = None,
     ) -> None:
         self._job = job
@@ -214,10 +200,7 @@ class ClientApp:
         self._releases = MemoryReleases() if releases is None else releases
         self._identity = identity
         self._features = FeatureMemory()
-        self._share, self._trainers = share, trainers
         model = initial_model(job.model, job.seed, job.data.image_size, len(dataset.labels), job.data.case)
-        if share.of > 1:
-            model = synchronised(model, job.engine.device)
         self._local_model = LocalModel(model, job.engine.device, job.engine.precision)
 
     def answer(self, broadcast: Broadcast) -> Answer:
@@ -227,21 +210,6 @@ class ClientApp:
             return answer_privately(self._job, broadcast, client, self._identity)
         except TrainingError as error:
             return Failure(broadcast.client, broadcast.track, self._public_text(error))
-
-    def fit(self, question: Broadcast, steps: int | None = None) -> Update:
-        """This process's part of a training; the same answer in every one, of which the first keeps states.
-
-        Args:
-            question: as a stage takes it.
-            steps: as of `Client`.
-
-        Raises:
-            TrainingError: it cannot be done.
-        """
-        client = replace(self._client(question), steps=steps)
-        if self._share.rank or steps is not None:
-            client = replace(client, store=ReadOnlyStore(self._store))
-        return self._job.stage(question.stage).answer(question, client)
 
     def _client(self, broadcast: Broadcast) -> Client:
         return Client(
@@ -254,8 +222,6 @@ class ClientApp:
             releases=self._releases,
             noisy=gets_noise(broadcast, self._job.privacy),
             features=self._features,
-            share=self._share,
-            trainers=self._trainers,
             watch=self._watch,
             field=self._field.get(broadcast.client),
             told=self._told,

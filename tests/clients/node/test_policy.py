@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from benchmarks.loopback.permissive import PERMISSIVE
-from clients.federation.errors import LimitsError, PolicyError, PolicyFileError
+from clients.federation.errors import PolicyError, PolicyFileError
 from clients.federation.federation_file import read_federation
 from clients.federation.job_folder import pack
 from clients.federation.provision import provision, write_site_files
@@ -204,15 +204,6 @@ def test_threads_and_devices_are_within_the_limits_and_the_job_keeps_its_digest(
     limited = within_limits(Policy.model_validate({"limits": {"threads": 2, "gpu": False}}), greedy)
     assert (limited.engine.threads_per_client, limited.engine.device) == (2, "cpu")
     assert within_limits(Policy(), greedy) is greedy
-
-
-def test_processes_that_train_together_share_the_threads_that_are_allowed(small_job):
-    limits = Policy.model_validate({"limits": {"threads": 6}})
-    greedy = changed(small_job, engine={"threads_per_client": 4})
-    assert within_limits(limits, greedy, 4).engine.threads_per_client == 1
-    assert within_limits(limits, greedy, 1) is greedy
-    with pytest.raises(LimitsError, match=r"7 processes are to train together .*limits.threads is 6"):
-        within_limits(limits, greedy, 7)
 
 
 def test_a_node_trains_within_the_limits(door, small_job, write, monkeypatch):

@@ -11,7 +11,6 @@ from benchmarks.loopback.permissive import permissive
 from clients.data.manifests.manifest import Row
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
-from tests.closeness import assert_close_in_norm
 from training.algorithms.client_state import State
 from training.engines.nvflare import held_weights
 from training.engines.nvflare.handshake import WEIGHTS, shake_hands
@@ -222,60 +221,6 @@ def test_a_store_that_fails_discloses_no_path(job, node, tmp_path):
     told = read_answer(*node.answer(header.replace('"kept": 1', '"kept": 9'), body), stamp)
     assert told.reason == "data: its data cannot be used as the job asks; its own log says more"
     assert str(tmp_path) in said[0]
-
-
-def test_a_hospital_s_processes_are_held_against_the_job_before_it_joins(job, tmp_path, write_pictures):
-    """The job's model has batch normalisation, which no processes of a processor can divide."""
-    rows = [Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)]
-    said = []
-    made = RequestHandler(
-        "north",
-        job,
-        write_pictures(rows),
-        cache=tmp_path / "cache",
-        states=tmp_path / "states",
-        say=said.append,
-        processes=2,
-        guard=permissive(tmp_path),
-    )
-    # The digest is the job's: the coordinator does not hear how a hospital computes.
-    assert json.loads(made.greet(shake_hands(job.digest, "s1").model_dump_json()))["job"] == job.digest
-    told = ClientProperties.model_validate_json(made.introduce())
-    refused = json.loads(made.join(agree(job, [told], {}).model_dump_json()))
-    assert refused == {"refused": "job: the job does not fit what is there; its own log says more"}
-    assert "gathers statistics of a batch, which torch does over several processes on GPUs alone" in said[-1]
-
-
-@pytest.mark.long
-def test_a_hospital_of_two_processes_answers_what_one_of_a_single_process_does(job, tmp_path, write_pictures):
-    """But for rounding; what it keeps of normalisation is kept by one of them alone."""
-    model = {**job.model.model_dump(), "options": {**job.model.options, "norm_layer": "groupnorm1"}}
-    job = Job.model_validate({**job.model_dump(), "model": model})
-    pictures = write_pictures([Row(f"{n}.png", ("MEL", "NV")[n % 2], lesion_id=f"{n}") for n in range(14)])
-    answers = []
-    for processes in (1, 2):
-        states = tmp_path / f"{processes}" / "states"
-        node = RequestHandler(
-            "north",
-            job,
-            pictures,
-            cache=tmp_path / "cache",
-            states=states,
-            say=lambda _: None,
-            guard=permissive(tmp_path),
-            processes=processes,
-        )
-        node.greet(shake_hands(job.digest, "s1").model_dump_json())
-        told = ClientProperties.model_validate_json(node.introduce())
-        assert node.join(agree(job, [told], {}).model_dump_json()) == "{}"
-        header, body, stamp = fit(job, 1, 1)
-        answers.append(read_answer(*node.answer(header, body), stamp))
-        kept = ClientStore(states).load("north", training_key("0-federate", "global"), 2).tensors
-        assert any("bn" in name for name in kept)
-        node.close()
-    alone, together = answers
-    assert together.num_examples == alone.num_examples
-    assert_close_in_norm(together.tensors, alone.tensors, 1e-4)
 
 
 def test_a_coordinator_of_before_is_told_nothing_that_it_refuses(job, node, monkeypatch):

@@ -10,7 +10,6 @@ from typing import Any
 
 from training.data.dataset import Split
 from training.federation.census import Census
-from training.federation.server.evaluation_cohort import expected_size
 from training.federation.server.plan import Plan
 from training.jobs.job import Job
 from training.jobs.preflight.rehearsal import Rehearsal
@@ -75,7 +74,7 @@ def of_rounds(
     travelling = {name: planned.weights[name] for name in plan.travels}
     one_way = tensor_bytes(plan.compressor.down(travelling)) if travelling else 0
     answers = sum(plan.cohort_size(track) for track in plan.tracks) * plan.rounds
-    looked = sum(expected_size(plan, track) for track in plan.tracks) * rounds_evaluated(plan)
+    looked = sum(len(track.judges) for track in plan.tracks) * rounds_evaluated(plan)
     return StageEstimate(
         stage,
         plan.rounds,
@@ -101,7 +100,7 @@ def seconds(job: Job, census: Census, planned: Rehearsed, step: TimedStep) -> fl
     looks = 0.0
     if plan.split is not None:
         for track in plan.tracks:
-            share = expected_size(plan, track) / max(len(track.judges), 1)
+            share = len(track.judges) / max(len(track.judges), 1)
             looks += (
                 share
                 * step.look

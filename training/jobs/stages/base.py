@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from registry.bundle.manifest.labels import Label
 from registry.bundle.manifest.schema import BundleManifest
 from training.algorithms.client import Client
-from training.algorithms.objectives import Objective
 from training.algorithms.sync.base import BUFFERS
 from training.config import FrozenConfig
 from training.data.dataset import Split
@@ -247,15 +246,6 @@ class Stage(FrozenConfig, ABC):
     @property
     def without_cases(self) -> str | None:
         """What of it cannot learn from cases of several pictures and facts; None where all of it can."""
-        return None
-
-    @property
-    def divided(self) -> Objective | None:
-        """What clients minimise on pictures, where they do: its batches may be divided among processes.
-
-        None where a stage trains nothing, or what is behind an encoder on features, which costs next to
-        nothing.
-        """
         return None
 
     @property

@@ -88,11 +88,6 @@ class Finetune(Stage):
         """The objective, if it takes single pictures."""
         return None if self.objective.takes_cases else f"objective {self.objective.name}"
 
-    @property
-    def divided(self) -> Objective | None:
-        """The objective."""
-        return self.objective
-
     def local_objective(self) -> Objective:
         """One epoch of the objective, with an optimizer that goes on where it was."""
         optimizer = self.objective.optimizer.model_copy(update={"state": "keep"})

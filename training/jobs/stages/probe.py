@@ -91,10 +91,6 @@ class Probe(RoundsStage):
             )
         return objective
 
-    @property
-    def divided(self) -> None:
-        """Nothing: one layer learns, on features."""
-
     def run(self, context: StageContext, before: StageResult) -> StageResult:
         """Judge the encoder; the model is handed on."""
         making = Traffic()
